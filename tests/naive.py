@@ -1,0 +1,399 @@
+"""The oracles: every algorithm as plainly as its paper states it.
+
+Nothing here imports streamk. Plain Python integers and floats, one number at a time; numpy
+only holds the rows of features so that a straight loop over 500 steps stays quick. Speed,
+memory and float32 are no concern: what is written here is meant to be checked by reading.
+
+Random numbers: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), Philox
+with four 32-bit words and ten rounds. Learning: Dai et al., "Scalable kernel methods via doubly
+stochastic gradients" (2014), Algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+# --- random numbers -------------------------------------------------------------------------
+
+MASK = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)  # the golden ratio and sqrt(3) - 1, as 32-bit fractions
+
+FREQUENCY, PHASE, RADIUS = 0, 1, 16  # stream tags
+
+
+def philox4x32(counter: Sequence[int], key: Sequence[int], rounds: int = 10) -> tuple[int, ...]:
+    """Four 32-bit words from a counter of four words and a key of two."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(rounds):
+        product0 = MULTIPLIERS[0] * c0
+        product1 = MULTIPLIERS[1] * c2
+        high0, low0 = product0 >> 32, product0 & MASK
+        high1, low1 = product1 >> 32, product1 & MASK
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0 = (k0 + WEYL[0]) & MASK
+        k1 = (k1 + WEYL[1]) & MASK
+    return c0, c1, c2, c3
+
+
+def column_key(name: int | str) -> int:
+    """64 bits that stand for a column: an integer is itself, a name its BLAKE2b hash."""
+    if isinstance(name, int):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8"), digest_size=8).digest()
+    return sum(byte << (8 * place) for place, byte in enumerate(digest))
+
+
+def words(seed: int, tag: int, i: int, key: int) -> tuple[int, ...]:
+    """The four words of the group of four features that feature i belongs to."""
+    return philox4x32((i // 4, tag, key & MASK, key >> 32), (seed & MASK, seed >> 32))
+
+
+def uniform(seed: int, tag: int, i: int, key: int) -> float:
+    """The draw of feature i, in the open interval (0, 1)."""
+    return (words(seed, tag, i, key)[i % 4] + 0.5) * 2.0**-32
+
+
+def normal(seed: int, tag: int, i: int, key: int) -> float:
+    """Box-Muller on the words (0, 1) and (2, 3): cosine for the even word, sine for the odd."""
+    pair = i - i % 2
+    u, v = uniform(seed, tag, pair, key), uniform(seed, tag, pair + 1, key)
+    radius = math.sqrt(-2.0 * math.log(u))
+    angle = 2.0 * math.pi * v
+    return radius * (math.cos(angle) if i % 2 == 0 else math.sin(angle))
+
+
+def cauchy(seed: int, tag: int, i: int, key: int) -> float:
+    return math.tan(math.pi * (uniform(seed, tag, i, key) - 0.5))
+
+
+def laplace(seed: int, tag: int, i: int, key: int) -> float:
+    centred = uniform(seed, tag, i, key) - 0.5
+    magnitude = -math.log(1.0 - 2.0 * abs(centred))
+    return magnitude if centred > 0 else -magnitude
+
+
+def chi2(seed: int, i: int, degrees: int) -> float:
+    """Chi-squared of a whole number of degrees of freedom: one radius stream for each normal."""
+    return sum(normal(seed, RADIUS + j, i, 0) ** 2 for j in range(degrees))
+
+
+# --- kernels and their features -------------------------------------------------------------
+
+
+class Kernel(NamedTuple):
+    """gaussian, laplacian, matern, cauchy (all with `scale` in the units of x) or linear."""
+
+    name: str
+    scale: float = 1.0
+    nu: float = 0.5
+
+
+def kernel(k: Kernel, x: Sequence[float], y: Sequence[float]) -> float:
+    delta = [float(a) - float(b) for a, b in zip(x, y, strict=True)]
+    euclidean = math.sqrt(sum(t * t for t in delta))
+    if k.name == "gaussian":
+        return math.exp(-(euclidean**2) / (2.0 * k.scale**2))
+    if k.name == "laplacian":
+        return math.exp(-sum(abs(t) for t in delta) / k.scale)
+    if k.name == "cauchy":
+        return math.prod(1.0 / (1.0 + (t / k.scale) ** 2) for t in delta)
+    if k.name == "linear":
+        return sum(float(a) * float(b) for a, b in zip(x, y, strict=True))
+    assert k.name == "matern"
+    r = euclidean / k.scale
+    if k.nu == 0.5:
+        return math.exp(-r)
+    if k.nu == 1.5:
+        return (1.0 + math.sqrt(3.0) * r) * math.exp(-math.sqrt(3.0) * r)
+    assert k.nu == 2.5
+    return (1.0 + math.sqrt(5.0) * r + 5.0 * r * r / 3.0) * math.exp(-math.sqrt(5.0) * r)
+
+
+@cache
+def frequency(k: Kernel, seed: int, i: int, key: int) -> float:
+    """omega of feature i for the column `key`, in radians for one unit of x."""
+    if k.name == "gaussian":
+        return normal(seed, FREQUENCY, i, key) / k.scale
+    if k.name == "laplacian":
+        return cauchy(seed, FREQUENCY, i, key) / k.scale
+    if k.name == "cauchy":
+        return laplace(seed, FREQUENCY, i, key) / k.scale
+    if k.name == "linear":
+        return normal(seed, FREQUENCY, i, key)
+    assert k.name == "matern"  # multivariate t with 2 nu degrees of freedom
+    degrees = round(2 * k.nu)
+    radius = math.sqrt(degrees / chi2(seed, i, degrees))
+    return normal(seed, FREQUENCY, i, key) * radius / k.scale
+
+
+def feature(k: Kernel, seed: int, i: int, x: Sequence[float], columns: Sequence[int | str]) -> float:
+    """phi_i(x) of the row x whose values stand in the named columns."""
+    keys = [column_key(name) for name in columns]
+    projection = sum(frequency(k, seed, i, key) * float(v) for key, v in zip(keys, x, strict=True))
+    if k.name == "linear":
+        return projection
+    return math.sqrt(2.0) * math.cos(projection + 2.0 * math.pi * uniform(seed, PHASE, i, 0))
+
+
+# pi to 60 digits: phases of 1e5 turns and more can be reduced to one turn without rounding.
+PI = Fraction(3141592653589793238462643383279502884197169399375105820974944, 10**60)
+
+
+def exact_cosine_feature(omega: Sequence[float], phase: float, x: Sequence[float]) -> float:
+    """sqrt(2) cos(omega . x + 2 pi phase), reduced to one turn in exact rational arithmetic."""
+    projection = sum(Fraction(float(w)) * Fraction(float(v)) for w, v in zip(omega, x, strict=True))
+    turns = projection / (2 * PI) + Fraction(float(phase))
+    return math.sqrt(2.0) * math.cos(2.0 * math.pi * float(turns - math.floor(turns)))
+
+
+# --- losses ---------------------------------------------------------------------------------
+
+
+def loss_value(name: str, f: float, y: float, **options: float) -> float:
+    """One number predicted, one target; classes are y = -1 or +1."""
+    if name == "squared":
+        return 0.5 * (f - y) ** 2
+    if name == "hinge":
+        return max(0.0, 1.0 - y * f)
+    if name == "squared_hinge":
+        return 0.5 * max(0.0, 1.0 - y * f) ** 2
+    if name == "logistic":
+        margin = y * f
+        return math.log1p(math.exp(-margin)) if margin > 0 else math.log1p(math.exp(margin)) - margin
+    if name == "huber":
+        delta, r = options.get("delta", 1.0), abs(f - y)
+        return 0.5 * r * r if r <= delta else delta * (r - 0.5 * delta)
+    if name == "epsilon_insensitive":
+        return max(0.0, abs(f - y) - options.get("epsilon", 0.1))
+    assert name == "quantile"
+    q = options.get("q", 0.5)
+    return max(q * (y - f), (q - 1.0) * (y - f))
+
+
+def loss_slope(name: str, f: float, y: float, **options: float) -> float:
+    """The derivative in f; at a kink the subgradient 0."""
+    if name == "squared":
+        return f - y
+    if name == "hinge":
+        return -y if y * f < 1.0 else 0.0
+    if name == "squared_hinge":
+        return -y * max(0.0, 1.0 - y * f)
+    if name == "logistic":
+        margin = y * f
+        if margin > 0:
+            return -y * math.exp(-margin) / (1.0 + math.exp(-margin))
+        return -y / (1.0 + math.exp(margin))
+    if name == "huber":
+        delta = options.get("delta", 1.0)
+        return min(max(f - y, -delta), delta)
+    if name == "epsilon_insensitive":
+        epsilon = options.get("epsilon", 0.1)
+        return 1.0 if f - y > epsilon else -1.0 if y - f > epsilon else 0.0
+    assert name == "quantile"
+    q = options.get("q", 0.5)
+    return -q if f < y else 1.0 - q if f > y else 0.0
+
+
+def rival(f: Sequence[float], y: int) -> int:
+    """The strongest wrong class, the first one in a tie."""
+    wrong = [j for j in range(len(f)) if j != y]
+    return max(wrong, key=lambda j: (f[j], -j))
+
+
+def one_against_all(y: int, j: int) -> float:
+    return 1.0 if j == y else -1.0
+
+
+def multiclass_value(name: str, f: Sequence[float], y: int) -> float:
+    """One output for each class, y the number of the true one."""
+    if name in ("squared", "logistic"):
+        return sum(loss_value(name, f[j], one_against_all(y, j)) for j in range(len(f)))
+    if name in ("hinge", "squared_hinge"):  # Crammer and Singer
+        margin = max(0.0, 1.0 + f[rival(f, y)] - f[y])
+        return margin if name == "hinge" else 0.5 * margin**2
+    assert name == "softmax"
+    top = max(f)
+    return top + math.log(sum(math.exp(v - top) for v in f)) - f[y]
+
+
+def multiclass_slopes(name: str, f: Sequence[float], y: int) -> list[float]:
+    n = len(f)
+    if name in ("squared", "logistic"):
+        return [loss_slope(name, f[j], one_against_all(y, j)) for j in range(n)]
+    if name in ("hinge", "squared_hinge"):
+        slopes = [0.0] * n
+        j = rival(f, y)
+        margin = 1.0 + f[j] - f[y]
+        if margin > 0.0:
+            push = 1.0 if name == "hinge" else margin
+            slopes[j], slopes[y] = push, -push
+        return slopes
+    assert name == "softmax"
+    top = max(f)
+    weights = [math.exp(v - top) for v in f]
+    return [w / sum(weights) - (1.0 if j == y else 0.0) for j, w in enumerate(weights)]
+
+
+def distance_to_kink(name: str, f: Sequence[float], y: float, **options: float) -> float:
+    """How far f is from where the slopes jump (y: a class number when f has several outputs).
+
+    Squared hinge counts only with several outputs, where the choice of the rival jumps; outputs
+    that are all still zero are no near miss, since zero is exact.
+    """
+    if len(f) > 1:
+        if name not in ("hinge", "squared_hinge"):
+            return math.inf
+        others = sorted((f[j] for j in range(len(f)) if j != y), reverse=True)
+        tie = others[0] - others[1] if len(others) > 1 and any(others) else math.inf
+        if name == "squared_hinge":
+            return tie
+        return min(tie, abs(1.0 + others[0] - f[int(y)]))
+    if name == "hinge":
+        return abs(1.0 - y * f[0])
+    if name == "epsilon_insensitive":
+        return abs(abs(f[0] - y) - options.get("epsilon", 0.1))
+    if name == "quantile":
+        return abs(f[0] - y)
+    return math.inf
+
+
+def probabilities(name: str, f: Sequence[float]) -> list[float]:
+    """Of each class, for the losses that have a probability model (logistic and softmax)."""
+    if name == "softmax":
+        top = max(f)
+        weights = [math.exp(v - top) for v in f]
+    elif len(f) == 1:
+        weights = [1.0 / (1.0 + math.exp(f[0])), 1.0 / (1.0 + math.exp(-f[0]))]
+    else:
+        weights = [1.0 / (1.0 + math.exp(-v)) for v in f]
+    return [w / sum(weights) for w in weights]
+
+
+# --- Algorithms 1 and 2 ---------------------------------------------------------------------
+
+
+class DoublyStochastic:
+    """Algorithm 1 (learn) and Algorithm 2 (decision) as printed, a straight loop over the steps.
+
+    Step t takes a mini-batch of events and a block of features, "a mini-batch of points and random
+    functions at each step" (section 4); the paper's own algorithm is one of each. `step` is
+    ("inverse_time", theta), ("constant", gamma) or ("adagrad", gamma). Labels are class numbers in
+    order of arrival, or floats when `classification` is false.
+    """
+
+    def __init__(
+        self,
+        k: Kernel,
+        loss: str,
+        seed: int,
+        step: tuple[str, float],
+        nu: float = 0.0,
+        block_size: int = 1,
+        max_features: int | None = None,
+        classification: bool = True,
+        columns: Sequence[int | str] = (),
+        **options: float,
+    ) -> None:
+        self.kernel, self.loss, self.seed, self.step, self.nu = k, loss, seed, step, nu
+        self.block_size, self.max_features = block_size, max_features
+        self.classification, self.options = classification, options
+        self.columns = tuple(columns)
+        self.t = 0
+        self.classes = 0
+        self.alpha = np.zeros((0, 1))  # (features, outputs)
+        self.squares = np.zeros((0, 1))  # AdaGrad's sums of squared gradients
+        self.frequencies = np.zeros((0, len(self.columns)))
+        self.phases = np.zeros(0)
+        self.nearest_kink = math.inf
+
+    def features(self, x: Sequence[float], start: int, stop: int) -> np.ndarray:
+        for i in range(len(self.phases), stop):  # "Sample omega_i with seed i"
+            row = [frequency(self.kernel, self.seed, i, column_key(c)) for c in self.columns]
+            self.frequencies = np.vstack([self.frequencies, row])
+            self.phases = np.append(self.phases, uniform(self.seed, PHASE, i, 0))
+        projections = self.frequencies[start:stop] @ np.asarray(x, dtype=float)
+        if self.kernel.name == "linear":
+            return projections
+        return math.sqrt(2.0) * np.cos(projections + 2.0 * math.pi * self.phases[start:stop])
+
+    def decision(self, x: Sequence[float]) -> np.ndarray:
+        """Algorithm 2: f(x) is the sum of alpha_i phi_i(x)."""
+        n = len(self.alpha)
+        return self.features(x, 0, n) @ self.alpha
+
+    def slopes(self, f: np.ndarray, y: float) -> list[float]:
+        if self.classification and (self.loss == "softmax" or self.classes > 2):
+            self.note_kink(f, y)
+            return multiclass_slopes(self.loss, f.tolist(), int(y))
+        target = one_against_all(int(y), 1) if self.classification else y
+        self.note_kink(f, target)
+        return [loss_slope(self.loss, float(f[0]), target, **self.options)]
+
+    def note_kink(self, f: np.ndarray, y: float) -> None:
+        distance = distance_to_kink(self.loss, f.tolist(), y, **self.options)
+        self.nearest_kink = min(self.nearest_kink, distance)
+
+    def see_classes(self, count: int) -> None:
+        """A third class turns the one output f into [-f, f, 0], halved where margins are
+        differences of two outputs, so that what was learned of the first two classes stays."""
+        before = self.alpha.shape[1]
+        self.classes = max(self.classes, count)
+        outputs = self.classes if self.loss == "softmax" or self.classes > 2 else 1
+        if outputs > 1 and before == 1 and self.loss != "softmax":
+            share = 0.5 if self.loss in ("hinge", "squared_hinge") else 1.0
+            self.alpha = np.hstack([-share * self.alpha, share * self.alpha])
+            self.squares = np.hstack([self.squares, self.squares])
+        missing = outputs - self.alpha.shape[1]
+        if missing > 0:
+            self.alpha = np.hstack([self.alpha, np.zeros((len(self.alpha), missing))])
+            self.squares = np.hstack([self.squares, np.zeros((len(self.squares), missing))])
+
+    def learn(self, X: Sequence[Sequence[float]], y: Sequence[float]) -> None:
+        """One step of Algorithm 1 on one mini-batch."""
+        self.t += 1
+        if self.classification:
+            self.see_classes(int(max(y)) + 1)
+        m = self.block_size
+        block = self.t - 1
+        if self.max_features is not None:
+            block %= math.ceil(self.max_features / m)
+        start, stop = block * m, block * m + m
+        if self.max_features is not None:
+            stop = min(stop, self.max_features)
+
+        # Steps 2 to 4: the mini-batch, its features and its predictions.
+        gradient = np.zeros((stop - start, self.alpha.shape[1]))
+        for row, label in zip(X, y, strict=True):
+            slopes = self.slopes(self.decision(row), label)
+            gradient += np.outer(self.features(row, start, stop), slopes) / len(X)
+
+        if stop > len(self.alpha):
+            grown = np.zeros((stop - len(self.alpha), self.alpha.shape[1]))
+            self.alpha = np.vstack([self.alpha, grown])
+            self.squares = np.vstack([self.squares, grown])
+
+        # Step 6: the past decays, a revisited block's old value included.
+        rule, size = self.step
+        if rule == "inverse_time":
+            gamma = decay = size / self.t
+        elif rule == "constant":
+            gamma = decay = size
+        else:
+            assert rule == "adagrad"
+            gamma, decay = size, size / math.sqrt(self.t)
+        self.alpha = (1.0 - decay * self.nu) * self.alpha
+
+        # Step 5: the new block's coefficients.
+        if rule == "adagrad":
+            self.squares[start:stop] += gradient**2
+            gradient = gradient / (np.sqrt(self.squares[start:stop]) + 1e-8)
+        self.alpha[start:stop] -= gamma / (stop - start) * gradient
