@@ -1,4 +1,25 @@
-"""Where events come from and where predictions go: Kafka, files, standard streams, memory.
+"""Where events come from and where predictions go; knows nothing about learning."""
 
-This package knows nothing of learning and imports nothing of `streamk`.
-"""
+from connectors.base import Chunk, Connector, Output, Rows, Sink, Source, concatenate
+from connectors.errors import (
+    BadRecord,
+    BadURL,
+    ConnectorError,
+    OffsetOutOfRange,
+    Unavailable,
+)
+
+__all__ = [
+    "BadRecord",
+    "BadURL",
+    "Chunk",
+    "Connector",
+    "ConnectorError",
+    "OffsetOutOfRange",
+    "Output",
+    "Rows",
+    "Sink",
+    "Source",
+    "Unavailable",
+    "concatenate",
+]

@@ -1,0 +1,328 @@
+"""The two protocols, `Source` and `Sink`, and the few types that pass through them.
+
+A position is an integer offset inside a named partition. Offsets of one partition ascend but
+need not be dense (Kafka leaves gaps where transactions end). "The offset of a partition" always
+means the next event to read, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, overload, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.errors import BadURL
+
+__all__ = [
+    "ENCODINGS",
+    "MAX_EVENT_BYTES",
+    "URL",
+    "Chunk",
+    "Connector",
+    "Output",
+    "Rows",
+    "Sink",
+    "Source",
+    "SourceBase",
+    "concatenate",
+]
+
+ENCODINGS = ("json", "float32", "csv", "dict", "rows")
+"""How the values of a source are to be read.
+
+json      bytes, one JSON object
+float32   bytes, little-endian float32 numbers, the label last unless the fields say otherwise
+csv       bytes, one CSV record; the source's `fields` are the header
+dict      a mapping of column name to value
+rows      a `Rows` slice: the numbers are already in an array
+"""
+
+MAX_EVENT_BYTES = 1 << 20
+"""Default limit on the size of one event, 1 MiB: Kafka's own default for a message."""
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Rows(Sequence[tuple[npt.NDArray[np.float32], Any]]):
+    """Events that are already numbers: a slice of it is a view, nothing is copied.
+
+    Parameters
+    ----------
+    X : float32 array (n, d)
+        Other numeric types are converted once.
+    y : sequence (n,) or None
+        Labels; None or NaN in it marks an event that is only to be predicted. Without `y` all
+        events are.
+
+    Examples
+    --------
+    >>> rows = Rows(np.eye(3, dtype=np.float32), ["a", "b", None])
+    >>> len(rows[1:]), rows[1:].y
+    (2, ['b', None])
+    """
+
+    __slots__ = ("X", "y")
+
+    def __init__(self, X: npt.ArrayLike, y: Sequence[Any] | npt.NDArray[Any] | None = None) -> None:
+        self.X: npt.NDArray[np.float32] = np.asarray(X, dtype=np.float32)
+        self.y = y
+        if self.X.ndim != 2:
+            raise ValueError(f"X must have two dimensions (events, columns), it has {self.X.ndim}")
+        if y is not None and len(y) != len(self.X):
+            raise ValueError(f"X has {len(self.X)} events and y has {len(y)} labels")
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[npt.NDArray[np.float32], Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        y = None if self.y is None else self.y[index]
+        return Rows(self.X[index], y) if isinstance(index, slice) else (self.X[index], y)
+
+    @staticmethod
+    def join(parts: Sequence[Rows]) -> Rows:
+        """One `Rows` of several with the same columns; `y` becomes a list."""
+        if len(parts) == 1:
+            return parts[0]
+        X = np.concatenate([part.X for part in parts])
+        if all(part.y is None for part in parts):
+            return Rows(X)
+        y: list[Any] = []
+        for part in parts:
+            if part.y is None:
+                y.extend([None] * len(part))
+            else:
+                y.extend(part.y.tolist() if isinstance(part.y, np.ndarray) else part.y)
+        return Rows(X, y)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive events of one partition.
+
+    Attributes
+    ----------
+    partition : str
+    offsets : int64 array (n,)
+        Ascending.
+    timestamps : int64 array (n,)
+        Milliseconds since 1970; the event's ordinal where the source has no time of its own.
+    values : sequence (n,)
+        Raw events, to be read as the source's `encoding` says; slices of it have the same type.
+    keys : list of bytes or None
+        One key an event, where the source has keys.
+    """
+
+    partition: str
+    offsets: Int64s
+    timestamps: Int64s
+    values: Sequence[Any]
+    keys: list[bytes | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """Events `start` to `stop`, counted inside this chunk."""
+        cut = slice(start, stop)
+        keys = None if self.keys is None else self.keys[cut]
+        return Chunk(
+            self.partition, self.offsets[cut], self.timestamps[cut], self.values[cut], keys
+        )
+
+
+def concatenate(values: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """One sequence of raw events out of several of the same encoding, in the given order.
+
+    >>> concatenate([[b"1"], [b"2", b"3"]])
+    [b'1', b'2', b'3']
+    """
+    if len(values) == 1:
+        return values[0]
+    rows = [part for part in values if isinstance(part, Rows)]
+    if rows:
+        return Rows.join(rows)
+    return [value for part in values for value in part]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One thing to write: a prediction or a dead letter, with the position of its input.
+
+    `value` holds only what JSON can: str, int, float, bool, None, lists and dicts of them.
+    """
+
+    partition: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: dict[str, Any]
+
+
+RevokedCallback = Callable[[tuple[str, ...]], None]
+AssignedCallback = Callable[[tuple[str, ...]], None]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where events come from.
+
+    Attributes
+    ----------
+    encoding : str
+        One of `ENCODINGS`.
+    fields : tuple of str, or None
+        The names of the values in one event where the events carry none themselves: the header
+        of a CSV file, the numbers of a float32 record (label included), the columns of `Rows`
+        (label not included).
+    """
+
+    encoding: str
+    fields: tuple[str, ...] | None
+
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions that are read by this member now, sorted."""
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """At most `max_events` new events, waiting up to `timeout` seconds for the first.
+
+        An empty list means that there was nothing yet; `finished` tells whether there will be.
+        Raises `OffsetOutOfRange` where the next position is gone.
+        """
+
+    def seek(self, partition: str, offset: int) -> None:
+        """The next event read from `partition` is the first at or after `offset`.
+
+        Raises `OffsetOutOfRange` where the source can tell at once that it cannot.
+        """
+
+    def start(self, partition: str) -> int:
+        """The earliest position that can still be read."""
+
+    def end(self, partition: str) -> int | None:
+        """One past the last event there is now; None where that is not known."""
+
+    def lag(self) -> int | None:
+        """Events there are and that were not polled yet, all partitions together, if known."""
+
+    def committed(self, partition: str) -> tuple[int, str] | None:
+        """Offset and metadata of the last commit; None where the source keeps none."""
+
+    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        """Record the next position of each partition, where the source can keep it."""
+
+    def finished(self) -> bool:
+        """True once a bounded source has given its last event."""
+
+    def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
+        """Be told, during `poll`, which partitions go (before they do) and which come."""
+
+    def close(self) -> None:
+        """Let go of files and connections. May be called twice."""
+
+
+class SourceBase:
+    """What is the same in sources of a fixed set of partitions that keep no commits."""
+
+    fields: tuple[str, ...] | None = None
+
+    def lag(self) -> int | None:
+        return None
+
+    def committed(self, partition: str) -> tuple[int, str] | None:
+        """None: the position lives in the reader's own checkpoint."""
+        return None
+
+    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        """Does nothing: the position lives in the reader's own checkpoint."""
+
+    def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
+        """Does nothing: the partitions never change."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where outputs go."""
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Take the outputs; they are safe only after the next `flush`."""
+
+    def flush(self) -> None:
+        """Returns when everything written is durable; raises if any of it could not be."""
+
+    def mark(self) -> Any:
+        """Flush, and name this point (a JSON value); None where the sink cannot be rewound."""
+
+    def rewind(self, mark: Any) -> None:
+        """Drop what was written after `mark` was taken; nothing happens on a mark of None."""
+
+    def close(self) -> None:
+        """Flush and let go. May be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class URL:
+    """An address taken apart: `scheme:path?option=value&...` or `scheme://host/path?...`.
+
+    Attributes
+    ----------
+    text : str
+        The address as given, without its user:password part, fit to be shown.
+    scheme, host, path : str
+        `host` is what stands between `//` and the next slash, empty without `//`; it may hold
+        several hosts, separated by commas. `path` has no leading slash when there is a host.
+    options : dict of str to str
+    """
+
+    text: str
+    scheme: str
+    host: str
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What an entry point of the group `streamk.connectors` names; the entry's name is the scheme.
+
+    `source` and `sink` are called with the `URL` and options by keyword. Options are the
+    keyword-only parameters of the function: `bool`, `int`, `float`, `str` and `tuple[str, ...]`
+    (separated by commas) are converted from the text in the address by their annotation; an
+    option that the function does not have is refused before it is called, unless it takes
+    `**options`.
+    """
+
+    source: Callable[..., Source] | None = None
+    sink: Callable[..., Sink] | None = None
+
+    def pick(self, url: URL, what: str) -> Callable[..., Any]:
+        """The function that opens a "source" or a "sink". Raises `BadURL` if there is none."""
+        chosen = self.source if what == "source" else self.sink
+        if chosen is None:
+            other = "sink" if what == "source" else "source"
+            raise BadURL(f"{url.scheme}: can only be a {other}, not a {what} ({url.text})")
+        return chosen
+
+
+def split_evenly(total: int, wanted: Iterable[int]) -> list[int]:
+    """Share `total` among takers that want the given amounts, as evenly as that allows.
+
+    >>> split_evenly(10, [2, 9, 9])
+    [2, 4, 4]
+    """
+    amounts = list(wanted)
+    shares = [0] * len(amounts)
+    order = sorted(range(len(amounts)), key=amounts.__getitem__)
+    for done, i in enumerate(order):
+        shares[i] = min(amounts[i], total // (len(amounts) - done))
+        total -= shares[i]
+    return shares

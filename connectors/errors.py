@@ -1,0 +1,37 @@
+"""What can go wrong between streamk and the outside world."""
+
+from __future__ import annotations
+
+__all__ = ["BadRecord", "BadURL", "ConnectorError", "OffsetOutOfRange", "Unavailable"]
+
+
+class ConnectorError(Exception):
+    """Root of every error raised by a connector."""
+
+
+class BadURL(ConnectorError, ValueError):
+    """A source or sink address, or one of its options, cannot be understood."""
+
+
+class Unavailable(ConnectorError):
+    """A package, host or file that the connector needs is not there; the message names it."""
+
+
+class BadRecord(ConnectorError, ValueError):
+    """A record, or a description of records, that cannot be used as it is."""
+
+
+class OffsetOutOfRange(ConnectorError):
+    """The wanted position does not exist (any more) in the source.
+
+    Attributes
+    ----------
+    partition : str
+    offset : int
+        The position that was asked for.
+    """
+
+    def __init__(self, message: str, *, partition: str, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
