@@ -1,0 +1,240 @@
+"""Who may import whom, and what an import costs.
+
+The sources are read, not run, so an import inside a function counts as much as one at the top.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# The arrows of the house: a room may use the rooms of the floors below its own, not its
+# neighbours on the same floor.
+FLOORS = (
+    ("errors", "state"),
+    ("backends",),
+    ("kernels", "losses"),
+    ("landmarks", "factorization", "features"),
+    ("learners", "prediction"),
+    ("engine", "distributed", "adapters"),
+    ("cli",),
+)
+GROUND = FLOORS[0]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+# The engine knows sources and sinks by their protocols and opens them by URL.
+CONNECTORS_FOR_THE_ENGINE = {
+    "connectors",
+    "connectors.base",
+    "connectors.errors",
+    "connectors.formats",
+    "connectors.registry",
+    "connectors.schema",
+}
+
+# Where a library may be imported at all, as prefixes of module names.
+HOMES = {
+    "confluent_kafka": ("connectors.kafka",),
+    "cupy": ("streamk.backends",),
+    "kafka": ("connectors.kafka",),
+    "numba": ("streamk.backends",),
+    "pickle": (),
+    "pyarrow": ("connectors",),
+    "ray": ("streamk.distributed",),
+    "river": ("streamk.adapters.river", "connectors.river"),
+    "sklearn": ("streamk.adapters.sklearn",),
+}
+
+# Libraries that importing streamk must not load, and the modules that exist for one of them.
+HEAVY = ("cupy", "kafka", "matplotlib", "numba", "pyarrow", "ray", "rich", "river", "sklearn")
+MAY_LOAD = {
+    "streamk.adapters.river": "river",
+    "streamk.adapters.sklearn": "sklearn",
+    "streamk.backends.numba_backend": "numba",
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the two packages, by its dotted name."""
+    found = {}
+    for package in ("streamk", "connectors"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def below(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of everything a source imports, in functions too.
+
+    ``from a import b`` is ``a.b`` when that is one of our modules, else ``a``.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".")[: None if is_package else -1]
+                package = package[: len(package) - node.level + 1]
+                base = ".".join([*package, base] if base else package)
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                yield node.lineno, name if name in MODULES else base
+        elif isinstance(node, ast.Call) and node.args:
+            function = node.func
+            called = getattr(function, "attr", getattr(function, "id", ""))
+            name = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(name, ast.Constant):
+                yield node.lineno, str(name.value)
+
+
+def room(module: str) -> str:
+    """The room a module of streamk is in; the package itself counts as the ground floor."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "errors"
+    return "cli" if parts[1] == "__main__" else parts[1]
+
+
+def arrow_fault(importer: str, imported: str) -> str | None:
+    """Say why `importer` may not import `imported`, or None when it may."""
+    if below(importer, "connectors"):
+        if below(imported, "streamk"):
+            return "connectors knows nothing of streamk"
+    elif below(imported, "connectors"):
+        if room(importer) not in ("engine", "distributed", "cli"):
+            return "only engine, distributed and cli know where events come from"
+        if room(importer) == "engine" and imported not in CONNECTORS_FOR_THE_ENGINE:
+            return "the engine knows only the protocols Source and Sink, no connector"
+    elif below(imported, "streamk"):
+        source, target = room(importer), room(imported)
+        if source != target and not (source in GROUND and target in GROUND):
+            if FLOOR[target] > FLOOR[source]:
+                return f"{target} is above {source}"
+            if FLOOR[target] == FLOOR[source]:
+                return f"{target} is beside {source}, not below it"
+    top = imported.partition(".")[0]
+    if top in HOMES and not any(below(importer, home) for home in HOMES[top]):
+        return f"{top} may be imported in {' and '.join(HOMES[top]) or 'no module'} only"
+    return None
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {room(module) for module in MODULES if below(module, "streamk")}
+    assert rooms <= FLOOR.keys(), "a new room needs a floor in FLOORS"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_point_down(module: str) -> None:
+    path = MODULES[module]
+    faults = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}: {fault}"
+        for line, name in imports(
+            path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"
+        )
+        if (fault := arrow_fault(module, name))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("connectors.files", "streamk.errors"),
+        ("streamk.backends.numpy", "streamk.kernels"),
+        ("streamk.kernels", "streamk.losses"),
+        ("streamk.learners.base", "connectors.base"),
+        ("streamk.learners.base", "streamk.engine.loop"),
+        ("streamk.engine.loop", "streamk.adapters.river"),
+        ("streamk.engine.loop", "connectors.kafka"),
+        ("streamk.errors", "streamk.kernels"),
+        ("streamk", "streamk.learners"),
+        ("streamk.learners.base", "river.base"),
+        ("streamk.cli.demo", "river"),
+        ("streamk.features", "numba"),
+        ("streamk.adapters.river", "sklearn"),
+        ("connectors.files", "kafka"),
+        ("streamk.state", "pickle"),
+    ],
+)
+def test_a_wrong_arrow_is_found(importer: str, imported: str) -> None:
+    assert arrow_fault(importer, imported)
+
+
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("import river.base", "river.base"),
+        ("def f():\n    from river import base", "river"),
+        ("from ..errors import InvalidInput", "streamk.errors"),
+        ("from . import unknown", "streamk.learners"),
+        ("from streamk import state", "streamk.state"),
+        ("importlib.import_module('ray')", "ray"),
+    ],
+)
+def test_every_way_to_import_is_seen(source: str, imported: str) -> None:
+    found = {name for _, name in imports(source, "streamk.learners.new", is_package=False)}
+    assert found == {imported}
+
+
+def in_fresh_process(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_imports_load_nothing_heavy() -> None:
+    light = [
+        module
+        for module in MODULES
+        if not any(below(module, home) for home in MAY_LOAD) and not module.endswith("__main__")
+    ]
+    loaded = json.loads(
+        in_fresh_process(
+            f"""
+import importlib, json, sys
+loaded = {{}}
+for module in {light!r}:
+    before = set(sys.modules)
+    importlib.import_module(module)
+    new = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+    if heavy := sorted(new & {set(HEAVY)!r}):
+        loaded[module] = heavy
+print(json.dumps(loaded))
+"""
+        )
+    )
+    assert not loaded, "import these inside the function that needs them"
+
+
+def test_import_streamk_takes_less_than_half_a_second() -> None:
+    # The best of several: what else the machine does must not count.
+    code = (
+        "import time; start = time.perf_counter(); import streamk;"
+        " print(time.perf_counter() - start)"
+    )
+    assert min(float(in_fresh_process(code)) for _ in range(5)) < 0.5

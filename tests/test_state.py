@@ -1,0 +1,87 @@
+"""The contract that every learner's state keeps."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamk.errors import InvalidInput, StateError
+from streamk.state import State
+
+HEADER: dict[str, Any] = {"type": "linear", "format": 2}
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"format": 1}, '"type"'),
+        ({"type": 3, "format": 1}, '"type"'),
+        ({"type": "linear"}, "'linear'.*\"format\""),
+        ({"type": "linear", "format": 0}, '"format"'),
+        ({"type": "linear", "format": True}, '"format"'),
+        ({**HEADER, "loss": math.nan}, "plain JSON"),
+        ({**HEADER, "coef": np.zeros(2)}, "plain JSON"),
+        ({**HEADER, "n": np.int64(3)}, "plain JSON"),
+    ],
+)
+def test_a_header_that_is_no_header(header: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        State(header)
+
+
+@pytest.mark.parametrize(
+    "array", [[1.0, 2.0], np.array(["a"]), np.array([None]), np.array([1j]), "text"]
+)
+def test_an_array_that_cannot_be_stored(array: Any) -> None:
+    with pytest.raises(InvalidInput, match="'coef'"):
+        State(HEADER, {"coef": array})
+
+
+def test_nbytes_counts_the_arrays() -> None:
+    arrays = {"a": np.zeros(3, np.float32), "b": np.zeros((2, 2))}
+    assert State(HEADER, arrays).nbytes == 3 * 4 + 4 * 8
+
+
+def test_parts_come_back_as_they_were_nested() -> None:
+    leaf = State(HEADER, {"coef": np.arange(3.0)})
+    scaler = State({"type": "scaler", "format": 1}, {"coef": np.zeros(1), "n": np.ones(1)})
+    middle = State.nest({"learner": leaf, "scaler": scaler}, {"type": "scaled", "format": 1})
+    whole = State.nest({"0": middle, "1": leaf}, {"type": "several", "format": 1, "n": 2})
+
+    assert set(whole.arrays) == {"0.learner.coef", "0.scaler.coef", "0.scaler.n", "1.coef"}
+    assert whole.header["n"] == 2
+    back = whole.child("0")
+    assert back.header == middle.header
+    assert back.arrays.keys() == middle.arrays.keys()
+    assert back.child("learner").header == leaf.header
+    assert back.child("learner").arrays["coef"] is leaf.arrays["coef"]
+
+
+def test_a_nested_state_explains_itself() -> None:
+    leaf = State(HEADER)
+    with pytest.raises(InvalidInput, match="no dot"):
+        State.nest({"a.b": leaf}, {"type": "several", "format": 1})
+    with pytest.raises(InvalidInput, match='"parts"'):
+        State.nest({"a": leaf}, {"type": "several", "format": 1, "parts": {}})
+    with pytest.raises(StateError, match="no part 'b'; it has 'a'"):
+        State.nest({"a": leaf}, {"type": "several", "format": 1}).child("b")
+
+
+def test_expect_lets_older_formats_through_and_no_other_type() -> None:
+    state = State(HEADER)
+    assert state.expect("linear", format=2) is state
+    assert state.expect("linear", format=3) is state
+    with pytest.raises(StateError, match="newer than the format 1"):
+        state.expect("linear", format=1)
+    with pytest.raises(StateError, match="of a 'linear', not of a 'scaler'"):
+        state.expect("scaler", format=2)
+
+
+def test_a_state_pickles() -> None:
+    state = pickle.loads(pickle.dumps(State(HEADER, {"coef": np.arange(3.0)})))
+    assert state.header == HEADER
+    np.testing.assert_array_equal(state.arrays["coef"], np.arange(3.0))
