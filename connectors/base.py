@@ -233,9 +233,10 @@ class SourceBase:
     fields: tuple[str, ...] | None = None
 
     def lag(self) -> int | None:
+        """None: how much is left is not known."""
         return None
 
-    def committed(self, partition: str) -> tuple[int, str] | None:
+    def committed(self, partition: str) -> tuple[int, str] | None:  # noqa: ARG002
         """None: the position lives in the reader's own checkpoint."""
         return None
 

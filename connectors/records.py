@@ -1,0 +1,209 @@
+"""One raw event at a time into named values, saying exactly what is wrong where it cannot.
+
+This is the careful way that `connectors.formats` takes for the events that its fast way refuses,
+and that `connectors.schema` takes for the first events.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from connectors.base import ENCODINGS
+from connectors.errors import BadRecord
+
+__all__ = ["BAD_KINDS", "Name", "Rejected", "flatten", "reader", "sort_key"]
+
+Name = str | int
+
+BAD_KINDS = (
+    "undecodable",
+    "not an object",
+    "wrong type",
+    "NaN",
+    "inf",
+    "label missing",
+    "label out of domain",
+    "oversized",
+    "unknown column",
+    "duplicate column",
+    "too many columns",
+)
+"""Everything that can be wrong with an event; a reason starts with one of these and a colon."""
+
+_MAX_DEPTH = 32
+
+
+class Rejected(Exception):
+    """An event cannot be used: `reason` is "kind: explanation", `column` where it lies."""
+
+    def __init__(self, kind: str, detail: str, column: Name | None = None) -> None:
+        super().__init__(kind, detail, column)
+        self.column = column
+        self.reason = f"{kind}: {detail}"
+
+
+def sort_key(name: Name) -> tuple[bool, Any]:
+    """Numbered columns first, then names; each among themselves in order."""
+    return isinstance(name, str), name
+
+
+def show(value: object) -> str:
+    """A value for a message, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def flatten(event: Mapping[Any, Any], ignore: tuple[Name, ...] = ()) -> dict[Name, Any]:
+    """Nested objects with dotted names, ignored fields left out. Raises `Rejected`.
+
+    >>> flatten({"a": {"b": 1, "c": {"d": 2}}, "e": 3}, ignore=("e",))
+    {'a.b': 1, 'a.c.d': 2}
+    """
+    flat: dict[Name, Any] = {}
+    _flatten_into(flat, event, "", frozenset(ignore), 0)
+    return flat
+
+
+def _flatten_into(
+    flat: dict[Name, Any],
+    event: Mapping[Any, Any],
+    prefix: str,
+    ignore: frozenset[Name],
+    depth: int,
+) -> None:
+    if depth > _MAX_DEPTH:
+        raise Rejected("wrong type", f"objects nested deeper than {_MAX_DEPTH}")
+    for key, value in event.items():
+        good = isinstance(key, str) or (type(key) is int and key >= 0)
+        if not good:
+            raise Rejected("wrong type", f"{show(key)} cannot name a column")
+        name = f"{prefix}{key}" if prefix else key
+        if name in ignore:
+            continue
+        if isinstance(value, Mapping):
+            _flatten_into(flat, value, f"{name}.", ignore, depth + 1)
+        elif name in flat:
+            raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
+        else:
+            flat[name] = value
+
+
+def reader(
+    encoding: str, fields: tuple[str, ...] | None, label: Name | None
+) -> Callable[[Any], Mapping[Any, Any]]:
+    """The function that reads one raw event of an encoding into named values.
+
+    Empty CSV cells and a NaN in the place of a float32 label become None. Raises `Rejected` for
+    an event it cannot read, `BadRecord` at once where names are needed and not given.
+    """
+    if encoding == "json":
+        return read_json
+    if encoding == "dict":
+        return read_dict
+    if encoding == "csv":
+        if fields is None:
+            raise BadRecord("CSV records need the names of their cells (the header)")
+        return lambda value: read_csv(value, fields)
+    if encoding == "float32":
+        return lambda value: read_float32(value, fields, label)
+    raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
+
+
+def read_dict(value: Any) -> Mapping[Any, Any]:
+    """The event itself, if it is a mapping."""
+    if not isinstance(value, Mapping):
+        raise Rejected("not an object", f"a {type(value).__name__}")
+    return value
+
+
+def _must_be_bytes(value: object) -> None:
+    if not isinstance(value, bytes):
+        what = "no value at all" if value is None else f"a {type(value).__name__}"
+        raise Rejected("undecodable", f"bytes expected, not {what}")
+
+
+def read_json(value: bytes) -> Mapping[str, Any]:
+    """A JSON object; NaN and Infinity, which are no JSON, are read, to be named as such."""
+    _must_be_bytes(value)
+    try:
+        event = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        event = _lenient_json(value, str(error))
+    if not isinstance(event, dict):
+        raise Rejected("not an object", f"JSON {show(event)}")
+    return event
+
+
+def _lenient_json(value: bytes, trouble: str) -> Any:
+    """What Python's own parser makes of it if there is a number in it that is not finite."""
+    found = False
+
+    def constant(text: str) -> float:
+        nonlocal found
+        found = True
+        return float(text)
+
+    def number(text: str) -> float:
+        nonlocal found
+        result = float(text)
+        found = found or result in (float("inf"), float("-inf"))
+        return result
+
+    try:
+        event = json.loads(value.decode("utf-8"), parse_constant=constant, parse_float=number)
+    except (ValueError, RecursionError):
+        raise Rejected("undecodable", trouble) from None
+    if not found:
+        raise Rejected("undecodable", trouble)
+    return event
+
+
+def read_csv_cells(value: bytes) -> list[str]:
+    """The cells of one CSV record. Raises `Rejected`."""
+    _must_be_bytes(value)
+    try:
+        text = value.decode("utf-8")
+        records = list(csv.reader([text], strict=True))
+    except (ValueError, csv.Error) as error:
+        raise Rejected("undecodable", str(error)) from None
+    if len(records) != 1:
+        raise Rejected("undecodable", f"{len(records)} CSV records where one belongs")
+    return records[0]
+
+
+def read_csv(value: bytes, fields: tuple[str, ...]) -> dict[str, str | None]:
+    """One CSV record under its header; an empty cell is None."""
+    cells = read_csv_cells(value)
+    if len(cells) != len(fields):
+        raise Rejected("undecodable", f"{len(cells)} cells, the header has {len(fields)}")
+    return {name: cell or None for name, cell in zip(fields, cells, strict=True)}
+
+
+def read_float32(
+    value: bytes, fields: tuple[str, ...] | None, label: Name | None
+) -> dict[Name, float | None]:
+    """Little-endian float32 numbers under their names, or numbered with the label last."""
+    _must_be_bytes(value)
+    try:
+        cells = np.frombuffer(value, dtype="<f4").tolist()
+    except ValueError:
+        raise Rejected("undecodable", f"{len(value)} bytes are no whole float32 numbers") from None
+    names: list[Name]
+    if fields is not None:
+        names = list(fields)
+    elif label is None:
+        names = list(range(len(cells)))
+    else:
+        names = [*range(len(cells) - 1), label]
+    if len(cells) != len(names):
+        raise Rejected("undecodable", f"{len(cells)} float32 numbers, {len(names)} expected")
+    event: dict[Name, float | None] = dict(zip(names, cells, strict=True))
+    if label is not None and event.get(label) != event.get(label):
+        event[label] = None
+    return event
