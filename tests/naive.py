@@ -135,7 +135,9 @@ def frequency(k: Kernel, seed: int, i: int, key: int) -> float:
     return normal(seed, FREQUENCY, i, key) * radius / k.scale
 
 
-def feature(k: Kernel, seed: int, i: int, x: Sequence[float], columns: Sequence[int | str]) -> float:
+def feature(
+    k: Kernel, seed: int, i: int, x: Sequence[float], columns: Sequence[int | str]
+) -> float:
     """phi_i(x) of the row x whose values stand in the named columns."""
     keys = [column_key(name) for name in columns]
     projection = sum(frequency(k, seed, i, key) * float(v) for key, v in zip(keys, x, strict=True))
@@ -168,7 +170,7 @@ def loss_value(name: str, f: float, y: float, **options: float) -> float:
         return 0.5 * max(0.0, 1.0 - y * f) ** 2
     if name == "logistic":
         margin = y * f
-        return math.log1p(math.exp(-margin)) if margin > 0 else math.log1p(math.exp(margin)) - margin
+        return math.log1p(math.exp(-abs(margin))) + max(0.0, -margin)
     if name == "huber":
         delta, r = options.get("delta", 1.0), abs(f - y)
         return 0.5 * r * r if r <= delta else delta * (r - 0.5 * delta)

@@ -1,0 +1,377 @@
+"""Random features: against the oracle, against the kernels, and the same wherever they are made."""
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import pairwise
+
+import naive
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.backends import CHUNK, select
+from streamk.errors import InvalidInput
+from streamk.features import RandomFeatures, column_keys
+
+# One line for each law of frequencies: the kernel, and the oracle's name for it.
+CASES = {
+    "gaussian": (kernels.Gaussian, {}),
+    "laplacian": (kernels.Laplacian, {}),
+    "matern-0.5": (kernels.Matern, {"nu": 0.5}),
+    "matern-1.5": (kernels.Matern, {"nu": 1.5}),
+    "matern-2.5": (kernels.Matern, {"nu": 2.5}),
+    "cauchy": (kernels.Cauchy, {}),
+}
+ALL = [*CASES, "linear"]
+BANDWIDTH = 0.8
+
+
+def ours(case, bandwidth=BANDWIDTH):
+    if case == "linear":
+        return kernels.Linear()
+    make, options = CASES[case]
+    return make(bandwidth=bandwidth, **options)
+
+
+def oracle(case, bandwidth=BANDWIDTH):
+    if case == "linear":
+        return naive.Kernel("linear")
+    return naive.Kernel(case.split("-")[0], bandwidth, CASES[case][1].get("nu", 0.5))
+
+
+# --- against the oracle ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("d", [1, 2, 5, 54])
+@pytest.mark.parametrize("case", ALL)
+def test_features_are_the_oracle_s(case, d, backend):
+    X = np.random.default_rng(d).normal(size=(3, d))
+    start, stop = 3, 3 + CHUNK + 20  # neither a whole chunk nor at the edge of one
+    features = RandomFeatures(ours(case), seed=9, dtype="float64", backend=backend)
+    Z = features.transform(X, start, stop)
+    expected = [
+        [naive.feature(oracle(case), 9, i, x, range(d)) for i in range(start, stop)] for x in X
+    ]
+    assert Z.shape == (3, stop - start)
+    assert Z.dtype == np.float64
+    # The turns of a heavy tail cost digits in the oracle's own sum too.
+    np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("case", ["gaussian", "cauchy", "linear"])
+def test_single_precision_features_are_the_oracle_s(case, backend):
+    X = np.random.default_rng(2).normal(size=(4, 7)).astype(np.float32)
+    features = RandomFeatures(ours(case), seed=9, backend=backend)
+    Z = features.transform(X, 0, 200)
+    expected = [[naive.feature(oracle(case), 9, i, x, range(7)) for i in range(200)] for x in X]
+    assert Z.dtype == np.float32
+    np.testing.assert_allclose(Z, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", ALL)
+def test_backends_agree(case, dtype):
+    X = np.random.default_rng(0).normal(size=(20, 6))
+    Z, V = (
+        RandomFeatures(ours(case), seed=1, dtype=dtype, backend=backend).transform(X, 0, 300)
+        for backend in ("numpy", "numba")
+    )
+    if dtype == "float64":
+        np.testing.assert_allclose(Z, V, rtol=0, atol=1e-10)
+        return
+    # An ulp of a frequency moves a feature by as much as its phase is long.
+    _, phases = exact(case, X.astype(np.float32), 300, seed=1)
+    assert (np.abs(Z - V) <= 5e-6 + 2.0 * np.pi * 2.0**-22 * np.abs(phases)).all()
+
+
+def exact(case, X, m, *, seed, dtype="float32", backend="numba"):
+    """Features of the frequencies as stored, in rational arithmetic; and their phases in turns."""
+    kernel, d, chunks = ours(case), X.shape[1], -(-m // CHUNK)
+    W, b = np.empty((chunks, d, CHUNK), dtype), np.empty((chunks, CHUNK), dtype)
+    select(backend).frequencies(
+        seed, kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale,
+        column_keys(range(d)), 0, W, b,
+    )  # fmt: skip
+    W, b = W.transpose(0, 2, 1).reshape(-1, d)[:m], b.ravel()[:m]
+    Z, phases = np.empty((len(X), m)), np.empty((len(X), m))
+    for r, x in enumerate(X):
+        for i in range(m):
+            turns = Fraction(float(b[i]))
+            for w, v in zip(W[i], x, strict=True):
+                turns += Fraction(float(w)) * Fraction(float(v))
+            turn = float(turns - math.floor(turns))
+            phases[r, i] = float(turns)
+            Z[r, i] = math.sqrt(2.0) * math.cos(2.0 * math.pi * turn)
+    if case == "linear":
+        Z = 2.0 * math.pi * phases
+    return Z, phases
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("case", ["laplacian", "matern-0.5", "matern-1.5"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_phases_of_many_turns_keep_their_fraction(case, dtype, backend):
+    """The trap of a Cauchy law: at 1e5 turns a float32 phase is only good to .008."""
+    size = {"matern-1.5": 1e5}.get(case, 3e3)
+    X = size * np.random.default_rng(8).normal(size=(6, 4)).astype(dtype)
+    Z = RandomFeatures(ours(case), seed=4, dtype=dtype, backend=backend).transform(X, 0, 250)
+    expected, phases = exact(case, X, 250, seed=4, dtype=dtype, backend=backend)
+    assert np.median(np.abs(phases)) > 1e3
+    assert np.abs(phases).max() > 1e5
+    within = np.abs(phases) < 1e7
+    limit = 3e-6 if dtype == "float32" else 1e-12 * (10 + np.abs(phases[within]))
+    assert (np.abs(Z - expected)[within] <= limit).all()
+    # The test can tell: the same sum rounded once to float32 misses by far.
+    rounded = math.sqrt(2.0) * np.cos(2.0 * np.pi * phases.astype(np.float32).astype(float))
+    assert np.abs(rounded - expected).max() > 0.01
+
+
+@pytest.mark.parametrize("case", ["laplacian", "matern-0.5"])
+def test_phases_of_many_turns_are_the_oracle_s(case):
+    d, m = 3, 120
+    X = 3e3 * np.random.default_rng(1).normal(size=(3, d))
+    Z = RandomFeatures(ours(case), seed=4, dtype="float64").transform(X, 0, m)
+    k, worst = oracle(case), 0.0
+    for i in range(m):
+        omega = [naive.frequency(k, 4, i, key) for key in range(d)]
+        phase = naive.uniform(4, naive.PHASE, i, 0)
+        for r, x in enumerate(X):
+            turns = abs(float(np.dot(omega, x))) / (2.0 * math.pi)
+            worst = max(worst, turns)
+            error = abs(Z[r, i] - naive.exact_cosine_feature(omega, phase, x))
+            assert error < 1e-14 * (100.0 + 10.0 * turns)
+    assert worst > 1e5
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_huge_finite_values_cannot_poison_a_model(case, dtype, backend):
+    """However large, a feature stays within sqrt(2): one inf would end a model for good."""
+    sizes = [1e6, 1e8, 1e12, 1e20, 1e30, 1e37] + ([1e100, 1e300] if dtype == "float64" else [])
+    features = RandomFeatures(ours(case), seed=4, dtype=dtype, backend=backend)
+    for size in sizes:
+        Z = features.transform(size * np.array([[1.0, -0.7, 0.3, 0.9, 0.5]]), 0, 640)
+        assert (np.abs(Z) <= math.sqrt(2.0) * (1 + 1e-5)).all(), f"at {size}"
+
+
+# --- against the kernels --------------------------------------------------------------------
+
+
+def pairs_of_points(case, d, n=250):
+    """Pairs whose kernel values spread over (0, 1): the distances are what a bandwidth scales."""
+    rng = np.random.default_rng(100 + d)
+    X = rng.normal(size=(n, d))
+    delta = rng.normal(size=(n, d))
+    norm = np.abs(delta).sum(axis=1) if case == "laplacian" else np.linalg.norm(delta, axis=1)
+    delta *= (BANDWIDTH * rng.uniform(0.05, 2.2, size=n) / norm)[:, None]
+    return X, X + delta
+
+
+def deviations(features, X, Y, m, k, start=0):
+    """Errors of the mean of m products, in standard errors; one for each pair."""
+    Z = features.transform(np.vstack([X, Y]), start, start + m).astype(np.float64)
+    estimate = np.einsum("ij,ij->i", Z[: len(X)], Z[len(X) :]) / m
+    value = np.array([naive.kernel(k, x, y) for x, y in zip(X, Y, strict=True)])
+    if k.name == "linear":
+        variance = np.array([x @ x * (y @ y) + (x @ y) ** 2 for x, y in zip(X, Y, strict=True)])
+    else:
+        # phi(x) phi(y) = cos(w.(x - y)) + cos(w.(x + y) + 2 b), and cos^2 = (1 + cos 2)/2.
+        double = [naive.kernel(k, 2.0 * x, 2.0 * y) for x, y in zip(X, Y, strict=True)]
+        variance = 1.0 + 0.5 * np.array(double) - value**2
+    return (estimate - value) * np.sqrt(m / variance)
+
+
+def agrees(z):
+    """Whether deviations of all pairs look like standard normal ones, on the mean and the maximum.
+
+    Pairs share their features, so they count as fewer: the bands are wide, and a bandwidth that is
+    wrong by a fifth is still far outside.
+    """
+    return 0.6 < np.sqrt(np.mean(z**2)) < 1.5, np.abs(z).max() < 4.8
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 54])
+@pytest.mark.parametrize("case", ALL)
+def test_products_of_features_converge_to_the_kernel(case, d):
+    """At the Monte-Carlo rate: errors in units of 1/sqrt(m) neither grow nor shrink with m."""
+    X, Y = pairs_of_points(case, d)
+    for m in (512, 2048, 8192):
+        z = [
+            deviations(RandomFeatures(ours(case), seed=seed), X, Y, m, oracle(case))
+            for seed in (1, 2, 3, 4)
+        ]
+        on_means, on_maxima = agrees(np.array(z))
+        assert on_means, f"m={m}"
+        assert on_maxima, f"m={m}"
+
+
+@pytest.mark.parametrize("factor", [1.2, 1 / 1.2, math.sqrt(2.0), math.sqrt(0.5)])
+@pytest.mark.parametrize("d", [1, 2, 5, 54])
+@pytest.mark.parametrize("case", list(CASES))
+def test_a_wrong_bandwidth_would_be_found(case, d, factor):
+    X, Y = pairs_of_points(case, d)
+    wrong = RandomFeatures(ours(case, BANDWIDTH * factor), seed=1)
+    on_means, on_maxima = agrees(deviations(wrong, X, Y, 8192, oracle(case)))
+    assert not on_means
+    assert not on_maxima
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("laplacian", "matern-0.5"), ("matern-0.5", "matern-1.5"), ("matern-1.5", "matern-2.5"),
+     ("matern-2.5", "gaussian"), ("gaussian", "cauchy")],
+)  # fmt: skip
+@pytest.mark.parametrize("d", [2, 5])
+def test_a_wrong_law_would_be_found(one, other, d):
+    X, Y = pairs_of_points(one, d)
+    z = deviations(RandomFeatures(ours(one), seed=1), X, Y, 2**15, oracle(other))
+    assert not all(agrees(z))
+
+
+def test_later_features_are_as_good_as_the_first():
+    X, Y = pairs_of_points("gaussian", 5)
+    features = RandomFeatures(ours("gaussian"), seed=1)
+    for start in (2**17, 2**31, 2**33):
+        assert all(agrees(deviations(features, X, Y, 4096, oracle("gaussian"), start=start)))
+
+
+# --- the same everywhere --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("case", ["gaussian", "laplacian", "matern-1.5", "linear"])
+def test_pieces_equal_the_whole(case, backend):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    features = RandomFeatures(ours(case), seed=1, backend=backend)
+    whole = features.transform(X, 0, 500)
+    cuts = [0, 1, 10, 63, 64, 65, 200, 200, 499, 500]
+    pieces = [features.transform(X, a, b) for a, b in pairwise(cuts)]
+    np.testing.assert_array_equal(np.hstack(pieces), whole)
+    rows = [features.transform(x[None, :], 0, 500) for x in X]
+    np.testing.assert_array_equal(np.vstack(rows), whole)
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_order_of_columns_changes_nothing(case):
+    rng = np.random.default_rng(0)
+    columns = ["age", "size", 7, "city=Rome", "größe"]
+    X = rng.normal(size=(5, 5))
+    order = rng.permutation(5)
+    features = RandomFeatures(ours(case), seed=1, dtype="float64")
+    Z = features.transform(X, 0, 200, columns=columns)
+    V = features.transform(X[:, order], 0, 200, columns=[columns[j] for j in order])
+    np.testing.assert_allclose(Z, V, rtol=0, atol=1e-9)
+    other = features.transform(X, 0, 200, columns=["AGE", *columns[1:]])
+    assert np.abs(Z - other).max() > 0.1
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_column_that_comes_late_was_always_zero(case):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    features = RandomFeatures(ours(case), seed=1, dtype="float64")
+    before = features.transform(X, 0, 200, columns=["a", "b", "c"])
+    wider = np.insert(X, 1, 0.0, axis=1)
+    after = features.transform(wider, 0, 200, columns=["a", "late", "b", "c"])
+    np.testing.assert_allclose(after, before, rtol=0, atol=1e-9)
+
+
+SCRIPT = """
+import hashlib
+import numpy as np
+from streamk import kernels
+from streamk.features import RandomFeatures
+columns = sorted({"age", "size", "city=Rome", "größe"})
+X = (np.arange(20.0) - 9.5).reshape(5, 4) / 7.0
+digest = hashlib.sha256()
+for kernel in (kernels.Gaussian(), kernels.Laplacian(), kernels.Matern(nu=1.5), kernels.Cauchy()):
+    digest.update(RandomFeatures(kernel, seed=2**63 + 1).transform(X, 5, 300, columns).tobytes())
+"""
+
+
+def test_the_same_bits_in_another_process_with_another_hash_seed():
+    here: dict[str, object] = {}
+    exec(SCRIPT, here)
+    expected = here["digest"].hexdigest()
+    assert expected != hashlib.sha256().hexdigest()
+    for hash_seed in ("1", "4000000000"):
+        there = subprocess.run(
+            [sys.executable, "-X", "utf8", "-c", SCRIPT + "print(digest.hexdigest())"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout.strip() == expected
+
+
+def test_seeds_and_sequences_differ():
+    X = [[0.3, -1.2]]
+    Z = RandomFeatures(kernels.Gaussian(), seed=1).transform(X, 0, 4096)[0]
+    for seed in (2, 2**32 + 1, 2**63 + 1):
+        V = RandomFeatures(kernels.Gaussian(), seed=seed).transform(X, 0, 4096)[0]
+        assert abs(np.corrcoef(Z, V)[0, 1]) < 0.08
+    assert abs(np.corrcoef(Z[:-64], Z[64:])[0, 1]) < 0.08
+    assert len(np.unique(Z)) > 4000
+
+
+def test_shapes_and_types():
+    features = RandomFeatures(kernels.Gaussian(), seed=1)
+    assert features.transform(np.zeros((0, 3)), 0, 70).shape == (0, 70)
+    assert features.transform(np.zeros((2, 3)), 70, 70).shape == (2, 0)
+    rows = np.random.default_rng(0).integers(-3, 3, size=(4, 6))
+    Z = features.transform(rows, 0, 70)
+    for same in (rows.tolist(), rows.astype(np.int8), np.asfortranarray(rows), rows.astype(float)):
+        np.testing.assert_array_equal(features.transform(same, 0, 70), Z)
+    np.testing.assert_array_equal(features.transform(rows.repeat(2, axis=1)[:, ::2], 0, 70), Z)
+
+
+def test_no_columns_leave_the_phase_alone():
+    Z = RandomFeatures(kernels.Gaussian(), seed=1, dtype="float64").transform(
+        np.zeros((2, 0)), 0, 10
+    )
+    phases = [naive.uniform(1, naive.PHASE, i, 0) for i in range(10)]
+    np.testing.assert_allclose(Z[0], math.sqrt(2.0) * np.cos(2.0 * np.pi * np.array(phases)))
+    np.testing.assert_array_equal(Z[0], Z[1])
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+def make(**options):
+    return RandomFeatures(kernels.Gaussian(), **{"seed": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: make(sampler="halton"), ["halton", "iid"]),
+        (lambda: make(seed=-1), ["seed=-1", "2^64"]),
+        (lambda: make(seed=2**64), ["seed=", "2^64"]),
+        (lambda: make(seed=1.5), ["seed=1.5", "whole"]),
+        (lambda: make(seed=None), ["seed=None", "whole"]),
+        (lambda: make(dtype="float16"), ["float16", "float32", "float64"]),
+        (lambda: make(dtype="nonsense"), ["nonsense", "float32"]),
+        (lambda: make(backend="fortran"), ["fortran", "numba", "numpy"]),
+        (lambda: make().transform([[1, 2], [0, math.nan]], 0, 4), ["row 1", "column 1", "nan"]),
+        (lambda: make().transform([[math.inf, 2.0]], 0, 4), ["row 0", "column 0", "inf"]),
+        (lambda: make().transform([[1.0]], 5, 4), ["start=5", "stop=4"]),
+        (lambda: make().transform([[1.0]], -1, 4), ["start=-1"]),
+        (lambda: make().transform([1.0, 2.0], 0, 4), ["(2,)", "[x]"]),
+        (lambda: make().transform([["a"]], 0, 4), ["numbers"]),
+        (lambda: make().transform([[1.0, 2.0]], 0, 4, columns=["a"]), ["2 columns", "1"]),
+        (lambda: make().transform([[1.0, 2.0]], 0, 4, columns=["a", "a"]), ["twice", "a"]),
+        (lambda: make().transform([[1.0]], 0, 4, columns=[1.5]), ["1.5", "string"]),
+    ],
+)
+def test_errors_name_what_was_wrong_and_the_fix(call, words):
+    with pytest.raises(InvalidInput) as error:
+        call()
+    for word in words:
+        assert word in str(error.value)
