@@ -1,0 +1,1 @@
+"""The loop: consume, predict, emit, learn, measure, checkpoint."""

@@ -1,0 +1,511 @@
+"""One sequence out of many partitions, the same whenever and however the events arrive.
+
+What is learned must not depend on timing, so the order of events is a property of the log alone.
+Each partition has a clock, the largest timestamp it has shown so far, and an event sorts by
+
+    (clock of its partition at that event, name of its partition, offset).
+
+Inside a partition the order is the log's own whatever its timestamps do; between partitions it
+follows time. An event is *ready* once no unfinished partition can still bring one that sorts
+before it: the clocks of all others have passed it. Sizes and moments of polls decide only when
+an event becomes ready, never where it stands.
+
+A live partition that falls silent would hold the others back for ever, so it can be *passed
+over*: from its next offset on its events sort no earlier than some time ahead. That is the one
+thing here that a clock on the wall decides, so it is a fact to be written down before anything
+behind it is used: `Sequencer.pass_over` returns `Pass` records for a journal, and a sequencer
+that is given them again makes the same sequence at once, without waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.base import Chunk, Rows, concatenate
+from streamk.errors import EngineError, StateError
+
+__all__ = ["Batch", "Pass", "Sequencer"]
+
+Int64s = npt.NDArray[np.int64]
+
+_NEVER = np.iinfo(np.int64).min
+"""The clock of a partition that has shown nothing: before every timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """From `offset` on, the events of `partition` sort no earlier than `clock` (milliseconds)."""
+
+    partition: str
+    offset: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive events of the sequence.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Names of partitions; `codes` index into it.
+    codes : int array (n,)
+        The partition of each event.
+    offsets, timestamps : int64 arrays (n,)
+        As the source gave them, timestamps in milliseconds.
+    clocks : int64 array (n,)
+        The clock of the event's partition at the event, its first sorting key.
+    values : sequence (n,)
+        Raw events.
+    keys : list of bytes or None
+    """
+
+    names: Sequence[str]
+    codes: npt.NDArray[np.intp]
+    offsets: Int64s
+    timestamps: Int64s
+    clocks: Int64s
+    values: Sequence[Any]
+    keys: list[bytes | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def position(self, i: int) -> tuple[str, int]:
+        """Partition and offset of event `i`."""
+        return self.names[self.codes[i]], int(self.offsets[i])
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Events `start` to `stop`, counted inside this batch."""
+        cut = slice(start, stop)
+        return Batch(
+            self.names,
+            self.codes[cut],
+            self.offsets[cut],
+            self.timestamps[cut],
+            self.clocks[cut],
+            self.values[cut],
+            None if self.keys is None else self.keys[cut],
+        )
+
+    @staticmethod
+    def join(parts: Sequence[Batch]) -> Batch:
+        """One batch of several, in the given order; their `names` are one table."""
+        if len(parts) == 1:
+            return parts[0]
+        keys: list[bytes | None] | None = None
+        if any(part.keys is not None for part in parts):
+            keys = [k for part in parts for k in (part.keys or [None] * len(part))]
+        return Batch(
+            parts[0].names,
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.offsets for part in parts]),
+            np.concatenate([part.timestamps for part in parts]),
+            np.concatenate([part.clocks for part in parts]),
+            concatenate([part.values for part in parts]),
+            keys,
+        )
+
+    def reorder(self, order: npt.NDArray[np.intp]) -> Batch:
+        """The events in another order, given as an array of indices."""
+        picks = order.tolist()
+        values: Sequence[Any]
+        if isinstance(self.values, Rows):
+            y = self.values.y
+            y = y[order] if isinstance(y, np.ndarray) else y and [y[i] for i in picks]
+            values = Rows(self.values.X[order], y)
+        else:
+            values = [self.values[i] for i in picks]
+        return Batch(
+            self.names,
+            self.codes[order],
+            self.offsets[order],
+            self.timestamps[order],
+            self.clocks[order],
+            values,
+            None if self.keys is None else [self.keys[i] for i in picks],
+        )
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is known of one partition.
+
+    Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
+    `taken`, the next offset not yet part of a batch, with `taken_clock`. Events between them
+    are buffered: first the ready ones, then `pending`.
+    """
+
+    name: str
+    code: int
+    read: int
+    clock: int
+    taken: int
+    taken_clock: int
+    end: int | None = None
+    done: bool = False
+    silent: bool = False
+    buffered: int = 0
+    passes: list[tuple[int, int]] = field(default_factory=list)
+    pending: deque[Batch] = field(default_factory=deque)
+
+    @property
+    def frontier(self) -> tuple[int, str]:
+        """No event still to come sorts before this."""
+        return self.clock, self.name
+
+    def admit(self, chunk: Chunk, names: Sequence[str]) -> Batch:
+        """Give each event its clock."""
+        times = chunk.timestamps
+        for offset, clock in self.passes:
+            first = int(np.searchsorted(chunk.offsets, offset))
+            if first < len(chunk):
+                times = times.copy()
+                times[first] = max(int(times[first]), clock)  # the running maximum does the rest
+        clocks = np.maximum.accumulate(np.concatenate([[self.clock], times]))[1:]
+        self.read, self.clock = int(chunk.offsets[-1]) + 1, int(clocks[-1])
+        codes = np.full(len(chunk), self.code, dtype=np.intp)
+        values, keys = chunk.values, chunk.keys
+        return Batch(names, codes, chunk.offsets, chunk.timestamps, clocks, values, keys)
+
+    def raise_clock(self) -> None:
+        """Let the clock follow the passes at or before the next offset."""
+        reached = [clock for offset, clock in self.passes if offset <= self.read]
+        self.clock = max([self.clock, *reached])
+
+
+class Sequencer:
+    """Merges partitions into one sequence and cuts batches from it.
+
+    Examples
+    --------
+    >>> def chunk(partition, *times):
+    ...     offsets = np.arange(len(times))
+    ...     return Chunk(partition, offsets, np.array(times), [f"{partition}{t}" for t in times])
+    >>> sequencer = Sequencer()
+    >>> sequencer.assign("a", 0), sequencer.assign("b", 0)
+    (None, None)
+    >>> sequencer.add(chunk("a", 1, 3, 5))
+    >>> sequencer.ready
+    0
+    >>> sequencer.add(chunk("b", 2, 4))
+    >>> sequencer.take(sequencer.ready).values
+    ['a1', 'b2', 'a3', 'b4']
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        """Events taken so far: the index of the next one in the sequence."""
+        self._names: list[str] = []
+        self._lanes: dict[str, _Lane] = {}
+        self._ready: deque[Batch] = deque()
+        self._start = 0  # events of the first ready segment that are taken already
+        self.ready = 0
+        """Events whose place in the sequence is certain and that are not taken yet."""
+        self.buffered_bytes = 0
+        """Bytes of the raw events that are buffered; of dicts only the number is limited."""
+
+    # --- partitions -------------------------------------------------------------------------
+
+    def assign(
+        self, partition: str, offset: int, *, clock: int | None = None, end: int | None = None
+    ) -> None:
+        """Read `partition` from `offset` on; up to `end` (exclusive) if that is given."""
+        if partition in self._lanes:
+            raise EngineError(f"partition {partition} is read already")
+        if partition not in self._names:
+            self._names.append(partition)
+        start = _NEVER if clock is None else clock
+        code = self._names.index(partition)
+        lane = _Lane(partition, code, offset, start, offset, start, end)
+        lane.done = end is not None and offset >= end
+        self._lanes[partition] = lane
+        self._lanes = dict(sorted(self._lanes.items()))
+        self._merge()
+
+    def drop(self, partitions: Iterable[str]) -> None:
+        """Stop reading partitions and forget everything buffered, of all partitions.
+
+        A batch without the dropped partitions is another batch, so what is left starts over at
+        the last batch's end: read every remaining partition again from `offsets`.
+        """
+        for partition in partitions:
+            self._lanes.pop(partition, None)
+        self._ready.clear()
+        self._start = self.ready = self.buffered_bytes = 0
+        for lane in self._lanes.values():
+            lane.pending.clear()
+            lane.buffered = 0
+            lane.read, lane.clock, lane.silent = lane.taken, lane.taken_clock, False
+            lane.done = lane.end is not None and lane.read >= lane.end
+            lane.raise_clock()
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions being read, sorted."""
+        return tuple(self._lanes)
+
+    @property
+    def clock(self) -> int | None:
+        """The largest clock among the events taken, in milliseconds; None before the first."""
+        newest = max((lane.taken_clock for lane in self._lanes.values()), default=_NEVER)
+        return None if newest == _NEVER else newest
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The next offset of each partition that is not in a batch yet."""
+        return {name: lane.taken for name, lane in self._lanes.items()}
+
+    @property
+    def ends(self) -> dict[str, int | None]:
+        """Where each partition ends (exclusive), None where that is open."""
+        return {name: lane.end for name, lane in self._lanes.items()}
+
+    @property
+    def buffered(self) -> int:
+        """Events that were added and are not taken yet."""
+        return sum(lane.buffered for lane in self._lanes.values())
+
+    def next_offset(self, partition: str) -> int:
+        """The offset that `partition` is to be read from next."""
+        return self._lanes[partition].read
+
+    def skip(self, partition: str, offset: int) -> None:
+        """Go on at a later offset of `partition`: the events before it are gone."""
+        lane = self._lanes[partition]
+        lane.read = max(lane.read, offset)
+        if not lane.buffered:
+            lane.taken = lane.read
+        self._settle(lane)
+
+    # --- events in --------------------------------------------------------------------------
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in events of one partition; those at or past its end are left out."""
+        lane = self._lanes[chunk.partition]
+        if not len(chunk):
+            return
+        # A source that was sent back may give again what is buffered already.
+        offsets, first, stop = chunk.offsets, 0, len(chunk)
+        if offsets[0] < lane.read:
+            first = int(np.searchsorted(offsets, lane.read))
+        if lane.end is not None and offsets[-1] >= lane.end:
+            stop = int(np.searchsorted(offsets, lane.end))
+            lane.done = True
+        if first or stop < len(chunk):
+            chunk = chunk.slice(first, stop)
+        if len(chunk):
+            lane.pending.append(lane.admit(chunk, self._names))
+            lane.buffered += len(chunk)
+            lane.silent = False
+            self.buffered_bytes += _nbytes(chunk.values)
+        self._settle(lane)
+
+    def finish(self, partitions: Iterable[str] | None = None) -> None:
+        """Partitions (default: all) have no more events; they no longer hold others back."""
+        for name in list(self._lanes) if partitions is None else partitions:
+            self._lanes[name].done = True
+        self._merge()
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Partitions that may still bring events."""
+        return tuple(name for name, lane in self._lanes.items() if not lane.done)
+
+    def cut_tail(self, partition: str, keep: int) -> int | None:
+        """Forget all but about `keep` buffered events of a partition that is far ahead.
+
+        Returns the offset to read it from again, or None if there is nothing to spare: ready
+        events and the first pending segment stay.
+        """
+        lane, cut = self._lanes[partition], None
+        while len(lane.pending) > 1 and lane.buffered - len(lane.pending[-1]) >= keep:
+            tail = lane.pending.pop()
+            lane.buffered -= len(tail)
+            self.buffered_bytes -= _nbytes(tail.values)
+            cut = int(tail.offsets[0])
+        if cut is not None:
+            last = lane.pending[-1]
+            lane.read, lane.clock, lane.done = cut, int(last.clocks[-1]), False
+            lane.raise_clock()
+        return cut
+
+    def buffered_of(self, partition: str) -> int:
+        """Events of `partition` that were added and are not taken yet."""
+        return self._lanes[partition].buffered
+
+    # --- silence ----------------------------------------------------------------------------
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """The partitions whose silence keeps events of others from being ready."""
+        heads = [
+            (int(lane.pending[0].clocks[0]), lane.name)
+            for lane in self._lanes.values()
+            if lane.pending
+        ]
+        if not heads:
+            return ()
+        first = min(heads)
+        return tuple(
+            lane.name for lane in self._lanes.values() if not lane.done and lane.frontier < first
+        )
+
+    def silent(self, partition: str) -> bool:
+        """True if `partition` was passed over and has brought nothing since."""
+        return self._lanes[partition].silent
+
+    def pass_over(self, partitions: Iterable[str], ahead: int) -> list[Pass]:
+        """Let events of others go before whatever `partitions` may still bring.
+
+        Everything buffered is let go, and what comes within `ahead` milliseconds (at least 1)
+        of the newest of it, so that a journal need not be written for every event. The records
+        returned must be durable before a batch is taken.
+        """
+        clock = max(lane.clock for lane in self._lanes.values()) + max(1, ahead)
+        records = [Pass(name, self._lanes[name].read, clock) for name in partitions]
+        for record in records:
+            self._lanes[record.partition].silent = True
+        self.replay(records)
+        return records
+
+    def replay(self, records: Iterable[Pass]) -> None:
+        """Apply recorded passes; those of partitions not read here are ignored."""
+        for record in records:
+            lane = self._lanes.get(record.partition)
+            if lane is None or record.offset < lane.taken:
+                continue
+            # Of passes at the same offset only the furthest counts.
+            kept = [p for p in lane.passes if p[0] != record.offset or p[1] > record.clock]
+            if not any(p[0] == record.offset for p in kept):
+                kept.append((record.offset, record.clock))
+            lane.passes = sorted(kept)
+            lane.raise_clock()
+        self._merge()
+
+    # --- batches out ------------------------------------------------------------------------
+
+    def peek(self, n: int) -> Batch:
+        """The next `n` ready events (at least one), left where they are."""
+        parts: list[Batch] = []
+        start = self._start
+        for segment in self._ready:
+            stop = min(len(segment), start + n)
+            whole = start == 0 and stop == len(segment)
+            parts.append(segment if whole else segment.slice(start, stop))
+            n -= stop - start
+            start = 0
+            if not n:
+                break
+        return Batch.join(parts)
+
+    def take(self, n: int) -> Batch:
+        """The next `n` ready events (at least one) become a batch: `offsets` move past them."""
+        batch = self.peek(n)
+        n = len(batch)
+        self._start += n
+        while self._ready and self._start >= len(self._ready[0]):
+            self._start -= len(self._ready.popleft())
+        self.ready -= n
+        self.events += n
+        self.buffered_bytes -= _nbytes(batch.values)
+        lanes = list(self._lanes.values())
+        counts = [n] if len(lanes) == 1 else np.bincount(batch.codes, minlength=len(self._names))
+        for lane in lanes:
+            count = int(counts[0] if len(lanes) == 1 else counts[lane.code])
+            if count:
+                last = n - 1 if count == n else int(np.flatnonzero(batch.codes == lane.code)[-1])
+                lane.buffered -= count
+                lane.taken = int(batch.offsets[last]) + 1 if lane.buffered else lane.read
+                lane.taken_clock = int(batch.clocks[last])
+                if lane.passes:
+                    lane.passes = [p for p in lane.passes if p[0] > batch.offsets[last]]
+        return batch
+
+    @property
+    def exhausted(self) -> bool:
+        """True when every partition has ended and nothing is left to take."""
+        return not self.ready and all(
+            lane.done and not lane.pending for lane in self._lanes.values()
+        )
+
+    # --- state ------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The sequence up to the end of the last batch taken, as JSON data."""
+        partitions = {
+            name: {
+                "offset": lane.taken,
+                "clock": None if lane.taken_clock == _NEVER else lane.taken_clock,
+                "end": lane.end,
+                "passes": [list(p) for p in lane.passes if p[0] >= lane.taken],
+            }
+            for name, lane in self._lanes.items()
+        }
+        return {"events": self.events, "partitions": partitions}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Sequencer:
+        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
+        sequencer = cls()
+        try:
+            for name, lane in data["partitions"].items():
+                sequencer.assign(name, lane["offset"], clock=lane["clock"], end=lane["end"])
+                sequencer.replay(Pass(name, o, c) for o, c in lane["passes"])
+            sequencer.events = data["events"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
+        return sequencer
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _settle(self, lane: _Lane) -> None:
+        if lane.end is not None and lane.read >= lane.end:
+            lane.done = True
+        if lane.passes:
+            lane.raise_clock()
+        self._merge()
+
+    def _merge(self) -> None:
+        """Move to `_ready` what no partition can come before any more."""
+        frontiers = [lane.frontier for lane in self._lanes.values() if not lane.done]
+        bound = min(frontiers) if frontiers else None
+        parts: list[Batch] = []
+        for lane in self._lanes.values():
+            while lane.pending:
+                head = lane.pending[0]
+                n = len(head)
+                if bound is not None and (int(head.clocks[-1]), lane.name) > bound:
+                    side = "right" if lane.name <= bound[1] else "left"
+                    n = int(np.searchsorted(head.clocks, bound[0], side=side))  # type: ignore[call-overload]
+                if n:
+                    parts.append(head if n == len(head) else head.slice(0, n))
+                if n == len(head):
+                    lane.pending.popleft()
+                    continue
+                if n:
+                    lane.pending[0] = head.slice(n, len(head))
+                break
+        if not parts:
+            return
+        segment = Batch.join(parts)
+        # The parts stand in the order of the names, each ascending, so a stable sort by clock
+        # orders by (clock, name, offset); parts that follow on need none.
+        if any(a.clocks[-1] > b.clocks[0] for a, b in pairwise(parts)):
+            segment = segment.reorder(np.argsort(segment.clocks, kind="stable"))
+        self._ready.append(segment)
+        self.ready += len(segment)
+
+
+def _nbytes(values: Sequence[Any]) -> int:
+    if isinstance(values, Rows):
+        return values.X.nbytes
+    if len(values) and isinstance(values[0], bytes):
+        return sum(map(len, values))
+    return 0

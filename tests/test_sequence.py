@@ -1,0 +1,232 @@
+"""The order of events is a property of the log, not of the polls that read it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.base import Chunk, Rows
+from streamk.engine.sequence import Batch, Pass, Sequencer
+from streamk.errors import EngineError, StateError
+
+Log = dict[str, list[tuple[int, int]]]  # partition -> [(offset, timestamp), ...]
+Place = tuple[str, int]
+
+
+def oracle(log: Log, passes: list[Pass] = ()) -> list[Place]:
+    """Sort by (running maximum of the partition's timestamps, partition, offset)."""
+    keyed = []
+    for partition, events in log.items():
+        clock = -(10**18)
+        for offset, timestamp in events:
+            reached = [p.clock for p in passes if p.partition == partition and p.offset <= offset]
+            clock = max([clock, timestamp, *reached])
+            keyed.append((clock, partition, offset))
+    return [(partition, offset) for _, partition, offset in sorted(keyed)]
+
+
+def chunk(partition: str, events: list[tuple[int, int]]) -> Chunk:
+    offsets, times = zip(*events, strict=True)
+    values = [f"{partition}:{offset}".encode() for offset in offsets]
+    return Chunk(partition, np.array(offsets), np.array(times), values, list(values))
+
+
+def places(batch: Batch) -> list[Place]:
+    found = [batch.position(i) for i in range(len(batch))]
+    names = [f"{partition}:{offset}".encode() for partition, offset in found]
+    assert list(batch.values) == names  # values and keys move with their positions
+    assert batch.keys == names
+    return found
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    log: Log = {}
+    for partition in draw(st.sets(st.sampled_from("abcde"), min_size=1)):
+        gaps = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12)), max_size=12))
+        offsets = itertools.accumulate(gap for gap, _ in gaps)
+        log[partition] = [(o, t) for o, (_, t) in zip(offsets, gaps, strict=True)]
+    return log
+
+
+def start(log: Log, *, bounded: bool = True) -> Sequencer:
+    sequencer = Sequencer()
+    for partition, events in log.items():
+        end = (events[-1][0] + 1 if events else 0) if bounded else None
+        sequencer.assign(partition, 0, end=end)
+    return sequencer
+
+
+def feed(sequencer: Sequencer, log: Log, draw: st.DataObject) -> str | None:
+    """Add the next few events of some partition; None when all have been added."""
+    left = {}
+    for partition in sequencer.partitions:
+        at = sequencer.next_offset(partition)
+        left[partition] = [event for event in log[partition] if event[0] >= at]
+    open_ones = sorted(partition for partition, events in left.items() if events)
+    if not open_ones:
+        return None
+    partition = draw.draw(st.sampled_from(open_ones))
+    n = draw.draw(st.integers(1, len(left[partition])))
+    sequencer.add(chunk(partition, left[partition][:n]))
+    return partition
+
+
+@given(logs(), st.integers(1, 5), st.data())
+def test_any_arrival_gives_the_sorted_order(log: Log, size: int, data: st.DataObject) -> None:
+    sequencer = start(log)
+    got: list[Place] = []
+    while feed(sequencer, log, data):
+        while sequencer.ready >= size:
+            got += places(sequencer.take(size))
+            assert got == oracle(log)[: len(got)]
+    while sequencer.ready:
+        peeked = places(sequencer.peek(size))
+        got += places(sequencer.take(size))
+        assert got[-len(peeked) :] == peeked
+    assert got == oracle(log)
+    assert sequencer.exhausted
+    assert sequencer.events == len(got)
+    assert sequencer.buffered == sequencer.buffered_bytes == 0
+
+
+@given(logs(), st.integers(1, 4), st.data())
+def test_restarts_and_dropped_tails_change_nothing(
+    log: Log, size: int, data: st.DataObject
+) -> None:
+    sequencer = start(log)
+    got: list[Place] = []
+    while not sequencer.exhausted:
+        match data.draw(st.sampled_from(["feed", "feed", "take", "restart", "reset", "cut"])):
+            case "feed":
+                feed(sequencer, log, data)
+            case "take" if sequencer.ready:
+                got += places(sequencer.take(size))
+            case "restart":
+                saved = json.loads(json.dumps(sequencer.to_json()))
+                sequencer = Sequencer.from_json(saved)
+                assert sequencer.to_json() == saved
+            case "reset":
+                sequencer.drop(())
+            case "cut":
+                for partition in sequencer.partitions:
+                    cut = sequencer.cut_tail(partition, 1)
+                    assert cut is None or cut == sequencer.next_offset(partition)
+    assert got == oracle(log)
+
+
+@settings(max_examples=300)
+@given(logs(), st.integers(1, 4), st.data())
+def test_the_journal_of_passes_reproduces_the_order(
+    log: Log, size: int, data: st.DataObject
+) -> None:
+    live = start(log, bounded=False)
+    journal: list[Pass] = []
+    got: list[Place] = []
+    saved = [(live.to_json(), 0)]
+    while True:
+        silent = live.waiting_for()
+        if silent and data.draw(st.booleans()):
+            journal += live.pass_over(silent, data.draw(st.integers(0, 4)))
+            assert all(live.silent(partition) for partition in silent)
+            assert live.ready  # at least the oldest buffered event was let go
+        elif not feed(live, log, data):
+            break
+        while live.ready >= size:
+            got += places(live.take(size))
+            saved.append((live.to_json(), len(got)))
+    live.finish()
+    while live.ready:
+        got += places(live.take(size))
+    assert got == oracle(log, journal)
+
+    state, known = data.draw(st.sampled_from(saved))
+    again = Sequencer.from_json(json.loads(json.dumps(state)))
+    again.replay(journal)
+    replayed: list[Place] = []
+    while feed(again, log, data):
+        while again.ready >= size:
+            replayed += places(again.take(size))
+    again.finish()
+    while again.ready:
+        replayed += places(again.take(size))
+    assert replayed == got[known:]
+
+
+def test_a_replayed_pass_does_not_wait() -> None:
+    sequencer = Sequencer()
+    sequencer.assign("a", 0)
+    sequencer.assign("b", 0)
+    sequencer.replay([Pass("b", 0, 100)])
+    sequencer.add(chunk("a", [(0, 50), (1, 99), (2, 101)]))
+    assert places(sequencer.take(sequencer.ready)) == [("a", 0), ("a", 1)]
+    assert sequencer.waiting_for() == ("b",)
+    sequencer.add(chunk("b", [(0, 60)]))
+    assert sequencer.ready == 1
+    assert places(sequencer.take(1)) == [("b", 0)]
+
+
+def test_events_past_a_known_end_are_left_out() -> None:
+    sequencer = Sequencer()
+    sequencer.assign("a", 0, end=2)
+    sequencer.assign("empty", 7, end=7)
+    assert sequencer.unfinished == ("a",)
+    sequencer.add(chunk("a", [(0, 1), (1, 1), (2, 1), (3, 1)]))
+    assert sequencer.ready == 2
+    sequencer.take(2)
+    assert sequencer.exhausted
+    assert sequencer.offsets == {"a": 2, "empty": 7}
+
+
+def test_a_new_partition_goes_behind_what_was_taken() -> None:
+    sequencer = Sequencer()
+    sequencer.assign("b", 0)
+    sequencer.add(chunk("b", [(0, 50)]))
+    sequencer.take(1)
+    sequencer.assign("a", 5, clock=sequencer.clock)
+    sequencer.add(chunk("a", [(5, 10)]))
+    assert places(sequencer.take(1)) == [("a", 5)]
+    assert sequencer.clock == 50
+    with pytest.raises(EngineError, match="read already"):
+        sequencer.assign("a", 0)
+
+
+def test_a_hole_in_the_log_is_skipped() -> None:
+    sequencer = Sequencer()
+    sequencer.assign("a", 0)
+    sequencer.add(chunk("a", [(0, 1)]))
+    sequencer.skip("a", 10)
+    assert sequencer.offsets == {"a": 0}
+    assert sequencer.next_offset("a") == 10
+    sequencer.take(1)
+    assert sequencer.offsets == {"a": 10}
+
+
+def test_arrays_keep_their_type_through_a_merge() -> None:
+    sequencer = Sequencer()
+    sequencer.assign("a", 0)
+    sequencer.assign("b", 0)
+    for partition, times in (("a", [1, 3]), ("b", [2, 4])):
+        x = np.array(times, dtype=np.float32)[:, None]
+        for y in (np.array(times),):
+            sequencer.add(Chunk(partition, np.arange(2), np.array(times), Rows(x, y)))
+    sequencer.finish()
+    batch = sequencer.take(4)
+    assert isinstance(batch.values, Rows)
+    assert batch.values.X[:, 0].tolist() == [1, 2, 3, 4]
+    assert list(batch.values.y) == [1, 2, 3, 4]
+    assert batch.keys is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{}, {"events": 1}, {"partitions": {"a": {}}, "events": 0}, {"partitions": [], "events": 0}],
+)
+def test_a_broken_state_is_explained(broken: dict) -> None:
+    with pytest.raises(StateError, match="sequence"):
+        Sequencer.from_json(broken)
