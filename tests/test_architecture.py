@@ -100,9 +100,9 @@ def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int
         elif isinstance(node, ast.Call) and node.args:
             function = node.func
             called = getattr(function, "attr", getattr(function, "id", ""))
-            name = node.args[0]
-            if called in ("import_module", "__import__") and isinstance(name, ast.Constant):
-                yield node.lineno, str(name.value)
+            argument = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(argument, ast.Constant):
+                yield node.lineno, str(argument.value)
 
 
 def room(module: str) -> str:

@@ -19,6 +19,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,7 @@ def test_kafka_commands_run_until_stopped(
     )
     process = start(command, tmp_path)
     try:
-        records = []
+        records: list[Any] = []
         give_up = time.monotonic() + 120
         while len(records) < N_EVENTS and time.monotonic() < give_up and process.poll() is None:
             for batch in consumer.poll(timeout_ms=500).values():

@@ -42,7 +42,7 @@ def test_an_array_that_cannot_be_stored(array: Any) -> None:
 
 
 def test_nbytes_counts_the_arrays() -> None:
-    arrays = {"a": np.zeros(3, np.float32), "b": np.zeros((2, 2))}
+    arrays: dict[str, Any] = {"a": np.zeros(3, np.float32), "b": np.zeros((2, 2))}
     assert State(HEADER, arrays).nbytes == 3 * 4 + 4 * 8
 
 
