@@ -1,0 +1,324 @@
+"""A checkpoint is whole or it is refused, and the one before it is still there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamk.engine.checkpoint import Store, fingerprint, read_checkpoint
+from streamk.engine.sequence import Pass
+from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.state import State
+
+
+def state(n: int = 3) -> State:
+    arrays = {
+        "coef": np.arange(n, dtype=np.float32)[:, None] / 7,
+        "flag": np.array([True, False]),
+        "scalar": np.array(2.5),
+        "strided": np.arange(10, dtype=np.int64)[::2],
+        "turned": np.arange(6, dtype=np.float64).reshape(2, 3).T,
+        "big-endian": np.arange(3, dtype=">f4"),
+        "none": np.zeros((0, 4)),
+    }
+    return State({"type": "test", "format": 1, "name": "ä", "scale": 0.1}, arrays)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def same(a: State, b: State) -> bool:
+    return a.header == b.header and all(
+        np.array_equal(a.arrays[name], b.arrays[name])
+        and a.arrays[name].shape == b.arrays[name].shape
+        for name in [*a.arrays, *b.arrays]
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    store = Store(tmp_path / "deep" / "checkpoints")
+    yield store
+    store.close()
+
+
+def test_it_comes_back_as_it_was(store: Store) -> None:
+    assert store.open() is None
+    assert store.save({"events": 5, "x": [1.5, None, "é"]}, state()) == 1
+    found = store.open()
+    assert found is not None
+    assert found.epoch == 1
+    assert found.body == {"events": 5, "x": [1.5, None, "é"]}
+    assert same(found.model, state())
+    assert fingerprint(found.model) == fingerprint(state())
+    assert fingerprint(state(4)) != fingerprint(state())
+    assert all(array.flags.writeable for array in found.model.arrays.values())
+    assert names(found.path) == ["manifest.json", "model.safetensors"]
+    assert json.loads((found.path / "manifest.json").read_bytes())["model"]["name"] == "ä"
+
+
+def test_the_last_ones_are_kept(store: Store) -> None:
+    for epoch in range(1, 6):
+        assert store.save({"epoch": epoch}, state()) == epoch
+        store.note([Pass("p", epoch, 0)])
+    assert names(store.path) == [
+        "00000004",
+        "00000004.journal",
+        "00000005",
+        "00000005.journal",
+        "lock",
+    ]
+    with pytest.raises(InvalidInput, match="at least 2"):
+        Store(store.directory, keep=1)
+
+
+def test_slots(store: Store) -> None:
+    other = Store(store.directory)
+    assert (store.name, other.name) == ("member-0", "member-1")
+    assert other.peers() == [store.path]
+    other.save({}, state())
+    store.close()
+    store.close()
+    third = Store(store.directory)
+    assert third.name == "member-0"
+    other.close()
+    third.close()
+
+
+def test_a_slot_is_free_when_its_process_is_dead(store: Store) -> None:
+    code = "import sys, time; from streamk.engine.checkpoint import Store; s = Store(sys.argv[1]);"
+    code += "print(s.name, flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "member-1\n"
+        second = Store(store.directory)
+        assert second.name == "member-2"
+        process.kill()
+        process.wait()
+        third = Store(store.directory)
+        assert third.name == "member-1"
+        second.close()
+        third.close()
+
+
+def two(store: Store) -> Path:
+    """Two checkpoints; the directory of the newer."""
+    store.save({"n": 1}, state())
+    store.save({"n": 2}, state(50))
+    return store.path / "00000002"
+
+
+def reseal(path: Path, **changes: Any) -> None:
+    """Change a manifest and make its own hash fit again."""
+    manifest = json.loads((path / "manifest.json").read_bytes())
+    manifest.update(changes)
+    manifest.pop("sha256")
+    body = json.dumps(manifest, indent=1, sort_keys=True).encode()
+    manifest["sha256"] = hashlib.sha256(body).hexdigest()
+    (path / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def falls_back(store: Store, match: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(StateError, match=match):
+        read_checkpoint(store.path / "00000002")
+    found = store.open()
+    assert found is not None
+    assert found.body == {"n": 1}
+    assert "damaged checkpoint" in caplog.text
+    assert "00000002" in caplog.text
+    # The damaged one is out of the way and its number is not used again.
+    assert (store.path / "00000002.set-aside").is_dir()
+    assert store.save({"n": 3}, state()) == 3
+    found = store.open()
+    assert found is not None
+    assert found.body == {"n": 3}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.safetensors"])
+def test_missing_file(store: Store, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (two(store) / name).unlink()
+    falls_back(store, f"{name}: is missing", caplog)
+
+
+def test_extra_file(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    (two(store) / "model.pickle").write_bytes(b"\x80")
+    falls_back(store, "model.pickle: does not belong", caplog)
+
+
+def test_link(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    path = two(store) / "model.safetensors"
+    path.rename(store.path / "elsewhere")
+    path.symlink_to(store.path / "elsewhere")
+    falls_back(store, "not a regular file", caplog)
+
+
+def test_other_version(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    reseal(two(store), format=2)
+    falls_back(store, "has format 2, this version of streamk reads 1", caplog)
+
+
+def test_wrong_epoch(store: Store) -> None:
+    reseal(two(store), epoch=7)
+    found = store.open()
+    assert found is not None
+    assert found.epoch == 1
+
+
+@pytest.mark.parametrize("name", ["../00000001/model.safetensors", "/etc/passwd", "extra"])
+def test_paths_in_the_manifest_lead_nowhere(
+    store: Store, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reseal(two(store), files={name: "0" * 64})
+    falls_back(store, "lists other files", caplog)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"engine": None}, {"model": {"format": 1}}, {"model": 3}, {"epoch": "2"}]
+)
+def test_not_a_manifest(
+    store: Store, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    reseal(two(store), **changes)
+    falls_back(store, "not a whole manifest", caplog)
+
+
+def test_not_safetensors(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    path = two(store)
+    junk = b"\xff" * 100
+    (path / "model.safetensors").write_bytes(junk)
+    reseal(path, files={"model.safetensors": hashlib.sha256(junk).hexdigest()})
+    falls_back(store, "model.safetensors", caplog)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = Store(tmp_path_factory.mktemp("whole"))
+    path = two(store)
+    store.close()
+    return path
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_damage_is_seen(written: Path, tmp_path: Path, data: st.DataObject) -> None:
+    copy = tmp_path / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(written, copy)
+    path = copy / data.draw(st.sampled_from(["manifest.json", "model.safetensors"]))
+    raw = bytearray(path.read_bytes())
+    match data.draw(st.sampled_from(["flip", "cut", "append", "zero"])):
+        case "flip":
+            raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        case "cut":
+            del raw[data.draw(st.integers(0, len(raw) - 1)) :]
+        case "append":
+            raw += data.draw(st.binary(min_size=1))
+        case "zero":
+            start = data.draw(st.integers(0, len(raw) - 1))
+            if not any(raw[start:]):
+                return
+            raw[start:] = bytes(len(raw) - start)
+    path.write_bytes(raw)
+    with pytest.raises(StateError, match="copy"):
+        read_checkpoint(copy)
+
+
+def test_all_damaged(store: Store) -> None:
+    two(store)
+    for path in store.path.glob("*/manifest.json"):
+        path.write_text("{}")
+    with pytest.raises(StateError, match=r"no checkpoint in .* remove the directory to start anew"):
+        store.open()
+
+
+def test_no_newer_than_committed(store: Store) -> None:
+    two(store)
+    store.save({"n": 3}, state())
+    found = store.open(2)
+    assert found is not None
+    assert found.epoch == 2
+    assert not (store.path / "00000003").exists()
+    with pytest.raises(StateError, match="newer than epoch 1, the last one committed"):
+        store.open(1)
+    assert store.save({}, state()) == 4
+
+
+def test_a_failed_write_leaves_the_old_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save({"n": 1}, state())
+    calls = []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(EngineError, match=r"No space left on device; .* epoch 1, is intact"):
+            store.save({"n": 2}, state())
+    assert names(store.path) == ["00000001", "lock"]
+    assert store.save({"n": 2}, state()) == 2
+
+
+def test_what_a_crash_left_is_cleared(store: Store) -> None:
+    (store.path / ".new-00000001").mkdir()
+    (store.path / ".new-00000001" / "model.safetensors").write_bytes(b"half")
+    store.close()
+    again = Store(store.directory)
+    assert again.path == store.path
+    assert names(again.path) == ["lock"]
+    again.close()
+
+
+def test_unusable_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError, match=r"cannot write .*file: Not a directory"):
+        Store(tmp_path / "file")
+
+
+def test_journal(store: Store) -> None:
+    passes = [Pass("topic-0", 5, 100), Pass("tö pic", 6, -3)]
+    store.save({}, state())
+    assert store.noted() == []
+    store.note(passes[:1])
+    store.save({}, state())
+    store.note(passes[1:])
+    assert store.noted() == passes[1:]
+    store.open(1)  # an older epoch: what was decided after it still holds
+    assert store.noted() == passes
+
+
+def test_a_torn_last_line_of_the_journal_is_dropped(store: Store) -> None:
+    passes = [Pass("a", 5, 100), Pass("b", 6, 200)]
+    store.save({}, state())
+    store.note(passes)
+    path = store.path / "00000001.journal"
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        assert store.noted() == passes[: whole[:cut].count(b"\n")]
+        store.note([Pass("c", 1, 1)])
+        assert store.noted()[-1] == Pass("c", 1, 1)
+
+
+def test_a_damaged_journal_is_refused(store: Store) -> None:
+    store.save({}, state())
+    store.note([Pass("a", 5, 100), Pass("b", 6, 200)])
+    path = store.path / "00000001.journal"
+    path.write_bytes(path.read_bytes().replace(b"100", b"900"))
+    with pytest.raises(StateError, match=r"journal: is damaged in line 1"):
+        store.noted()
