@@ -12,7 +12,7 @@ From Python, and so in the tests::
     with LocalKafka() as broker:
         print(broker.address)          # 127.0.0.1:PORT
 
-Environment: ``STREAMK_KAFKA_DIR`` is the directory to keep the broker's files in
+Environment: ``STREAMK_LOCAL_KAFKA_DIR`` is the directory to keep the broker's files in
 (default ``~/.cache/streamk/kafka-VERSION``).
 """
 
@@ -79,7 +79,7 @@ def java_version() -> int | None:
 
 def kafka_dir() -> Path:
     """Where the broker's files are kept between runs."""
-    given = os.environ.get("STREAMK_KAFKA_DIR")
+    given = os.environ.get("STREAMK_LOCAL_KAFKA_DIR")
     if given:
         return Path(given).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -331,7 +331,6 @@ class LocalKafka:
             # Short waits: a group forms at once, a dead member is noticed in seconds.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
-            "auto.create.topics.enable": "false",
             "num.network.threads": "2",
             "num.io.threads": "2",
             "num.recovery.threads.per.data.dir": "1",

@@ -83,7 +83,6 @@ def _kafka_container(port: int) -> Any:
         .with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
         .with_env("KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS", "0")
         .with_env("KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS", "1000")
-        .with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
     )
 
 

@@ -1,0 +1,209 @@
+"""What Kafka's source and sink share: connecting, and errors that say what to check."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.base import URL
+from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.kafka_security import Security
+
+__all__ = ["Cluster", "Revoked", "partition_name", "split_partition"]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
+
+
+class Revoked(ConnectorError):
+    """A commit was refused: the group has given the partitions to another member."""
+
+
+def partition_name(topic: str, number: int) -> str:
+    """Name a partition in all of streamk: ``topic:number``.
+
+    >>> partition_name("clicks", 3)
+    'clicks:3'
+    """
+    return f"{topic}:{number}"
+
+
+def split_partition(name: str) -> tuple[str, int] | None:
+    """Undo `partition_name`; None for the partition of another kind of source.
+
+    >>> split_partition("clicks:3"), split_partition("events.ndjson")
+    (('clicks', 3), None)
+    """
+    found = _PARTITION.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Kafka cluster and how to reach it.
+
+    Attributes
+    ----------
+    servers : tuple of str
+        ``host:port`` of one broker or more to ask first.
+    security : Security
+    connect_timeout : float
+        Seconds to wait for the first answer.
+    """
+
+    servers: tuple[str, ...]
+    security: Security = field(default_factory=Security)
+    connect_timeout: float = 10.0
+
+    @staticmethod
+    def parse(url: URL) -> tuple[tuple[str, ...], str]:
+        """Take servers and topic out of ``kafka://host:port,host:port/topic``.
+
+        Raises `BadURL` naming the part that is wrong.
+        """
+        shape = "expected kafka://HOST:PORT/TOPIC"
+        servers = tuple(server for server in url.host.split(",") if server)
+        if not servers:
+            raise BadURL(f"{url.text}: no host; {shape}")
+        for server in servers:
+            host, colon, port = server.rpartition(":")
+            if colon and not (host and port.isdigit() and 0 < int(port) < 65536):
+                raise BadURL(f"{url.text}: {server!r} is not HOST:PORT; {shape}")
+        if not _TOPIC.fullmatch(url.path) or url.path in (".", ".."):
+            raise BadURL(
+                f"{url.text}: {url.path!r} is not a topic name (letters, digits, `.`, `_` and `-`, "
+                f"at most 249); {shape}"
+            )
+        return tuple(s if ":" in s else f"{s}:9092" for s in servers), url.path
+
+    def kafka(self) -> Any:
+        """The package kafka-python. Raises `Unavailable` where it is not installed."""
+        try:
+            import kafka
+        except ImportError:
+            raise Unavailable(
+                "kafka: needs the package kafka-python: pip install 'kafka-python>=3.0.12'"
+            ) from None
+        return kafka
+
+    def connect(self, client: Callable[..., Any], **options: Any) -> Any:
+        """Make a KafkaConsumer or KafkaProducer that has reached the cluster.
+
+        Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
+        """
+        from kafka.errors import KafkaError
+
+        self.security.guard_logs()
+        complaint = _LastComplaint()
+        logger = logging.getLogger("kafka")
+        logger.addHandler(complaint)
+        try:
+            return client(
+                bootstrap_servers=list(self.servers),
+                client_id="streamk",
+                bootstrap_timeout_ms=int(1000 * self.connect_timeout),
+                # A broker that comes back is noticed within a second, not within thirty.
+                reconnect_backoff_max_ms=1000,
+                metrics_enabled=False,
+                **self.security.options,
+                **options,
+            )
+        except (KafkaError, OSError, ValueError) as error:
+            reason = self._unreachable() or complaint.text or f"{type(error).__name__}: {error}"
+            raise Unavailable(
+                f"no Kafka broker answered at {','.join(self.servers)} in "
+                f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that the "
+                "broker runs, that host and port are those of its listener, and that the "
+                "security options are those the listener asks for"
+            ) from None
+        finally:
+            logger.removeHandler(complaint)
+
+    def _unreachable(self) -> str | None:
+        """Say why no server takes a TCP connection; None if one does."""
+        reasons = []
+        for server in self.servers:
+            host, _, port = server.rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+                    return None
+            except OSError as error:
+                reasons.append(f"{server}: {error.strerror or error}")
+        return "; ".join(reasons)
+
+    @contextlib.contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Turn kafka-python's errors into `ConnectorError`, without credentials."""
+        from kafka import errors
+
+        try:
+            yield
+        except errors.KafkaError as error:
+            raise self._explain(error, doing) from None
+
+    def _explain(self, error: Any, doing: str) -> ConnectorError:
+        from kafka import errors
+
+        where = ",".join(self.servers)
+        text = self.security.redact(f"{type(error).__name__}: {error}")
+        if isinstance(error, errors.KafkaTimeoutError):
+            return Unavailable(
+                f"Kafka at {where} did not answer while {doing}: {text}. Check that the brokers "
+                "run and that the addresses they advertise (advertised.listeners) can be reached"
+            )
+        lost = (
+            errors.CommitFailedError,
+            errors.FencedInstanceIdError,
+            errors.IllegalGenerationError,
+            errors.RebalanceInProgressError,
+            errors.UnknownMemberIdError,
+        )
+        if isinstance(error, lost):
+            return Revoked(f"{doing}: the group has moved on without this member: {text}")
+        if isinstance(error, errors.OffsetMetadataTooLargeError):
+            return ConnectorError(
+                f"{doing}: the metadata of the commit is larger than the broker admits "
+                "(offset.metadata.max.bytes)"
+            )
+        return ConnectorError(f"Kafka at {where}, {doing}: {text}")
+
+    def no_topic(self, topic: str, topics: set[str]) -> Unavailable:
+        """The error for a topic that is not there, with the nearest name that is."""
+        near = difflib.get_close_matches(topic, sorted(topics), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return Unavailable(
+            f"there is no topic {topic!r} at {','.join(self.servers)}{hint} "
+            "(or this user may not describe it)"
+        )
+
+
+class _LastComplaint(logging.Handler):
+    """Keeps the last warning: kafka-python logs why it cannot connect, but raises a timeout."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # The last attempt is cut short by the time limit and says only that.
+        if "imed out" not in record.getMessage() and "Unable to bootstrap" not in str(record.msg):
+            self.text = record.getMessage()
+
+
+def out_of_range(
+    partition: str, wanted: int, start: int | None, end: int | None
+) -> OffsetOutOfRange:
+    """The error for a position that the partition does not hold."""
+    there = "" if start is None or end is None else f"; it holds {start} up to {end}"
+    return OffsetOutOfRange(
+        f"{partition}: offset {wanted} is not there (any more){there}. Records are deleted after "
+        "the topic's retention time; choose where to go on: fail, earliest or latest",
+        partition=partition,
+        offset=wanted,
+    )

@@ -1,0 +1,242 @@
+"""Credentials for Kafka: read from a file or the environment, never shown.
+
+A secret is kept in a `Secret`, a string that prints as ``***`` wherever it is formatted; what
+kafka-python itself logs (it shows whole requests at level DEBUG) passes through a filter that
+takes the secrets out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from connectors.errors import BadURL, Unavailable
+
+__all__ = ["ENVIRONMENT_PREFIX", "Secret", "Security"]
+
+ENVIRONMENT_PREFIX = "STREAMK_KAFKA_"
+"""``STREAMK_KAFKA_SASL_PLAIN_PASSWORD`` sets `sasl_plain_password`, and so on."""
+
+_SECRETS = frozenset({"sasl_plain_password", "ssl_password"})
+_SWITCHES = frozenset({"ssl_check_hostname"})
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_OPTIONS = (
+    "security_protocol",
+    "sasl_mechanism",
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_password",
+    "ssl_crlfile",
+    "ssl_ciphers",
+    "ssl_check_hostname",
+)
+# What librdkafka's clients call the same things, so that their property files can be used.
+_ALIASES = {
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+    "ssl_crl_location": "ssl_crlfile",
+    "ssl_cipher_suites": "ssl_ciphers",
+}
+
+
+class Secret(str):
+    """A string that shows itself as ``***``; its characters are those of the secret.
+
+    >>> word = Secret("hunter2")
+    >>> print(word, [word], f"{word:>5}", len(word))
+    *** [***]   *** 7
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __format__(self, spec: str) -> str:
+        return format("***", spec)
+
+
+@dataclass(frozen=True)
+class Security:
+    """The security options of one connection, under kafka-python's names.
+
+    Attributes
+    ----------
+    options : dict
+        Fit to be passed to kafka-python; secrets in it are `Secret`.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def load(
+        file: str | Path | None = None, *, environment: Mapping[str, str] | None = None
+    ) -> Security:
+        """Read a TOML or properties file and then the environment, which has the last word.
+
+        The file is TOML where its name ends in ``.toml`` (at the top level or in a table
+        ``[kafka]``), else lines of ``key = value`` or ``key: value`` with ``#`` comments. Keys are
+        kafka-python's or librdkafka's, with dots or underscores.
+
+        Raises `Unavailable` for a file that cannot be read, `BadURL` for a key that is not known
+        or options that contradict each other. No message holds a value.
+        """
+        raw: dict[str, Any] = {}
+        if file is not None:
+            raw.update({key: (value, str(file)) for key, value in _read(Path(file)).items()})
+        variables = os.environ if environment is None else environment
+        for name, value in variables.items():
+            if name.startswith(ENVIRONMENT_PREFIX):
+                raw[name.removeprefix(ENVIRONMENT_PREFIX).lower()] = (value, f"${name}")
+        options: dict[str, Any] = {}
+        for key, (value, where) in raw.items():
+            option = _option(key, where)
+            options[option] = _convert(option, value, where)
+        _check(options)
+        return Security(options)
+
+    def redact(self, text: str) -> str:
+        """Return the text with every secret in it replaced by ``***``."""
+        for needle in self._needles():
+            text = text.replace(needle, "***")
+        return text
+
+    def guard_logs(self) -> None:
+        """Take these secrets out of what kafka-python logs from now on."""
+        needles = self._needles()
+        if not needles:
+            return
+        # A filter acts on its own logger only, so every logger of the package gets it.
+        for name in list(logging.root.manager.loggerDict):
+            if name == "kafka" or name.startswith("kafka."):
+                logger = logging.getLogger(name)
+                if _REDACTOR not in logger.filters:
+                    logger.addFilter(_REDACTOR)
+        _REDACTOR.needles.update(needles)
+
+    def _needles(self) -> set[str]:
+        needles = set()
+        for name in _SECRETS & self.options.keys():
+            plain = "".join(self.options[name])  # the characters, which str() would hide
+            # As it is, and as it looks inside a shown str or bytes.
+            needles |= {plain, repr(plain)[1:-1], repr(plain.encode())[2:-1]}
+        return needles - {""}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"Security({shown})"
+
+
+class _Redactor(logging.Filter):
+    """Rewrites log records that hold a secret."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.needles: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        clean = message
+        for needle in self.needles:
+            clean = clean.replace(needle, "***")
+        if clean != message:
+            record.msg, record.args = clean, ()
+        return True
+
+
+_REDACTOR = _Redactor()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        raise Unavailable(f"security file {file} cannot be read: {reason}") from None
+    if file.suffix == ".toml":
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadURL(f"security file {file} is not valid TOML: {error}") from None
+        inner = table.get("kafka", table)
+        if not isinstance(inner, dict):
+            raise BadURL(f"security file {file}: [kafka] must be a table of options")
+        return inner
+    pairs = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        ends = [i for i in (line.find("="), line.find(":")) if i >= 0]
+        if not ends:
+            raise BadURL(f"security file {file}, line {number}: expected `key = value`")
+        pairs[line[: min(ends)].strip()] = line[min(ends) + 1 :].strip()
+    return pairs
+
+
+def _option(key: str, where: str) -> str:
+    name = key.lower().replace(".", "_").replace("-", "_")
+    name = _ALIASES.get(name, name)
+    if name not in _OPTIONS:
+        raise BadURL(
+            f"{where}: `{key}` is not a Kafka security option; there are " + ", ".join(_OPTIONS)
+        )
+    return name
+
+
+def _convert(option: str, value: Any, where: str) -> Any:
+    if option in _SWITCHES:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise BadURL(f"{where}: {option} must be true or false")
+    if not isinstance(value, str):
+        raise BadURL(f"{where}: {option} must be text")
+    return Secret(value) if option in _SECRETS else value
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse what kafka-python would pass over in silence."""
+    protocol = options.get("security_protocol", "PLAINTEXT")
+    if protocol not in _PROTOCOLS:
+        raise BadURL(
+            f"security_protocol {protocol!r} is not known; there are " + ", ".join(_PROTOCOLS)
+        )
+    sasl = sorted(name for name in options if name.startswith("sasl_"))
+    if sasl and not protocol.startswith("SASL"):
+        raise BadURL(
+            f"{sasl[0]} is given, but security_protocol is {protocol}, which sends no credentials; "
+            "set it to SASL_SSL (or SASL_PLAINTEXT on a trusted network)"
+        )
+    if protocol.startswith("SASL") and "sasl_mechanism" not in options:
+        raise BadURL(f"security_protocol {protocol} needs sasl_mechanism, such as SCRAM-SHA-512")
+    needed = {"sasl_plain_username", "sasl_plain_password"}
+    mechanism = options.get("sasl_mechanism", "")
+    if mechanism.startswith(("PLAIN", "SCRAM")) and not needed <= options.keys():
+        lacks = " and ".join(sorted(needed - options.keys()))
+        raise BadURL(f"sasl_mechanism {mechanism} needs {lacks}")
+    tls = sorted(name for name in options if name.startswith("ssl_"))
+    if tls and not protocol.endswith("SSL"):
+        raise BadURL(
+            f"{tls[0]} is given, but security_protocol is {protocol}, which does not encrypt; "
+            "set it to SSL or SASL_SSL"
+        )
