@@ -236,7 +236,7 @@ class SourceBase:
         """None: how much is left is not known."""
         return None
 
-    def committed(self, partition: str) -> tuple[int, str] | None:  # noqa: ARG002
+    def committed(self, partition: str) -> tuple[int, str] | None:
         """None: the position lives in the reader's own checkpoint."""
         return None
 

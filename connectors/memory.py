@@ -161,7 +161,7 @@ class MemorySource(SourceBase):
             )
         self._next[partition] = offset
 
-    def start(self, partition: str) -> int:  # noqa: ARG002
+    def start(self, partition: str) -> int:
         """0."""
         return 0
 

@@ -7,7 +7,10 @@ and that `connectors.schema` takes for the first events.
 from __future__ import annotations
 
 import csv
+import decimal
 import json
+import math
+import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +20,18 @@ import numpy as np
 from connectors.base import ENCODINGS
 from connectors.errors import BadRecord
 
-__all__ = ["BAD_KINDS", "Name", "Rejected", "flatten", "reader", "sort_key"]
+__all__ = [
+    "BAD_KINDS",
+    "Name",
+    "Rejected",
+    "flatten",
+    "parse_number",
+    "read_csv_cells",
+    "read_float32",
+    "reader",
+    "show",
+    "sort_key",
+]
 
 Name = str | int
 
@@ -51,6 +65,24 @@ class Rejected(Exception):
 def sort_key(name: Name) -> tuple[bool, Any]:
     """Numbered columns first, then names; each among themselves in order."""
     return isinstance(name, str), name
+
+
+def parse_number(value: Any) -> float | None:
+    """A number, a boolean or the text of a number; None for anything else.
+
+    >>> parse_number("1e3"), parse_number("1_000"), parse_number(True), parse_number([])
+    (1000.0, None, 1.0, None)
+    """
+    if isinstance(value, str) and "_" in value:
+        return None
+    if not isinstance(value, str | bool | np.bool_ | numbers.Real | decimal.Decimal):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number past the range of double
+        return math.inf
+    except ValueError:
+        return None
 
 
 def show(value: object) -> str:
@@ -167,6 +199,11 @@ def _lenient_json(value: bytes, trouble: str) -> Any:
 def read_csv_cells(value: bytes) -> list[str]:
     """The cells of one CSV record. Raises `Rejected`."""
     _must_be_bytes(value)
+    if not (b'"' in value or b"\r" in value or b"\n" in value):
+        try:
+            return value.decode("utf-8").split(",")
+        except ValueError as error:
+            raise Rejected("undecodable", str(error)) from None
     try:
         text = value.decode("utf-8")
         records = list(csv.reader([text], strict=True))

@@ -18,7 +18,7 @@ import numpy as np
 
 from connectors.base import Rows
 from connectors.errors import BadRecord
-from connectors.records import Name, Rejected, flatten, reader, sort_key
+from connectors.records import Name, Rejected, flatten, parse_number, reader, sort_key
 
 __all__ = ["MAX_CLASSES", "MAX_COLUMNS", "Schema", "infer"]
 
@@ -274,7 +274,7 @@ def _survey(
         if answer is not None and answer == answer:
             labels.append(answer)
         for name, cell in event.items():
-            if isinstance(cell, str) and not (encoding == "csv" and _is_number(cell)):
+            if isinstance(cell, str) and (encoding != "csv" or parse_number(cell) is None):
                 texts.setdefault(name, Counter())[cell] += 1
             elif cell is not None:
                 counts[name] += 1
@@ -321,14 +321,6 @@ def _readable(
     return events
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
-
-
 def _label_type(
     labels: list[Any], task: str | None, encoding: str, classes: tuple[Any, ...] | None
 ) -> LabelType:
@@ -356,7 +348,7 @@ def _label_type(
 def _csv_label_type(labels: list[str], task: str | None) -> LabelType:
     if all(cell.lower() in ("true", "false") for cell in labels):
         return "bool"
-    figures = [float(cell) for cell in labels if _is_number(cell)]
+    figures = [number for number in map(parse_number, labels) if number is not None]
     if 2 * len(figures) < len(labels):
         return "str"
     return _number_label_type(figures, task)

@@ -1,0 +1,141 @@
+"""Labels of events, checked against the schema's label type and classes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.records import Rejected, show
+from connectors.schema import Schema
+
+__all__ = ["LabelReader"]
+
+_EXACT: dict[str | None, type] = {"bool": bool, "int": int, "str": str, "float": float}
+_WANTED = {
+    "bool": "a boolean",
+    "int": "a whole number",
+    "str": "text",
+    "float": "a number",
+}
+
+
+class LabelReader:
+    """Turns raw labels into str, int, bool (classes) or float; None means "only predict".
+
+    Parameters
+    ----------
+    schema : Schema
+    as_text : bool
+        Labels are CSV cells, to be parsed as the label type.
+    """
+
+    def __init__(self, schema: Schema, *, as_text: bool = False) -> None:
+        self._name = schema.label
+        self._type = schema.label_type
+        self._exact = _EXACT.get(schema.label_type)
+        self._as_text = as_text
+        # True == 1 in Python: the type is part of what is allowed.
+        self._allowed = None if schema.classes is None else {(type(c), c) for c in schema.classes}
+
+    def one(self, value: Any) -> Any:
+        """One label. Raises `Rejected`."""
+        if value is None:
+            return None
+        if self._as_text:
+            value = self._parsed(value)
+        label: Any
+        is_bool = isinstance(value, bool | np.bool_)
+        if self._type == "str" and isinstance(value, str):
+            label = str(value)
+        elif self._type == "bool" and is_bool:
+            label = bool(value)
+        elif self._type == "int" and not is_bool and isinstance(value, numbers.Real):
+            label = self._whole(value)
+        elif self._type == "float" and not is_bool and isinstance(value, numbers.Real):
+            label = self._finite(value)
+        else:
+            raise self._out_of_domain(value)
+        if self._allowed is not None and (type(label), label) not in self._allowed:
+            raise Rejected("label out of domain", f"{show(label)} is no known class", self._name)
+        return label
+
+    def many(self, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[list[Any], list[int]]:
+        """Labels of many events, and the positions of those that `one` refuses (None there)."""
+        if isinstance(values, np.ndarray):
+            values = _listed(values, self._type)
+        labels = list(values)
+        kinds = set(map(type, labels))
+        if (
+            not self._as_text
+            and kinds <= {self._exact, type(None)}
+            and (self._type != "float" or _all_finite(labels))
+            and (self._allowed is None or all((type(v), v) in self._allowed for v in labels))
+        ):
+            return labels, []
+        refused = []
+        for i, value in enumerate(labels):
+            try:
+                labels[i] = self.one(value)
+            except Rejected:
+                labels[i] = None
+                refused.append(i)
+        return labels, refused
+
+    def _parsed(self, cell: str) -> Any:
+        if self._type == "str":
+            return cell
+        if self._type == "bool":
+            return {"true": True, "false": False}.get(cell.lower(), cell)
+        try:
+            return float(cell) if "_" not in cell else cell
+        except ValueError:
+            return cell
+
+    def _finite(self, value: Any) -> float:
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isnan(number):
+            raise Rejected("NaN", "the label is not a number", self._name)
+        if math.isinf(number):
+            raise Rejected("inf", "the label is not finite", self._name)
+        return number
+
+    def _whole(self, value: Any) -> int:
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        number = self._finite(value)
+        if not number.is_integer():
+            raise self._out_of_domain(value)
+        return int(number)
+
+    def _out_of_domain(self, value: Any) -> Rejected:
+        wanted = _WANTED[self._type or "str"]
+        return Rejected("label out of domain", f"{show(value)}, not {wanted}", self._name)
+
+
+def _all_finite(labels: list[Any]) -> bool:
+    return all(value is None or math.isfinite(value) for value in labels)
+
+
+def _listed(y: npt.NDArray[Any], label_type: str | None) -> list[Any]:
+    """An array of labels as a list; NaN, the only null an array of floats has, becomes None."""
+    labels: list[Any]
+    if y.dtype.kind in "iu" and label_type == "float":
+        y = y.astype(np.float64)
+    labels = y.tolist()
+    if y.dtype.kind != "f":
+        return labels
+    missing = np.isnan(y)
+    whole = np.where(missing, 0, y)
+    if label_type == "int" and np.all(np.abs(whole) < 2**53) and np.all(whole == np.floor(whole)):
+        labels = whole.astype(np.int64).tolist()
+    for i in np.flatnonzero(missing):
+        labels[i] = None
+    return labels
