@@ -60,11 +60,13 @@ _REFUSALS = (
 class _Fast:
     """How to read the events that look like the usual one.
 
-    `read` gives the values of an event in a fixed order, `numbers` picks those to pack.
+    `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
+    does so with the absent ones filled in.
     """
 
     read: Callable[[Any], Sequence[Any]]
     numbers: Callable[[Sequence[Any]], Sequence[Any]]
+    filled: Callable[[Sequence[Any]], Sequence[Any]]
     number_fields: list[Name]
     texts: list[tuple[int, Name]]
     label_at: int | None
@@ -120,6 +122,10 @@ class NamedDecoder:
     @property
     def _absent_text(self) -> str | None:
         return "" if self._encoding == "csv" else None
+
+    @property
+    def _absent_number(self) -> float:
+        return np.nan if self._schema.absent == "missing" else 0.0
 
     @property
     def schema(self) -> Schema:
@@ -179,9 +185,12 @@ class NamedDecoder:
             names.sort(key=lambda name: order.get(name, len(order)))
         used = [(i, name) for i, name in enumerate(names) if name not in ignored and name != label]
         numbers = [i for i, name in used if self._kinds.get(name) == "number"]
+        pick = _picker(numbers)
+        absent = self._absent_number
         return _Fast(
             read=self._reading(names),
-            numbers=_picker(numbers, as_floats=self._encoding == "csv"),
+            numbers=_parsing(pick) if self._encoding == "csv" else pick,
+            filled=_parsing(pick, absent) if self._encoding == "csv" else _filling(pick, absent),
             number_fields=[names[i] for i in numbers],
             texts=[(i, name) for i, name in used if self._kinds.get(name) == "text"],
             label_at=None if label is None else names.index(label),
@@ -211,7 +220,6 @@ class NamedDecoder:
         return read_at_once
 
     def _json_reading(self, names: list[Name]) -> Callable[[Any], Sequence[Any]]:
-        absent = np.nan if self._schema.absent == "missing" else 0.0
         fields: list[tuple[str, Any, Any]] = []
         for i, name in enumerate(names):
             if name == self._schema.label:
@@ -222,7 +230,7 @@ class NamedDecoder:
             elif self._kinds[name] == "text":
                 fields.append((f"f{i}", str | None, None))
             else:
-                fields.append((f"f{i}", float | bool, absent))
+                fields.append((f"f{i}", float | bool | None, self._absent_number))
         try:
             shape = msgspec.defstruct(
                 "Event",
@@ -268,7 +276,10 @@ class NamedDecoder:
         for i, value in enumerate(values):
             try:
                 cells = read(value)
-                packed = pack(*numbers(cells))
+                try:
+                    packed = pack(*numbers(cells))
+                except (struct.error, ValueError):  # most often a null or an empty cell
+                    packed = pack(*fast.filled(cells))
                 if tables:
                     rows.codes.append([table[cells[at]] for at, table in tables])
             except _REFUSALS:
@@ -448,23 +459,34 @@ class NamedDecoder:
             X[np.ix_(lacking, owned)] = np.nan
 
 
-def _picker(places: list[int], *, as_floats: bool) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """The function that picks these places out of a sequence, parsed if they are CSV cells."""
-    pick: Callable[[Sequence[Any]], Sequence[Any]]
+_Pick = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _picker(places: list[int]) -> _Pick:
+    """The function that picks these places, which ascend, out of a sequence."""
     if not places:
         return lambda _cells: ()
     if places[-1] - places[0] == len(places) - 1:
-        pick = itemgetter(slice(places[0], places[-1] + 1))
-    else:
-        pick = itemgetter(*places)
-    if not as_floats:
-        return pick
+        return itemgetter(slice(places[0], places[-1] + 1))
+    return itemgetter(*places)
+
+
+def _filling(pick: _Pick, absent: float) -> _Pick:
+    """`pick` with `absent` in the place of None."""
+    return lambda cells: [absent if cell is None else cell for cell in pick(cells)]
+
+
+def _parsing(pick: _Pick, absent: float | None = None) -> _Pick:
+    """`pick` with CSV cells parsed; with `absent`, that in the place of empty ones."""
+    filler = str(absent)
 
     def parse(cells: Sequence[Any]) -> list[float]:
         chosen = pick(cells)
         if "_" in "".join(chosen):
             # Python reads 1_000 as a number, which no other reader of CSV does.
             raise ValueError
+        if absent is not None:
+            chosen = [cell or filler for cell in chosen]
         return list(map(float, chosen))
 
     return parse

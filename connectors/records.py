@@ -51,6 +51,8 @@ BAD_KINDS = (
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
 
 _MAX_DEPTH = 32
+_PLAIN = (float, str, int, bool, type(None))
+_NUMBER_LIKE = (int, str, np.floating, np.integer, np.bool_, numbers.Real, decimal.Decimal)
 
 
 class Rejected(Exception):
@@ -73,9 +75,11 @@ def parse_number(value: Any) -> float | None:
     >>> parse_number("1e3"), parse_number("1_000"), parse_number(True), parse_number([])
     (1000.0, None, 1.0, None)
     """
+    if type(value) is float:  # the usual cases first: the checks below are slow
+        return value
     if isinstance(value, str) and "_" in value:
         return None
-    if not isinstance(value, str | bool | np.bool_ | numbers.Real | decimal.Decimal):
+    if not isinstance(value, _NUMBER_LIKE):
         return None
     try:
         return float(value)
@@ -112,13 +116,12 @@ def _flatten_into(
     if depth > _MAX_DEPTH:
         raise Rejected("wrong type", f"objects nested deeper than {_MAX_DEPTH}")
     for key, value in event.items():
-        good = isinstance(key, str) or (type(key) is int and key >= 0)
-        if not good:
+        if not (isinstance(key, str) or (type(key) is int and key >= 0)):
             raise Rejected("wrong type", f"{show(key)} cannot name a column")
         name = f"{prefix}{key}" if prefix else key
         if name in ignore:
             continue
-        if isinstance(value, Mapping):
+        if isinstance(value, dict) or (type(value) not in _PLAIN and isinstance(value, Mapping)):
             _flatten_into(flat, value, f"{name}.", ignore, depth + 1)
         elif name in flat:
             raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
