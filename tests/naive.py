@@ -280,6 +280,32 @@ def probabilities(name: str, f: Sequence[float]) -> list[float]:
     return [w / sum(weights) for w in weights]
 
 
+# --- scaling of columns ---------------------------------------------------------------------
+
+
+def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    """Mean and factor of each column from all rows at once, in two passes; NaN is missing.
+
+    A value becomes (x - mean) * factor: in units of its column's deviation (1/2 where only 0 and 1
+    were seen, 1 where nothing varied), over the root of the sum of all variances in those units.
+    """
+    means, variances, deviations = [], [], []
+    for column in zip(*rows, strict=True):
+        known = [float(v) for v in column if not math.isnan(v)]
+        mean = math.fsum(known) / len(known) if known else 0.0
+        variance = math.fsum((v - mean) ** 2 for v in known) / len(known) if known else 0.0
+        deviation = math.sqrt(variance)
+        if all(v in (0.0, 1.0) for v in known):
+            deviation = 0.5
+        elif deviation <= 1e-9 * abs(mean):
+            deviation = 1.0
+        means.append(mean)
+        variances.append(variance)
+        deviations.append(deviation)
+    total = sum(v / s**2 for v, s in zip(variances, deviations, strict=True))
+    return means, [1.0 / (s * math.sqrt(total if total > 0.0 else 1.0)) for s in deviations]
+
+
 # --- Algorithms 1 and 2 ---------------------------------------------------------------------
 
 

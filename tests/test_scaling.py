@@ -1,0 +1,318 @@
+"""Online scaling against plain two-pass statistics, and a learner behind it."""
+
+import json
+import math
+
+import naive
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.features.scaling import RunningScale
+from streamk.learners import AdaGrad, DoublyStochastic, Scaled
+from streamk.state import State
+
+FLOAT64 = np.dtype("float64")
+
+
+def events(n, seed=0, missing=0.1):
+    """Columns of every kind: spread out, tiny, far from zero, 0/1, a rare 1, constant."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack(
+        [
+            rng.normal(size=n),
+            1e-6 * rng.normal(size=n),
+            1e6 + rng.normal(size=n),
+            rng.integers(0, 2, size=n),
+            rng.uniform(size=n) < 0.03,
+            np.full(n, 7.3),
+            rng.exponential(size=n) * 100.0,
+        ]
+    )
+    X[rng.uniform(size=X.shape) < missing] = np.nan
+    return X
+
+
+def by_the_formula(seen, X):
+    means, factors = naive.column_scaling(seen)
+    return np.where(np.isnan(X), 0.0, (X - means) * np.array(factors))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("pieces", [[400], [1] * 60, [1, 2, 100, 0, 7, 290]])
+def test_the_running_statistics_are_those_of_all_events(pieces, missing):
+    X = events(sum(pieces), missing=missing)
+    scale, seen = RunningScale(X.shape[1]), 0
+    for n in pieces:
+        scale.update(X[seen : seen + n])
+        seen += n
+    # The column at 1e6 has lost six digits before it is scaled.
+    np.testing.assert_allclose(scale.transform(X, FLOAT64), by_the_formula(X, X), atol=1e-7)
+
+
+def test_far_from_zero_the_variance_does_not_cancel():
+    X = 1e9 + np.random.default_rng(0).normal(size=(3000, 1))
+    scale = RunningScale(1)
+    for x in np.array_split(X, 600):
+        scale.update(x)
+    assert scale.transform(X, FLOAT64).std() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_two_events_are_at_a_mean_squared_distance_of_two():
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 30):
+        X = rng.normal(size=(2000, d)) * 10.0 ** rng.uniform(-5, 5, size=d) + 3.0
+        scale = RunningScale(d)
+        scale.update(X)
+        Z = scale.transform(X, FLOAT64)
+        assert ((Z[:1000] - Z[1000:]) ** 2).sum(axis=1).mean() == pytest.approx(2.0, rel=0.15)
+        assert 2.0 * Z.var(axis=0).sum() == pytest.approx(2.0, rel=1e-9)
+
+
+def test_what_is_missing_is_the_mean_and_what_never_came_is_zero():
+    scale = RunningScale(2)
+    scale.update(np.array([[1.0, np.nan], [5.0, np.nan]]))
+    Z = scale.transform(np.array([[np.nan, np.nan], [3.0, 0.0]]), FLOAT64)
+    np.testing.assert_array_equal(Z, np.zeros((2, 2)))
+    assert np.isfinite(scale.transform(np.array([[9.0, 1e6]]), FLOAT64)).all()
+
+
+def test_before_any_event_values_are_finite():
+    assert np.isfinite(RunningScale(3).transform(np.array([[1.0, -5.0, np.nan]]), FLOAT64)).all()
+
+
+def test_one_event_and_equal_events_are_no_division_by_zero():
+    for rows in ([[2.0, 0.0, -3.5]], [[2.0, 0.0, -3.5]] * 5, [[0.1 + 0.2]] * 3 + [[0.3]]):
+        X = np.array(rows)
+        scale = RunningScale(X.shape[1])
+        for x in X:
+            scale.update(x[None, :])
+        assert np.isfinite(scale.transform(X + 1.0, FLOAT64)).all()
+        np.testing.assert_allclose(scale.transform(X, FLOAT64), 0.0, atol=1e-9)
+
+
+def test_a_column_that_comes_late_was_zero_before():
+    X = events(300, missing=0.0)
+    X[:200, 6] = 0.0
+    late, always = RunningScale(6), RunningScale(7)
+    late.update(X[:200, :6])
+    late.add_columns(1)
+    late.update(X[200:])
+    always.update(X[:200])
+    always.update(X[200:])
+    np.testing.assert_allclose(
+        late.transform(X, FLOAT64), always.transform(X, FLOAT64), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300, 1.7e308])
+def test_one_huge_value_cannot_poison_the_scale(size):
+    """Its square is not a float64, but the next event must still be predictable."""
+    X = events(50, missing=0.0)
+    scaled = model()
+    scaled.learn_many(X, labels(X))
+    bad = X[:1].copy()
+    bad[0, 0] = size
+    try:
+        scaled.learn_many(bad, ["low"])
+    except InvalidInput as error:
+        assert "column 0" in str(error)  # noqa: PT017 (either way out is good)
+    assert np.isfinite(scaled.decision_many(X)).all()
+    scaled.learn_many(X, labels(X))
+
+
+# --- a learner behind it --------------------------------------------------------------------
+
+
+def labels(X):
+    return np.where(np.nan_to_num(X[:, 0]) > 0.2, "high", "low").astype(object)
+
+
+def learner(**options):
+    options = {"seed": 5, "batch_size": 8, "block_size": 20, "max_features": 500, **options}
+    return DoublyStochastic(kernels.Gaussian(bandwidth=0.8), **options)
+
+
+def model(**options):
+    return Scaled(learner(**options))
+
+
+def same_model(one, other):
+    a, b = one.state(), other.state()
+    assert a.header == b.header
+    assert a.arrays.keys() == b.arrays.keys()
+    for name, array in a.arrays.items():
+        np.testing.assert_array_equal(array, b.arrays[name])
+
+
+def copy(scaled):
+    state = scaled.state()
+    header = json.loads(json.dumps(state.header, allow_nan=False))
+    return Scaled.from_state(State(header, {k: v.copy() for k, v in state.arrays.items()}))
+
+
+def test_it_is_the_learner_on_scaled_events():
+    """Each batch is taken into the statistics first, and then learned."""
+    X = events(160)
+    scaled, plain = model(dtype="float64"), learner(dtype="float64")
+    for first in range(0, 160, 20):
+        batch = X[first : first + 20]
+        scaled.learn_many(batch, labels(batch))
+        plain.learn_many(by_the_formula(X[: first + 20], batch), labels(batch))
+    Z = by_the_formula(X, X)
+    np.testing.assert_allclose(scaled.decision_many(X), plain.decision_many(Z), atol=1e-6)
+    np.testing.assert_allclose(scaled.predict_proba_many(X), plain.predict_proba_many(Z), atol=1e-6)
+    assert (scaled.predict_many(X) == plain.predict_many(Z)).all()
+    assert scaled.classes == plain.classes
+    assert (scaled.n_events, scaled.n_features) == (plain.n_events, plain.n_features)
+    assert scaled.columns == tuple(range(7))
+    assert scaled.is_classifier
+    assert plain.nbytes <= scaled.nbytes <= plain.nbytes + 40 * 7 + 100
+
+
+def test_units_do_not_matter():
+    X = events(200)
+    units = np.array([1e3, 1e9, 2.0**-20, 1.0, 1.0, 5.0, 0.01])
+    a, b = model(dtype="float64"), model(dtype="float64")
+    a.learn_many(X, labels(X))
+    b.learn_many(X * units, labels(X))
+    np.testing.assert_allclose(
+        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=1e-6
+    )
+
+
+def test_a_row_is_predicted_the_same_in_any_batch():
+    X = events(150)
+    scaled = model()
+    scaled.learn_many(X, labels(X))
+    whole = scaled.decision_many(X)
+    for size in (1, 3, 16, 149):
+        parts = [scaled.decision_many(X[i : i + size]) for i in range(0, 150, size)]
+        np.testing.assert_array_equal(np.vstack(parts), whole)
+
+
+def test_predicting_changes_nothing():
+    X = events(100)
+    one, other = model(), model()
+    for first in range(0, 100, 10):
+        batch = X[first : first + 10]
+        if first:
+            one.predict_many(batch)
+            one.predict_proba_many(1e6 * batch)
+        one.learn_many(batch, labels(batch))
+        other.learn_many(batch, labels(batch))
+    same_model(one, other)
+
+
+def test_a_restart_goes_on_as_if_nothing_had_happened():
+    X = events(500)
+    straight = model(step=AdaGrad(0.5))
+    straight.learn_many(X[:100], labels(X[:100]))
+    resumed = copy(straight)
+    same_model(resumed, straight)
+    for first in range(100, 500, 8):
+        batch = X[first : first + 8]
+        straight.learn_many(batch, labels(batch))
+        resumed.learn_many(batch, labels(batch))
+    same_model(resumed, straight)
+    np.testing.assert_array_equal(resumed.predict_proba_many(X), straight.predict_proba_many(X))
+
+
+def test_a_state_of_another_learner_is_refused():
+    plain = learner()
+    plain.learn_many([[0.0, 1.0]], ["a"])
+    with pytest.raises(StateError):
+        Scaled.from_state(plain.state())
+    state = model().state()
+    state.arrays.pop("scale.mean")
+    with pytest.raises(StateError):
+        Scaled.from_state(state)
+
+
+def test_columns_come_late_and_in_any_order():
+    X = events(200, missing=0.0)
+    names = list("abcdefg")
+    order = [3, 0, 6, 5, 1, 2, 4]
+    one = model(columns=names, dtype="float64")
+    other = model(columns=[names[j] for j in order], dtype="float64")
+    one.learn_many(X, labels(X))
+    other.learn_many(X[:, order], labels(X))
+    np.testing.assert_allclose(
+        one.decision_many(X), other.decision_many(X[:, order]), rtol=0, atol=1e-8
+    )
+    one.add_columns(["late"])
+    assert one.columns == (*names, "late")
+    wide = np.column_stack([X, np.zeros(200)])
+    np.testing.assert_allclose(
+        one.decision_many(wide), other.decision_many(X[:, order]), rtol=0, atol=1e-8
+    )
+    one.learn_many(wide + 1.0, labels(X))
+    assert np.isfinite(one.decision_many(wide)).all()
+
+
+def test_merging():
+    X = events(400)
+    base = model(dtype="float64")
+    base.learn_many(X[:100], labels(X[:100]))
+    mine, others = copy(base), copy(base)
+    mine.learn_many(X[100:150], labels(X[100:150]))
+    others.learn_many(X[150:], labels(X[150:]))
+    expected = mine.learner.coefficients[:, 0] * 50 / 300
+    expected = expected + others.learner.coefficients[: len(expected), 0] * 250 / 300
+    scaling = others.state().arrays["scale.mean"]
+    mine.merge(others, common_events=100)
+    assert mine.n_events == 400
+    np.testing.assert_allclose(mine.learner.coefficients[: len(expected), 0], expected, atol=1e-12)
+    np.testing.assert_array_equal(mine.state().arrays["scale.mean"], scaling)
+    assert np.isfinite(mine.decision_many(X)).all()
+    mine.learn_many(X, labels(X))
+
+
+def test_merging_matches_columns_by_their_names():
+    X = events(300, missing=0.0)[:, [0, 6, 2]]
+    mine, others = model(columns=["a", "b"]), model(columns=["c", "a"])
+    mine.learn_many(X[:100, :2], labels(X[:100]))
+    others.learn_many(X[100:, [2, 0]], labels(X[100:]))
+    mine.merge(others)
+    assert mine.columns == ("a", "b", "c")
+    assert np.isfinite(mine.decision_many(X)).all()
+    mine.learn_many(X, labels(X))
+
+
+def test_before_learning():
+    with pytest.raises(NotLearned):
+        model().predict_many([[1.0, 2.0]])
+    regression = Scaled(learner(loss="squared"))
+    np.testing.assert_array_equal(regression.predict_many([[1.0, np.nan]]), [0.0])
+    assert not regression.is_classifier
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "words"),
+    [
+        ([[0.0, math.inf]], ["a"], ["row 0", "column 1", "inf"]),
+        ([[0.0, 1.0], [-math.inf, 1.0]], ["a", "b"], ["row 1", "column 0", "-inf"]),
+        ([[0.0, 1.0, 2.0]], ["a"], ["3 columns", "2"]),
+        ([0.0, 1.0], ["a"], ["(2,)"]),
+        ([[0.0, 1.0]], ["a", "b"], ["1 events", "2 labels"]),
+        ([[0.0, 1.0], [0.0, 1.0]], ["a", None], ["row 1", "None"]),
+        ([["x", 1.0]], ["a"], ["numbers"]),
+    ],
+)
+def test_a_bad_event_is_named_and_nothing_is_learned(X, y, words):
+    scaled = model()
+    scaled.learn_many([[0.0, 1.0], [2.0, 3.0]], ["a", "b"])
+    before = copy(scaled)
+    with pytest.raises(InvalidInput) as error:
+        scaled.learn_many(X, y)
+    for word in words:
+        assert word in str(error.value)
+    same_model(scaled, before)
+
+
+def test_a_learner_that_has_learned_cannot_be_scaled_afterwards():
+    plain = learner()
+    plain.learn_many([[0.0, 1.0]], ["a"])
+    with pytest.raises(InvalidInput, match="learned"):
+        Scaled(plain)
