@@ -1,0 +1,162 @@
+"""Random features of a kernel, an unbounded seeded sequence (Dai et al. 2014, §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import backends
+from streamk.backends import CHUNK
+from streamk.errors import InvalidInput
+from streamk.features.blocks import FeatureBlocks
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel
+
+SAMPLERS = ("iid",)
+"""Names of the ways to draw frequencies."""
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the NumPy dtype, which must be float32 or float64, else raise InvalidInput."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found not in (np.float32, np.float64):
+        raise InvalidInput(f"dtype={dtype!r} must be 'float32' or 'float64'")
+    return found
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed as an int, which must be in 0 ... 2^64 - 1, else raise InvalidInput."""
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise InvalidInput(f"seed={seed!r} must be a whole number from 0 to 2^64 - 1")
+    return int(seed)
+
+
+def check_events(
+    X: ArrayLike, dtype: np.dtype[Any], d: int | None, *, missing: bool = False
+) -> NDArray[Any]:
+    """Return a batch as a finite C-contiguous array of shape (n, d) of the dtype.
+
+    With `missing` a NaN is let through.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the shape, or the row and column of the first NaN or infinity.
+    """
+    try:
+        events = np.ascontiguousarray(X, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"a batch must be an array of numbers: {error}") from None
+    if events.ndim != 2:
+        raise InvalidInput(
+            f"a batch must have shape (events, columns), not {events.shape}; "
+            "a single event x is passed as [x]"
+        )
+    if d is not None and events.shape[1] != d:
+        raise InvalidInput(
+            f"a batch has {events.shape[1]} columns and the model has {d}; "
+            "call add_columns before sending more"
+        )
+    bad = np.isinf(events) if missing else ~np.isfinite(events)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InvalidInput(
+            f"row {row}, column {column} is {events[row, column]}; "
+            "drop the event or scale the columns with Scaled, which takes a NaN as missing"
+        )
+    return events
+
+
+class RandomFeatures:
+    """An endless sequence of random features whose products average to the kernel.
+
+    Feature i of a point x is ``sqrt(2) cos(w_i.x + b_i)`` (for the linear kernel, ``w_i.x``). Its
+    frequency and phase are a function of the seed, of i and of the columns' names alone
+    (Philox4x32-10), so it is the same in every process, and never has to be stored.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    seed : int
+        0 to 2^64 - 1.
+    sampler : {"iid"}, default "iid"
+        ``iid``: independent frequencies.
+    dtype : {"float32", "float64"}, default "float32"
+    backend : {"auto", "numba", "numpy"}, default "auto"
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.features import RandomFeatures
+    >>> from streamk.kernels import Gaussian
+    >>> features = RandomFeatures(Gaussian(bandwidth=1.0), seed=7)
+    >>> Z = features.transform([[0.0], [1.0]], 0, 100_000)
+    >>> bool(abs(Z[0] @ Z[1] / 100_000 - np.exp(-0.5)) < 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        seed: int,
+        sampler: str = "iid",
+        dtype: Any = "float32",
+        backend: str = "auto",
+    ) -> None:
+        if sampler not in SAMPLERS:
+            raise InvalidInput(f"no sampler is called {sampler!r}; there are {', '.join(SAMPLERS)}")
+        self.kernel = kernel
+        self.seed = check_seed(seed)
+        self.sampler = sampler
+        self.dtype = check_dtype(dtype)
+        self._backend = backends.select(backend)
+
+    def transform(
+        self, X: ArrayLike, start: int, stop: int, columns: Sequence[Column] | None = None
+    ) -> NDArray[Any]:
+        """Features `start` to `stop` of each point.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        start, stop : int
+            Half-open range of the sequence.
+        columns : sequence of str or int, optional
+            Names of the columns; ``range(d)`` by default. The order does not matter.
+
+        Returns
+        -------
+        array of shape (n, stop - start), of the dtype chosen
+
+        Raises
+        ------
+        InvalidInput
+            If a value is not finite, the range is empty of sense or the columns do not fit.
+        """
+        if not 0 <= start <= stop:
+            raise InvalidInput(f"start={start}, stop={stop} must satisfy 0 <= start <= stop")
+        points = check_events(X, self.dtype, None if columns is None else len(columns))
+        names = range(points.shape[1]) if columns is None else columns
+        blocks = FeatureBlocks(
+            self.kernel,
+            column_keys(names),
+            seed=self.seed,
+            backend=self._backend,
+            dtype=self.dtype,
+            cache_bytes=0,
+        )
+        first = start // CHUNK
+        Z = blocks.features(points, first, -(-stop // CHUNK))
+        return np.ascontiguousarray(Z[:, start - first * CHUNK : stop - first * CHUNK])

@@ -1,0 +1,20 @@
+"""What learns: models that are fed batches of events and predict them."""
+
+from streamk.learners.base import Learner
+from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.registry import MODELS, create, from_state
+from streamk.learners.scaled import Scaled
+from streamk.learners.steps import AdaGrad, Constant, InverseTime, Step
+
+__all__ = [
+    "MODELS",
+    "AdaGrad",
+    "Constant",
+    "DoublyStochastic",
+    "InverseTime",
+    "Learner",
+    "Scaled",
+    "Step",
+    "create",
+    "from_state",
+]

@@ -1,0 +1,83 @@
+"""What every learner offers to the engine and to the adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.features.columns import Column
+from streamk.learners.classes import Label
+from streamk.state import State
+
+
+class Learner(Protocol):
+    """A model that learns from batches of events and predicts them.
+
+    What it predicts for an event is the same, bit for bit, in whatever batch the event comes and
+    whatever the number of threads; what it learns depends on the batches and their order alone.
+    """
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes (else numbers)."""
+        ...
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        ...
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        ...
+
+    @property
+    def n_events(self) -> int:
+        """Events learned."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Random features or landmarks in use."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the model, in bytes."""
+        ...
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d) with labels y (n,)."""
+        ...
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (object) or numbers (float64), shape (n,)."""
+        ...
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return probabilities (n, classes), float64, rows summing to 1."""
+        ...
+
+    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the outputs before any decision, float64 (n, outputs)."""
+        ...
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns, in which all events so far were zero."""
+        ...
+
+    def state(self) -> State:
+        """Return everything needed to go on exactly from here."""
+        ...
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is."""
+        ...
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one, `common_events` long."""
+        ...

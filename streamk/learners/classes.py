@@ -1,0 +1,100 @@
+"""Class labels and the numbers by which a learner knows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+
+Label: TypeAlias = str | int | bool
+"""A class label: JSON keeps its type."""
+
+
+def _plain(label: Any, row: int) -> Label:
+    """Return the label as a str, int or bool of Python's own."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, str | int):
+        return label
+    if isinstance(label, float) and math.isfinite(label) and label == int(label):
+        return int(label)
+    raise InvalidInput(
+        f"the label of row {row}, {label!r}, must be a string, a whole number or a boolean; "
+        "to predict numbers use a regression loss such as 'squared'"
+    )
+
+
+class Classes:
+    """Labels in the order of their first appearance.
+
+    Examples
+    --------
+    >>> classes = Classes()
+    >>> classes.encode(["up", "down", "up"]), classes.labels
+    (array([0, 1, 0]), ('up', 'down'))
+    """
+
+    def __init__(self, labels: Iterable[Any] = ()) -> None:
+        self._index: dict[Label, int] = {}
+        self.encode(labels)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels, in the order of their numbers."""
+        return tuple(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def encode(self, y: Iterable[Any]) -> NDArray[np.intp]:
+        """Return the numbers of the labels, new labels getting the next ones.
+
+        Raises
+        ------
+        InvalidInput
+            If a label is not a string, a whole number or a boolean.
+        """
+        index = self._index
+        values = y.tolist() if isinstance(y, np.ndarray) else list(y)
+        try:
+            return np.array([index[value] for value in values], dtype=np.intp)
+        except KeyError:
+            labels = check_labels(values)
+            return np.array([index.setdefault(v, len(index)) for v in labels], dtype=np.intp)
+
+    def decode(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the labels of the numbers, an object array of the same shape."""
+        table = np.empty(len(self), dtype=object)
+        table[:] = self.labels
+        return np.asarray(table[numbers])
+
+
+def check_labels(y: Iterable[Any]) -> NDArray[Any]:
+    """Return class labels as an object array of plain labels, else raise InvalidInput."""
+    values = y.tolist() if isinstance(y, np.ndarray) else list(y)
+    labels = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        # Most labels are plain already.
+        labels[row] = value if type(value) in (str, int, bool) else _plain(value, row)
+    return labels
+
+
+def check_numbers(y: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
+    """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput."""
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            "labels of a regression must be numbers; for classes use a loss such as 'softmax'"
+        ) from None
+    if numbers.ndim != 1:
+        raise InvalidInput(f"labels must have shape (events,), not {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers)))
+        raise InvalidInput(f"the label of row {row} is {numbers[row]}; drop the event")
+    return numbers

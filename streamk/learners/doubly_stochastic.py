@@ -1,0 +1,515 @@
+"""The doubly stochastic kernel learner (Dai et al. 2014, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import backends, kernels
+from streamk.backends import CHUNK
+from streamk.errors import InvalidInput, NotLearned
+from streamk.features.blocks import FeatureBlocks
+from streamk.features.columns import Column, column_keys
+from streamk.features.random_features import SAMPLERS, check_dtype, check_events, check_seed
+from streamk.kernels import Kernel
+from streamk.learners.classes import Classes, Label, check_labels, check_numbers
+from streamk.learners.coefficients import Coefficients
+from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.losses import Loss
+from streamk.losses import loss as loss_by_name
+from streamk.state import State
+
+
+class DoublyStochastic:
+    """Kernel learning by doubly stochastic functional gradients, on an endless stream.
+
+    Each step takes a mini-batch of events and the next block of random features, predicts the
+    events with the coefficients so far (Algorithm 2) and gives the block's features the
+    coefficients ``-gamma_t / m * (mean over the batch of l'(f(x), y) phi(x))`` for a block of m
+    (Algorithm 1, step 5); all earlier coefficients shrink by ``1 - gamma_t * regularization``
+    (step 6). Features are never stored but as a cache: their frequencies follow from the seed.
+    Once there are `max_features`, blocks are visited again in turn.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        ``Gaussian(bandwidth=sqrt(d / 2))`` by default, with d columns in the first batch: for
+        columns of unit variance the mean squared distance of two events is then four times the
+        squared bandwidth.
+    loss : str or Loss, default "softmax"
+        See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
+        "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
+    task : {"classification", "regression"}, optional
+        What labels are. Follows from the loss, except that "squared" is regression by default.
+    seed : int, default 0
+    step : Step, optional
+        Step-size rule; ``Constant(1.0)`` by default.
+    regularization : float, default 0
+        The paper's nu, at least 0.
+    batch_size : int, default 32
+        Events a step. `learn_many` cuts what it gets into such mini-batches, in order.
+    block_size : int, default 256
+        Features a step.
+    max_features : int, default 131072
+        Where growing ends.
+    cache_bytes : int, default 2^28
+        Memory for kept frequencies (4 bytes a feature and column); 0 keeps none.
+    sampler : {"iid"}, default "iid"
+    dtype : {"float32", "float64"}, default "float32"
+        Of features and coefficients.
+    columns : sequence of str or int, optional
+        Names of the columns; ``range(d)`` at the first batch by default.
+    classes : sequence of str, int or bool, optional
+        Labels known beforehand, in the order wanted; others are added as they come.
+    threads : int, optional
+        All cores by default. Results do not depend on it.
+    backend : {"auto", "numba", "numpy"}, default "auto"
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import DoublyStochastic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=2048)
+    >>> model.learn_many(X[:1500], y[:1500])
+    >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.9)
+    True
+    """
+
+    TYPE = "doubly-stochastic"
+    FORMAT = 1
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        loss: str | Loss = "softmax",
+        task: str | None = None,
+        seed: int = 0,
+        step: Step | None = None,
+        regularization: float = 0.0,
+        batch_size: int = 32,
+        block_size: int = 256,
+        max_features: int = 1 << 17,
+        cache_bytes: int = 1 << 28,
+        sampler: str = "iid",
+        dtype: Any = "float32",
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        threads: int | None = None,
+        backend: str = "auto",
+    ) -> None:
+        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self.is_classifier = _classifies(self.loss, task)
+        self.kernel, self.seed = kernel, check_seed(seed)
+        self.step = Constant(1.0) if step is None else step
+        self.regularization = regularization
+        self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
+        self.cache_bytes, self.threads = cache_bytes, threads
+        self.sampler, self.dtype = sampler, check_dtype(dtype)
+        self._check_options()
+        self._backend = backends.select(backend)
+        if classes and not self.is_classifier:
+            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        self._classes = Classes(classes)
+        self._columns: tuple[Column, ...] | None = None
+        self._blocks: FeatureBlocks | None = None
+        self._coefficients = Coefficients(
+            self.dtype, self._n_outputs(), squares=isinstance(self.step, AdaGrad)
+        )
+        self.n_steps = 0
+        self.n_events = 0
+        if columns is not None:
+            self._set_columns(tuple(columns))
+
+    def _check_options(self) -> None:
+        for name, least in (
+            ("batch_size", 1),
+            ("block_size", 1),
+            ("max_features", 1),
+            ("cache_bytes", 0),
+            ("threads", 1),
+        ):
+            value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        if not (math.isfinite(self.regularization) and self.regularization >= 0):
+            raise InvalidInput(f"regularization={self.regularization!r} must be at least 0")
+        if self.sampler not in SAMPLERS:
+            raise InvalidInput(
+                f"no sampler is called {self.sampler!r}; there are {', '.join(SAMPLERS)}"
+            )
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._classes.labels
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return min(self.n_steps * self.block_size, self.max_features)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of coefficients and kept frequencies, in bytes."""
+        return self._coefficients.nbytes + (self._blocks.nbytes if self._blocks else 0)
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
+        return self._coefficients.dense(self.n_features)
+
+    # Learning
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events, in mini-batches of `batch_size`, in their order.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : sequence of n labels: str, int or bool for classes, else finite numbers
+
+        Raises
+        ------
+        InvalidInput
+            If a value or label is not usable, naming its row; nothing of the call is learned. Also
+            if predictions overflow, naming the step; the mini-batches before it are learned.
+        """
+        events = self._check(X)
+        labels = self.check_labels(y, len(events))
+        if self.is_classifier:
+            labels = self._classes.encode(labels)
+            self._fit_outputs()
+        for first in range(0, len(events), self.batch_size):
+            some = slice(first, first + self.batch_size)
+            self._learn(events[some], labels[some])
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        return check_labels(y) if self.is_classifier else check_numbers(y)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x of shape (d,) with label y, a step by itself."""
+        self.learn_many(_one(x), [y])
+
+    def _learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+        """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features."""
+        F = self._decide(X)
+        if not np.isfinite(F).all():
+            raise InvalidInput(
+                f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
+                "or take a smaller step"
+            )
+        G = self.loss.gradient(F, y) / len(X)
+        t = self.n_steps + 1
+        start = (t - 1) % -(-self.max_features // self.block_size) * self.block_size
+        stop = min(start + self.block_size, self.max_features)
+        gamma = self.step.size(t)
+        self._coefficients.grow(-(-stop // CHUNK))
+        self._coefficients.decay(1.0 - gamma * self.regularization)
+        pieces = self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK))
+        rate = (self.step.gamma if isinstance(self.step, AdaGrad) else gamma) / (stop - start)
+        for first, g in pieces:
+            self._coefficients.descend(first, g, rate, start, stop)
+        self.n_steps = t
+        self.n_events += len(X)
+
+    # Predicting
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Outputs f(x) of Algorithm 2, before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n, n_outputs)
+            One output for regression and for two classes (positive: the second one) under any
+            loss but softmax; else one a class.
+
+        Raises
+        ------
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        return self._decide(self._check(X))
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        F = self.decision_many(X)
+        if not self.is_classifier:
+            return F[:, 0]
+        self._need_classes()
+        best = (F[:, 0] > 0).astype(np.intp) if F.shape[1] == 1 else F.argmax(axis=1)
+        return self._classes.decode(best)
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, float64 of shape (n, classes), of events X (n, d).
+
+        "softmax" and "logistic" estimate them; see `streamk.losses.Loss.probabilities` for what
+        the other losses give.
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If this is a regression, the columns do not fit or a value is not finite.
+        """
+        if not self.is_classifier:
+            raise InvalidInput("a regression has no class probabilities; use predict_many")
+        self._need_classes()
+        F = self.decision_many(X)
+        if len(self._classes) == 1:
+            return np.ones((len(F), 1))
+        return self.loss.probabilities(F)
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Predicted label or number of one event x of shape (d,)."""
+        return self.predict_many(_one(x))[0]
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Probability of each class for one event x of shape (d,)."""
+        return dict(zip(self.classes, self.predict_proba_many(_one(x))[0].tolist(), strict=True))
+
+    def _decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        A, scale = self._coefficients.raw(-(-self.n_features // CHUNK))
+        return scale * self._features.decide(X, A)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        self._set_columns((*(self._columns or ()), *names))
+
+    def _set_columns(self, columns: tuple[Column, ...]) -> None:
+        keys = column_keys(columns)
+        self._columns = columns
+        kernel = self.kernel or kernels.Gaussian(bandwidth=math.sqrt(max(1, len(columns)) / 2))
+        self.kernel = kernel
+        self._blocks = FeatureBlocks(
+            kernel,
+            keys,
+            seed=self.seed,
+            backend=self._backend,
+            dtype=self.dtype,
+            cache_bytes=self.cache_bytes,
+            threads=self.threads,
+        )
+
+    @property
+    def _features(self) -> FeatureBlocks:
+        assert self._blocks is not None, "columns are set by _check"
+        return self._blocks
+
+    def _check(self, X: ArrayLike) -> NDArray[Any]:
+        d = None if self._columns is None else len(self._columns)
+        events = check_events(X, self.dtype, d)
+        if d is None:
+            self._set_columns(tuple(range(events.shape[1])))
+        return events
+
+    def _n_outputs(self) -> int:
+        return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        if self._coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
+            self._coefficients.split(self.loss.split_binary)
+        self._coefficients.add_outputs(self._n_outputs())
+
+    def _need_classes(self) -> None:
+        if not self.classes:
+            raise NotLearned("no class is known yet; learn from an event first or pass classes=")
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kernel": self.kernel.to_json() if self.kernel else None,
+            "loss": self.loss.to_json(),
+            "task": "classification" if self.is_classifier else "regression",
+            "step": self.step.to_json(),
+            "columns": None if self._columns is None else list(self._columns),
+            "classes": list(self.classes),
+            "scale": self._coefficients.scale,
+            "dtype": self.dtype.name,
+        }
+        for name in (*_OPTIONS, "n_steps", "n_events"):
+            header[name] = getattr(self, name)
+        return State(header, self._coefficients.arrays())
+
+    @classmethod
+    def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or of a newer format.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = dict(state.header)
+        kernel = header["kernel"]
+        learner = cls(
+            kernels.from_json(kernel) if kernel else None,
+            loss=loss_by_name(**header["loss"]),
+            task=header["task"],
+            step=step_from_json(header["step"]),
+            dtype=header["dtype"],
+            columns=header["columns"],
+            classes=header["classes"],
+            threads=threads,
+            backend=backend,
+            **{name: header[name] for name in _OPTIONS},
+        )
+        learner.n_steps, learner.n_events = header["n_steps"], header["n_events"]
+        learner._coefficients.load(state.arrays, header["scale"])
+        return learner
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        Each learner's change since their last common state counts by its share w of the events
+        learned since: ``base + w (self - base) + (1 - w) (other - base)``. The weights add up to
+        1, so the base cancels and only its number of events is needed. Both must have the same
+        options and seed: their random features are then the same ones.
+
+        Parameters
+        ----------
+        other : DoublyStochastic
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is the zero function.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or have fewer events than that.
+        """
+        self._check_mergeable(other)
+        mine, others = self.n_events - common_events, other.n_events - common_events
+        if common_events < 0 or mine < 0 or others < 0:
+            raise InvalidInput(
+                f"common_events={common_events} is more than the learners' "
+                f"{self.n_events} and {other.n_events} events, or negative"
+            )
+        if others == 0:
+            return
+        self._align(other)
+        self.n_steps = max(self.n_steps, other.n_steps)
+        self._coefficients.mix(self._matched(other), mine / (mine + others))
+        self.n_events += others
+
+    def _check_mergeable(self, other: Self) -> None:
+        for name in ("kernel", "loss", "is_classifier", "step", "dtype", *_OPTIONS):
+            if name != "cache_bytes" and getattr(self, name) != getattr(other, name):
+                raise InvalidInput(
+                    f"cannot merge learners that differ in {name}: "
+                    f"{getattr(self, name)!r} and {getattr(other, name)!r}"
+                )
+
+    def _align(self, other: Self) -> None:
+        """Take in the other's columns and classes."""
+        new = [name for name in other._columns or () if name not in (self._columns or ())]
+        if new:
+            self.add_columns(new)
+        if self.is_classifier:
+            self._classes.encode(other.classes)
+            self._fit_outputs()
+
+    def _matched(self, other: Self) -> Coefficients:
+        """Return a copy of the other's coefficients with its outputs in this learner's order."""
+        copy = other._coefficients.copy()
+        if not self.is_classifier:
+            return copy
+        if other._n_outputs() == 1 and self.loss.name != "softmax":
+            swapped = other.classes[:2] == self.classes[1::-1]
+            if self._n_outputs() == 1:
+                if swapped or other.classes == self.classes[1:2]:
+                    copy.scale = -copy.scale
+                return copy
+            copy.split(self.loss.split_binary)
+        copy.add_outputs(len(self.classes))
+        order = list(self._classes.encode(other.classes))
+        rest = [number for number in range(len(self.classes)) if number not in order]
+        copy.permute(np.argsort(order + rest))
+        return copy
+
+
+_OPTIONS = (
+    "seed",
+    "regularization",
+    "batch_size",
+    "block_size",
+    "max_features",
+    "cache_bytes",
+    "sampler",
+)
+"""Options that are plain JSON, by their names."""
+
+
+def _classifies(loss: Loss, task: str | None) -> bool:
+    """Return whether the task is classification, checking that the loss can do it."""
+    if task is None:
+        return not loss.regresses
+    if task not in ("classification", "regression"):
+        raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
+    if not (loss.classifies if task == "classification" else loss.regresses):
+        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
+    return task == "classification"
+
+
+def _one(x: ArrayLike) -> NDArray[Any]:
+    event = np.asarray(x)
+    if event.ndim != 1:
+        raise InvalidInput(f"one event has shape (columns,), not {event.shape}")
+    return event[None, :]

@@ -1,0 +1,172 @@
+"""A learner behind an online scaling of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.features.columns import Column
+from streamk.features.random_features import check_events
+from streamk.features.scaling import RunningScale
+from streamk.learners.classes import Label
+from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.state import State
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+class Scaled:
+    """A learner that sees every column in units of its spread on the stream.
+
+    The scaling is `streamk.features.scaling.RunningScale`: learned from each batch before the
+    learner sees it, with missing values (NaN) taken as the mean. The mean squared distance of two
+    scaled events is 2, so the learner's bandwidth is relative to that. Numbers to be predicted are
+    standardised too, and predictions given back in their own unit; the parameter of a loss (delta,
+    epsilon) is then in standard deviations of the label.
+
+    Parameters
+    ----------
+    learner : DoublyStochastic
+        It has not learned yet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import DoublyStochastic, Scaled
+    >>> model = Scaled(DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=512))
+    >>> model.learn_many([[1000.0, 1.0], [3000.0, np.nan]], ["low", "high"])
+    >>> model.predict_many([[2900.0, 1.0]])
+    array(['high'], dtype=object)
+    """
+
+    TYPE = "scaled"
+    FORMAT = 1
+
+    def __init__(self, learner: DoublyStochastic) -> None:
+        self.learner = learner
+        self._scale = RunningScale(len(learner.columns or ()))
+        self._labels = RunningScale(0 if learner.is_classifier else 1)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes (else numbers)."""
+        return self.learner.is_classifier
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self.learner.columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self.learner.classes
+
+    @property
+    def n_events(self) -> int:
+        """Events learned."""
+        return self.learner.n_events
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return self.learner.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the model, in bytes."""
+        return self.learner.nbytes + self._scale.nbytes
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d), in which NaN is missing, with labels y (n,).
+
+        Raises
+        ------
+        InvalidInput
+            As the learner's own, and if a value is infinite.
+        """
+        events = self._check(X)
+        labels = self.learner.check_labels(y, len(events))
+        self._scale.update(events)
+        if not self.is_classifier:
+            self._labels.update(labels[:, None])
+            labels = self._labels.transform(labels[:, None], _FLOAT64)[:, 0]
+        self.learner.learn_many(self._scale.transform(events, self.learner.dtype), labels)
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Outputs before any decision, float64 (n, n_outputs)."""
+        return self._restore(self.learner.decision_many(self._transform(X)))
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels (object array) or numbers (float64), shape (n,)."""
+        return self._restore(self.learner.predict_many(self._transform(X)))
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, float64 of shape (n, classes)."""
+        return self.learner.predict_proba_many(self._transform(X))
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero."""
+        self.learner.add_columns(names)
+        self._scale.add_columns(len(names))
+
+    def _check(self, X: ArrayLike) -> NDArray[np.float64]:
+        columns = self.learner.columns
+        events = check_events(X, _FLOAT64, None if columns is None else len(columns), missing=True)
+        if columns is None:
+            self.add_columns(range(events.shape[1]))
+        return events
+
+    def _transform(self, X: ArrayLike) -> NDArray[Any]:
+        return self._scale.transform(self._check(X), self.learner.dtype)
+
+    def _restore(self, predicted: NDArray[Any]) -> NDArray[Any]:
+        """Return predicted numbers in the label's own unit."""
+        return predicted if self.is_classifier else self._labels.invert(predicted)
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        parts = {
+            "scale": self._scale.state(),
+            "labels": self._labels.state(),
+            "learner": self.learner.state(),
+        }
+        return State.nest(parts, {"type": self.TYPE, "format": self.FORMAT})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or of a newer format.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        scaled = cls(DoublyStochastic.from_state(state.child("learner")))
+        scaled._scale = RunningScale.from_state(state.child("scale"))
+        scaled._labels = RunningScale.from_state(state.child("labels"))
+        return scaled
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        The scale becomes the other's where that has seen more events: what both had seen before
+        they parted must not count twice, and either is a good estimate.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it.
+        """
+        ahead = other.n_events > self.n_events
+        self.learner.merge(other.learner, common_events=common_events)
+        there = {name: number for number, name in enumerate(other.columns or ())}
+        self._scale.add_columns(len(self.columns or ()) - len(self._scale))
+        if ahead:
+            self._scale = other._scale.select([there.get(name) for name in self.columns or ()])
+            self._labels = other._labels.select(range(len(self._labels)))

@@ -1,0 +1,297 @@
+"""Losses l(f, y) and their (sub)gradients in the prediction f, binary, multi-class and regression.
+
+A classification loss sees the labels as class indices. With two classes there is one output f and
+y = -1 for the first class, +1 for the second; softmax has one output a class always. With more
+classes, ``squared`` and ``logistic`` measure every output against its own -1/+1, and the hinges are
+those of Crammer and Singer: the margin is that of the true class over the best other one.
+At a kink the subgradient is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+
+Scores = NDArray[np.float64]
+
+
+class Code(IntEnum):
+    """Integer code of a loss, as the compiled loops know it."""
+
+    SQUARED = 0
+    HINGE = 1
+    SQUARED_HINGE = 2
+    LOGISTIC = 3
+    SOFTMAX = 4
+    HUBER = 5
+    EPSILON_INSENSITIVE = 6
+    QUANTILE = 7
+
+
+_CLASSIFICATION = (Code.SQUARED, Code.HINGE, Code.SQUARED_HINGE, Code.LOGISTIC, Code.SOFTMAX)
+_REGRESSION = (Code.SQUARED, Code.HUBER, Code.EPSILON_INSENSITIVE, Code.QUANTILE)
+_PARAMETERS = {
+    Code.HUBER: ("delta", 1.0),
+    Code.EPSILON_INSENSITIVE: ("epsilon", 0.1),
+    Code.QUANTILE: ("q", 0.5),
+}
+LOSSES = tuple(code.name.lower() for code in Code)
+"""Names of all losses."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss: `code` and, where it has one, its `parameter`. Made by `loss`.
+
+    Attributes
+    ----------
+    code : Code
+    parameter : float
+        ``delta`` of huber, ``epsilon`` of epsilon_insensitive, ``q`` of quantile, 0 otherwise; in
+        the unit of the label, except that q is a probability.
+    """
+
+    code: Code
+    parameter: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The loss's name, as `loss` takes it."""
+        return self.code.name.lower()
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels can be classes."""
+        return self.code in _CLASSIFICATION
+
+    @property
+    def regresses(self) -> bool:
+        """Whether labels can be numbers."""
+        return self.code in _REGRESSION
+
+    def n_outputs(self, n_classes: int) -> int:
+        """Return the number of outputs for so many classes (0 classes: regression)."""
+        if self.code == Code.SOFTMAX:
+            return n_classes
+        return n_classes if n_classes > 2 else 1
+
+    def split_binary(self, f: NDArray[Any]) -> NDArray[Any]:
+        """Turn the output of a two-class model into the first two of several, on the last axis.
+
+        The losses measured against -1/+1 keep f for the second class and take -f for the first;
+        a Crammer-Singer margin is the difference of two outputs, so each gets half.
+        """
+        half = 0.5 if self.code in (Code.HINGE, Code.SQUARED_HINGE) else 1.0
+        return np.stack([-half * f, half * f], axis=-1)
+
+    def value(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Loss of each event.
+
+        Parameters
+        ----------
+        F : float array of shape (n, n_outputs)
+        y : int array of class indices or float array of labels, shape (n,)
+
+        Returns
+        -------
+        float64 array of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> loss("huber", delta=1.0).value(np.array([[0.5], [3.0]]), np.array([0.0, 0.0]))
+        array([0.125, 2.5  ])
+        """
+        F = np.asarray(F, dtype=np.float64)
+        if self.code == Code.SOFTMAX:
+            top = F.max(axis=1)
+            chosen = F[np.arange(len(F)), y]
+            return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
+        if self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1:
+            margin, _ = self._crammer_singer(F, y)
+            violation = np.maximum(margin, 0.0)
+            return violation if self.code == Code.HINGE else 0.5 * violation**2
+        return np.asarray(self._elementwise(F, self._targets(F, y)).sum(axis=1))
+
+    def gradient(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
+        """(Sub)gradient of each event's loss in its outputs.
+
+        Parameters
+        ----------
+        F : float array of shape (n, n_outputs)
+        y : int array of class indices or float array of labels, shape (n,)
+
+        Returns
+        -------
+        float64 array of shape (n, n_outputs)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> loss("hinge").gradient(np.array([[0.5], [3.0]]), np.array([1, 1]))
+        array([[-1.],
+               [-0.]])
+        """
+        F = np.asarray(F, dtype=np.float64)
+        if self.code == Code.SOFTMAX:
+            G = softmax(F)
+            G[np.arange(len(F)), y] -= 1.0
+            return G
+        if self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1:
+            margin, best = self._crammer_singer(F, y)
+            slope = (margin > 0) * (1.0 if self.code == Code.HINGE else margin)
+            G = np.zeros_like(F)
+            G[np.arange(len(F)), y] -= slope
+            G[np.arange(len(F)), best] += slope
+            return G
+        return self._elementwise_gradient(F, self._targets(F, y))
+
+    def probabilities(self, F: Scores) -> NDArray[np.float64]:
+        """Class probabilities from outputs, rows summing to 1.
+
+        Softmax and logistic are the model's own; several logistic outputs are normalised to sum
+        to 1. The other losses estimate no probability: theirs is the logistic function of twice
+        the margin, an uncalibrated but monotone score.
+
+        Parameters
+        ----------
+        F : float array of shape (n, n_outputs)
+
+        Returns
+        -------
+        float64 array of shape (n, n_classes)
+        """
+        F = np.asarray(F, dtype=np.float64)
+        if self.code == Code.SOFTMAX:
+            return softmax(F)
+        sharpness = 1.0 if self.code == Code.LOGISTIC else 2.0
+        if F.shape[1] == 1:
+            p = _sigmoid(sharpness * F)
+            return np.concatenate([1.0 - p, p], axis=1)
+        if self.code == Code.LOGISTIC:
+            p = _sigmoid(F)
+            # All sigmoids can underflow together; softmax is their ratio there.
+            total = p.sum(axis=1, keepdims=True)
+            return np.where(total > 1e-30, p / np.maximum(total, 1e-30), softmax(F))
+        return softmax(sharpness * F)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the loss as JSON data; ``loss(**data)`` turns it back.
+
+        >>> loss("quantile", q=0.9).to_json()
+        {'name': 'quantile', 'q': 0.9}
+        """
+        if self.code in _PARAMETERS:
+            return {"name": self.name, _PARAMETERS[self.code][0]: self.parameter}
+        return {"name": self.name}
+
+    def _targets(self, F: Scores, y: NDArray[Any]) -> Scores:
+        """Return the label of each output: y itself, or -1/+1 when y holds class indices."""
+        if not np.issubdtype(y.dtype, np.integer):
+            return np.asarray(y, dtype=np.float64)[:, None]
+        if F.shape[1] == 1:
+            return 2.0 * y[:, None] - 1.0
+        T = np.full(F.shape, -1.0)
+        T[np.arange(len(F)), y] = 1.0
+        return T
+
+    @staticmethod
+    def _crammer_singer(F: Scores, y: NDArray[Any]) -> tuple[Scores, NDArray[np.intp]]:
+        """Return 1 + (best other output) - (true output), and the index of the best other."""
+        rows = np.arange(len(F))
+        others = F.copy()
+        others[rows, y] = -np.inf
+        best = others.argmax(axis=1)
+        return 1.0 + F[rows, best] - F[rows, y], best
+
+    def _elementwise(self, F: Scores, Y: Scores) -> Scores:
+        r, p = F - Y, self.parameter
+        match self.code:
+            case Code.SQUARED:
+                return 0.5 * r * r
+            case Code.HINGE:
+                return np.maximum(0.0, 1.0 - Y * F)
+            case Code.SQUARED_HINGE:
+                return 0.5 * np.maximum(0.0, 1.0 - Y * F) ** 2
+            case Code.LOGISTIC:
+                return np.logaddexp(0.0, -Y * F)
+            case Code.HUBER:
+                a = np.abs(r)
+                return np.where(a <= p, 0.5 * r * r, p * (a - 0.5 * p))
+            case Code.EPSILON_INSENSITIVE:
+                return np.maximum(0.0, np.abs(r) - p)
+            case _:
+                return np.maximum(-p * r, (1.0 - p) * r)
+
+    def _elementwise_gradient(self, F: Scores, Y: Scores) -> Scores:
+        r, p = F - Y, self.parameter
+        match self.code:
+            case Code.SQUARED:
+                return r
+            case Code.HINGE:
+                return -Y * (Y * F < 1.0)
+            case Code.SQUARED_HINGE:
+                return -Y * np.maximum(0.0, 1.0 - Y * F)
+            case Code.LOGISTIC:
+                return -Y * _sigmoid(-Y * F)
+            case Code.HUBER:
+                return np.clip(r, -p, p)
+            case Code.EPSILON_INSENSITIVE:
+                return np.sign(r) * (np.abs(r) > p)
+            case _:
+                return np.where(r > 0, 1.0 - p, np.where(r < 0, -p, 0.0))
+
+
+def loss(name: str, **parameter: float) -> Loss:
+    """Make a loss by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of `LOSSES`.
+    **parameter : float
+        ``delta=1.0`` of huber, ``epsilon=0.1`` of epsilon_insensitive, ``q=0.5`` of quantile.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such loss, it has no such parameter or the value is out of range.
+
+    Examples
+    --------
+    >>> loss("quantile", q=0.9).name
+    'quantile'
+    """
+    if name not in LOSSES:
+        raise InvalidInput(f"no loss is called {name!r}; there are {', '.join(LOSSES)}")
+    code = Code[name.upper()]
+    key, value = _PARAMETERS.get(code, ("", 0.0))
+    value = parameter.pop(key, value)
+    if parameter:
+        takes = f"{key}=" if key else "no parameter"
+        raise InvalidInput(f"loss {name!r} takes {takes}, not {', '.join(sorted(parameter))}")
+    if not math.isfinite(value) or (key == "q" and not 0 < value < 1):
+        raise InvalidInput(f"q={value!r} of loss 'quantile' must lie between 0 and 1")
+    if (key == "delta" and value <= 0) or value < 0:
+        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be positive")
+    return Loss(code, value)
+
+
+def softmax(F: Scores) -> NDArray[np.float64]:
+    """Softmax of each row of a float64 array of shape (n, k)."""
+    E: Scores = np.exp(F - F.max(axis=1, keepdims=True))
+    E /= E.sum(axis=1, keepdims=True)
+    return E
+
+
+def _sigmoid(z: Scores) -> Scores:
+    # One exponential of a negative number: no overflow at either end.
+    e = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, e) / (1.0 + e)
