@@ -98,6 +98,13 @@ class Cluster:
         Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
         """
         from kafka.errors import KafkaError
+        from kafka.net.compat import KafkaNetClient
+
+        made: list[Any] = []
+
+        def make(**settings: Any) -> Any:
+            made.append(KafkaNetClient(**settings))
+            return made[0]
 
         self.security.guard_logs()
         complaint = _LastComplaint()
@@ -111,16 +118,27 @@ class Cluster:
                 # A broker that comes back is noticed within a second, not within thirty.
                 reconnect_backoff_max_ms=1000,
                 metrics_enabled=False,
+                kafka_client=make,
                 **self.security.options,
                 **options,
             )
         except (KafkaError, OSError, ValueError) as error:
+            # The constructor that failed leaves its thread and sockets behind.
+            for client_made in made:
+                client_made.close()
             reason = self._unreachable() or complaint.text or f"{type(error).__name__}: {error}"
+            login = "sasl_mechanism" in self.security.options
+            checks = (
+                "the broker runs",
+                "host and port are those of its listener",
+                "the security options are those that the listener asks for",
+                # A broker may refuse a password by closing the connection without a word.
+                *(["user name and password are right"] if login else []),
+            )
             raise Unavailable(
                 f"no Kafka broker answered at {','.join(self.servers)} in "
-                f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that the "
-                "broker runs, that host and port are those of its listener, and that the "
-                "security options are those the listener asks for"
+                f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that "
+                f"{', that '.join(checks)}"
             ) from None
         finally:
             logger.removeHandler(complaint)
@@ -191,9 +209,12 @@ class _LastComplaint(logging.Handler):
         self.text = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # The last attempt is cut short by the time limit and says only that.
-        if "imed out" not in record.getMessage() and "Unable to bootstrap" not in str(record.msg):
-            self.text = record.getMessage()
+        text = record.getMessage()
+        # The last attempt is cut short by the time limit and says only that; a refusal to
+        # authenticate is the reason, whatever comes after it.
+        vague = ("imed out", "Unable to bootstrap", "in the clear", "not ready")
+        if "AuthenticationFailed" not in self.text and not any(word in text for word in vague):
+            self.text = text
 
 
 def out_of_range(

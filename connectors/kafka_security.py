@@ -136,8 +136,11 @@ class Security:
         needles = set()
         for name in _SECRETS & self.options.keys():
             plain = "".join(self.options[name])  # the characters, which str() would hide
-            # As it is, and as it looks inside a shown str or bytes.
-            needles |= {plain, repr(plain)[1:-1], repr(plain.encode())[2:-1]}
+            # As it is, and as it looks inside a shown str, bytes or bytearray: those escape a quote
+            # or not, as the rest of them has it.
+            shown = (repr(f'{plain}"')[1:-2], repr(plain.encode() + b'"')[2:-2])
+            needles |= {plain, *shown, *(one.replace("\\'", "'") for one in shown)}
+            needles |= {one.replace("'", "\\'") for one in shown if "\\'" not in one}
         return needles - {""}
 
     def __repr__(self) -> str:

@@ -98,7 +98,8 @@ class KafkaSink:
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it.
 
-        Raises `ConnectorError` with the number of failed outputs and the first reason.
+        Raises `ConnectorError` with the number of failed outputs and the first reason. The sink
+        cannot be written to after that: an idempotent producer keeps its order or stops.
         """
         with self._cluster.errors(f"writing to {self._topic}"):
             # A little longer than the deliveries, so that theirs is the reason that is told.
