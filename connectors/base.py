@@ -277,7 +277,7 @@ class URL:
     Attributes
     ----------
     text : str
-        The address as given, without its user:password part, fit to be shown.
+        The address without user, password and options, fit to be shown.
     scheme, host, path : str
         `host` is what stands between `//` and the next slash, empty without `//`; it may hold
         several hosts, separated by commas. `path` has no leading slash when there is a host.

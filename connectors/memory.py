@@ -23,7 +23,7 @@ from connectors.base import (
 )
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange
 
-__all__ = ["MemorySink", "MemorySource", "connector"]
+__all__ = ["CONNECTOR", "MemorySink", "MemorySource"]
 
 _POLL_INTERVAL_S = 0.005
 
@@ -256,4 +256,4 @@ def _open_sink(url: URL) -> Sink:  # noqa: ARG001
     return MemorySink()
 
 
-connector = Connector(source=_open_source, sink=_open_sink)
+CONNECTOR = Connector(source=_open_source, sink=_open_sink)

@@ -1,0 +1,190 @@
+"""NDJSON and CSV files as sinks that can be cut back to a checkpoint.
+
+An output becomes its partition, offset and timestamp, its key if it has one, and then its value's
+own entries (which win where the names are the same). An existing file is appended to.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from connectors.base import Output
+from connectors.errors import BadRecord, ConnectorError, Unavailable
+
+__all__ = ["CSVSink", "NDJSONSink", "as_json_line", "flat_output", "sync_directory"]
+
+
+def flat_output(output: Output) -> dict[str, Any]:
+    """An output as one flat record, position first."""
+    record: dict[str, Any] = {
+        "partition": output.partition,
+        "offset": output.offset,
+        "timestamp": output.timestamp,
+    }
+    if output.key is not None:
+        record["key"] = output.key.decode("utf-8", "backslashreplace")
+    return {**record, **output.value}
+
+
+def as_json_line(output: Output) -> bytes:
+    """An output as a line of JSON. Raises `BadRecord` if JSON cannot hold it."""
+    try:
+        return msgspec.json.encode(flat_output(output)) + b"\n"
+    except (TypeError, ValueError) as error:
+        raise BadRecord(
+            f"the output for {output.partition} offset {output.offset} is no JSON: {error}"
+        ) from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make a file's name as durable as its bytes."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _FileSink:
+    """Appending to a file; the mark is its size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.parent.is_dir():
+            raise Unavailable(f"no directory {path.parent} to write {path.name} in")
+        is_new = not path.exists()
+        try:
+            self._file = path.open("ab+")
+        except OSError as error:
+            raise Unavailable(f"cannot write {path}: {error.strerror}") from error
+        if is_new:
+            sync_directory(path.parent)
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def flush(self) -> None:
+        """Durable when it returns."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def mark(self) -> int:
+        """The size in bytes, flushed."""
+        self.flush()
+        return self._size()
+
+    def _size(self) -> int:
+        return self._file.seek(0, io.SEEK_END)
+
+    def rewind(self, mark: Any) -> None:
+        """Cut the file back. Raises `ConnectorError` if it is shorter than the mark."""
+        if mark is None:
+            return
+        if not isinstance(mark, int) or isinstance(mark, bool) or mark < 0:
+            raise ConnectorError(f"{self._path}: {mark!r} is no mark of a file")
+        size = self._size()
+        if size < mark:
+            raise ConnectorError(
+                f"{self._path} has {size} bytes, but {mark} were written before the checkpoint: "
+                "outputs were lost. Put the file back, or write to another one"
+            )
+        self._file.truncate(mark)
+        self.flush()
+
+    def _check_complete(self) -> None:
+        """Raises `ConnectorError` if what is there does not end with a whole line."""
+        size = self._size()
+        if not size:
+            return
+        self._file.seek(size - 1)
+        if self._file.read(1) != b"\n":
+            raise ConnectorError(
+                f"{self._path} ends in an unfinished line; remove it, or write to another file"
+            )
+
+    def close(self) -> None:
+        """Flush and close."""
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+
+class NDJSONSink(_FileSink):
+    """One JSON object a line.
+
+    Raises
+    ------
+    Unavailable
+        If the file cannot be opened for writing.
+    """
+
+    _checked = False
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Append one line an output. Raises `BadRecord` for what JSON cannot hold."""
+        lines = b"".join(map(as_json_line, outputs))
+        if not self._checked:
+            self._check_complete()
+            self._checked = True
+        self._append(lines)
+
+
+class CSVSink(_FileSink):
+    """CSV whose header comes from the first output (a `key` column always among them).
+
+    An existing file's header is kept and has to match. Lists and dicts are written as JSON, None
+    as an empty cell.
+
+    Raises
+    ------
+    Unavailable
+        If the file cannot be opened for writing.
+    """
+
+    _fields: tuple[str, ...] | None = None
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Append a record an output. Raises `BadRecord` if its columns are not the header's."""
+        text, fields = io.StringIO(), self._fields
+        writer = csv.writer(text, lineterminator="\n")
+        for output in outputs:
+            record = {"partition": "", "offset": 0, "timestamp": 0, "key": None}
+            record |= flat_output(output)
+            if fields is None:
+                fields = self._header_for(tuple(record), writer)
+            if set(record) != set(fields):
+                odd = sorted(set(record) ^ set(fields))
+                raise BadRecord(
+                    f"the output for {output.partition} offset {output.offset} and the header of "
+                    f"{self._path} differ in {', '.join(odd)}"
+                )
+            writer.writerow([_cell(record[name]) for name in fields])
+        self._append(text.getvalue().encode())
+        self._fields = fields
+
+    def _header_for(self, fields: tuple[str, ...], writer: Any) -> tuple[str, ...]:
+        """The header that is there; `fields`, written, if there is none."""
+        if self._size() == 0:
+            writer.writerow(fields)
+            return fields
+        self._check_complete()
+        self._file.seek(0)
+        header = next(csv.reader(line.decode() for line in self._file))
+        self._size()
+        return tuple(header)
+
+    def rewind(self, mark: Any) -> None:
+        """Cut the file back; see `NDJSONSink`."""
+        super().rewind(mark)
+        self._fields = None
+
+
+def _cell(value: Any) -> Any:
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value

@@ -1,0 +1,258 @@
+"""NDJSON and CSV files as sources, read once or followed as they grow.
+
+The position of an event is its ordinal in the file, blank lines and the CSV header not counted.
+A file keeps no commits: the position lives in the reader's checkpoint. Every 4,096th record's
+byte is remembered while reading, so going back inside one process costs a short read; the first
+`seek` of a new process reads the file up to there (only cutting it into records).
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import time
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+
+from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
+from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.file_sinks import CSVSink, NDJSONSink
+from connectors.lines import Splitter, without_bom
+from connectors.records import Rejected, read_csv_cells
+
+__all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
+
+_BLOCK_BYTES = 1 << 18
+_INDEX_EVERY = 4096
+_FOLLOW_INTERVAL_S = 0.05
+
+
+class FileSource(SourceBase):
+    """The records of a text file; one partition, named like the file.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : "json" or "csv"
+        One JSON object a line, or CSV whose first record is the header.
+    follow : bool
+        Wait for more at the end instead of finishing, as `tail -f` does. A last line without a
+        newline is left until it is complete. A file that is replaced or becomes shorter raises
+        `OffsetOutOfRange` once everything in the old one was read; `seek(partition, 0)` then
+        begins with the new one. (A file truncated and grown past the old position between two
+        looks, 50 ms apart, cannot be told from one that grew.)
+    max_event_bytes : int
+        Of a longer record only the beginning is kept, enough for the decoder to report it.
+
+    Raises
+    ------
+    Unavailable
+        If there is no such file.
+    BadRecord
+        If the CSV header is missing or names a column twice.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        encoding: str,
+        follow: bool = False,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
+        self.encoding = encoding
+        self._path = path
+        self._follow = follow
+        self._max = max_event_bytes
+        self._partition = path.name
+        self._file: io.BufferedReader | None = None
+        self._restart()
+        if encoding == "csv":
+            self.fields = self._header()
+
+    def _restart(self) -> None:
+        """Open the file that has the name now, at its beginning."""
+        self.close()
+        self._file = existing_file(self._path).open("rb")
+        self._index = [0]  # the byte of record 0, 4096, 8192, ...
+        self._rewind(0)
+
+    def _rewind(self, entry: int) -> None:
+        at = self._index[entry]
+        assert self._file is not None
+        self._file.seek(at)
+        self._splitter = Splitter(quoted=self.encoding == "csv", max_event_bytes=self._max, at=at)
+        self._ready: deque[tuple[bytes, int]] = deque()
+        self._ordinal = entry * _INDEX_EVERY  # of the next record to be given
+        self._exhausted = False
+
+    def _header(self) -> tuple[str, ...]:
+        """Read the header; record 0 begins behind it."""
+        if not self._fill():
+            raise BadRecord(f"{self._path} is empty: a CSV file begins with the column names")
+        record, end = self._ready.popleft()
+        self._index[0] = end
+        try:
+            names = tuple(read_csv_cells(without_bom(record)))
+        except Rejected as rejected:
+            raise BadRecord(f"the header of {self._path}: {rejected.reason}") from None
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadRecord(f"the header of {self._path} names {twice!r} twice")
+        return names
+
+    def _fill(self) -> bool:
+        """Have at least one record ready; False if there is none (yet)."""
+        if self._file is None:
+            raise ConnectorError(f"{self._path}: the source is closed")
+        while not self._ready and not self._exhausted:
+            block = self._file.read(_BLOCK_BYTES)
+            if block:
+                self._ready.extend(self._splitter.feed(block))
+            elif self._follow:
+                return False
+            else:
+                self._ready.extend(self._splitter.finish())
+                self._exhausted = True
+        return bool(self._ready)
+
+    def _next(self) -> bytes:
+        record, end = self._ready.popleft()
+        if self._ordinal == 0 and self.encoding == "json":
+            record = without_bom(record)
+        self._ordinal += 1
+        if self._ordinal == len(self._index) * _INDEX_EVERY:
+            self._index.append(end)
+        return record
+
+    def partitions(self) -> tuple[str, ...]:
+        """The file's name."""
+        return (self._partition,)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """The next records. Raises `OffsetOutOfRange` if a followed file was replaced."""
+        deadline = time.monotonic() + timeout
+        while not self._fill():
+            if self._exhausted:
+                return []
+            self._check_same_file()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            time.sleep(min(left, _FOLLOW_INTERVAL_S))
+        first = self._ordinal
+        values: list[bytes] = []
+        while len(values) < max_events and self._fill():
+            values.append(self._next())
+        offsets = np.arange(first, first + len(values), dtype=np.int64)
+        return [Chunk(self._partition, offsets, offsets, values)]
+
+    def _check_same_file(self) -> None:
+        assert self._file is not None
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return  # between the removal and the creation of a rotation
+        ours = os.fstat(self._file.fileno())
+        replaced = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+        if replaced or ours.st_size < self._file.tell():
+            what = "was replaced by another file" if replaced else "became shorter"
+            raise OffsetOutOfRange(
+                f"{self._path} {what} after {self._ordinal} events; "
+                "continue at offset 0 to read it from its beginning",
+                partition=self._partition,
+                offset=self._ordinal,
+            )
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Go to a record. Raises `OffsetOutOfRange` past the end of what there is."""
+        if offset == 0:
+            self._restart()
+            if self.encoding == "csv" and self._header() != self.fields:
+                raise BadRecord(f"{self._path} has another header than before")
+            return
+        self._rewind(min(max(offset, 0) // _INDEX_EVERY, len(self._index) - 1))
+        while self._ordinal < offset and self._fill():
+            self._next()
+        if self._ordinal != offset:
+            raise OffsetOutOfRange(
+                f"{self._path} holds {self._ordinal} events, there is no offset {offset}",
+                partition=partition,
+                offset=offset,
+            )
+
+    def start(self, partition: str) -> int:
+        """0."""
+        return 0
+
+    def end(self, partition: str) -> int | None:
+        """The number of records, once they were all read; None before and when followed."""
+        return self._ordinal if self.finished() else None
+
+    def lag(self) -> int | None:
+        """0 at the end; not known before."""
+        return 0 if self.finished() else None
+
+    def finished(self) -> bool:
+        """Whether the last record was given. Never, when followed."""
+        return not self._fill() and self._exhausted
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def path_of(url: URL) -> Path:
+    """The file that an address names. Raises `BadURL`."""
+    if url.host or not url.path:
+        raise BadURL(f"{url.text!r}: a file is written {url.scheme}:PATH or {url.scheme}:///PATH")
+    return Path(url.path).expanduser()
+
+
+def existing_file(path: Path) -> Path:
+    """`path`, if it is a file. Raises `Unavailable`, with the nearest name there is."""
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise Unavailable(f"{path} is a directory, not a file")
+    names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, 1)
+    raise Unavailable(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def _check_suffix(url: URL, path: Path) -> Path:
+    for scheme in ("csv", "parquet"):
+        if path.suffix.lower() == f".{scheme}" and url.scheme != scheme:
+            raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
+    return path
+
+
+def _ndjson_source(
+    url: URL, *, follow: bool = False, max_event_bytes: int = MAX_EVENT_BYTES
+) -> Source:
+    path = _check_suffix(url, path_of(url))
+    return FileSource(path, encoding="json", follow=follow, max_event_bytes=max_event_bytes)
+
+
+def _csv_source(
+    url: URL, *, follow: bool = False, max_event_bytes: int = MAX_EVENT_BYTES
+) -> Source:
+    path = path_of(url)
+    return FileSource(path, encoding="csv", follow=follow, max_event_bytes=max_event_bytes)
+
+
+def _ndjson_sink(url: URL) -> Sink:
+    return NDJSONSink(_check_suffix(url, path_of(url)))
+
+
+def _csv_sink(url: URL) -> Sink:
+    return CSVSink(path_of(url))
+
+
+NDJSON = Connector(source=_ndjson_source, sink=_ndjson_sink)
+CSV = Connector(source=_csv_source, sink=_csv_sink)

@@ -1,0 +1,205 @@
+"""Parquet: a file as a source, a directory of files as a sink. Needs pyarrow."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from connectors.base import URL, Chunk, Connector, Output, Sink, Source, SourceBase
+from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.file_sinks import flat_output, sync_directory
+from connectors.files import existing_file, path_of
+
+__all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
+
+_BATCH_ROWS = 8192
+_PART = re.compile(r"part-(\d{8})\.parquet")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise Unavailable("Parquet needs pyarrow: pip install 'streamk[parquet]'") from error
+    return pyarrow
+
+
+class ParquetSource(SourceBase):
+    """The rows of a Parquet file as dicts, read a row group at a time; one partition.
+
+    The position of an event is its row. `seek` goes to the row group by the file's own index.
+
+    Raises
+    ------
+    Unavailable
+        If there is no such file, or no pyarrow.
+    BadRecord
+        If it is no Parquet file.
+    """
+
+    encoding = "dict"
+
+    def __init__(self, path: Path) -> None:
+        pyarrow = _pyarrow()
+        self._partition = path.name
+        try:
+            self._file = pyarrow.parquet.ParquetFile(existing_file(path))
+        except pyarrow.ArrowInvalid as error:
+            raise BadRecord(f"{path} is no Parquet file: {error}") from error
+        groups = range(self._file.metadata.num_row_groups)
+        sizes = [self._file.metadata.row_group(g).num_rows for g in groups]
+        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self._end = int(self._starts[-1])
+        self._rows: list[dict[str, Any]] = []  # read and not given yet, from `_taken` on
+        self._taken = 0
+        self.seek(self._partition, 0)
+
+    def _tables(self, offset: int) -> Iterator[list[dict[str, Any]]]:
+        """Lists of rows from `offset` on."""
+        group = int(np.searchsorted(self._starts, offset, side="right")) - 1
+        skip = offset - int(self._starts[group])
+        groups = list(range(group, len(self._starts) - 1))
+        for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            yield batch.slice(skip).to_pylist()
+            skip = 0
+
+    def partitions(self) -> tuple[str, ...]:
+        """The file's name."""
+        return (self._partition,)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """The next rows; never waits."""
+        if self._taken == len(self._rows):
+            self._rows, self._taken = next(self._batches, []), 0
+        values = self._rows[self._taken : self._taken + max_events]
+        if not values:
+            return []
+        offsets = np.arange(self._ordinal, self._ordinal + len(values), dtype=np.int64)
+        self._taken += len(values)
+        self._ordinal += len(values)
+        return [Chunk(self._partition, offsets, offsets, values)]
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Go to a row. Raises `OffsetOutOfRange` outside the file."""
+        if not 0 <= offset <= self._end:
+            raise OffsetOutOfRange(
+                f"{self._partition} holds {self._end} rows, there is no offset {offset}",
+                partition=partition,
+                offset=offset,
+            )
+        self._ordinal = offset
+        self._batches = self._tables(offset) if offset < self._end else iter(())
+        self._rows, self._taken = [], 0
+
+    def start(self, partition: str) -> int:
+        """0."""
+        return 0
+
+    def end(self, partition: str) -> int:
+        """The number of rows."""
+        return self._end
+
+    def lag(self) -> int:
+        """The rows not polled yet."""
+        return self._end - self._ordinal
+
+    def finished(self) -> bool:
+        """Whether the last row was given."""
+        return self._ordinal == self._end
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class ParquetSink:
+    """A directory of Parquet files, one a flush, in the form of `NDJSONSink`'s records.
+
+    A Parquet file cannot be appended to and is unreadable until it is finished; many finished
+    ones are one data set to everything that reads Parquet. The mark is the number of files.
+
+    Raises
+    ------
+    Unavailable
+        If the directory cannot be made, or there is no pyarrow.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._pyarrow = _pyarrow()
+        self._path = path
+        self._waiting: list[dict[str, Any]] = []
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"cannot make the directory {path}: {error.strerror}") from error
+        sync_directory(path.parent)
+
+    def _parts(self) -> list[Path]:
+        """The finished files, in order."""
+        return sorted(part for part in self._path.iterdir() if _PART.fullmatch(part.name))
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Keep the outputs for the next flush."""
+        self._waiting.extend(map(flat_output, outputs))
+
+    def flush(self) -> None:
+        """Write what is waiting as one more file, durable when it returns."""
+        if not self._waiting:
+            return
+        try:
+            table = self._pyarrow.Table.from_pylist(self._waiting)
+        except (self._pyarrow.ArrowInvalid, self._pyarrow.ArrowTypeError) as error:
+            raise BadRecord(f"outputs of mixed types in one Parquet column: {error}") from error
+        part = self._path / f"part-{len(self._parts()):08d}.parquet"
+        beside = part.with_suffix(".unfinished")
+        with beside.open("wb") as file:
+            self._pyarrow.parquet.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.rename(part)
+        sync_directory(self._path)
+        self._waiting.clear()
+
+    def mark(self) -> int:
+        """The number of files, flushed."""
+        self.flush()
+        return len(self._parts())
+
+    def rewind(self, mark: Any) -> None:
+        """Remove the files after the mark. Raises `ConnectorError` if there are fewer."""
+        self._waiting.clear()
+        if mark is None:
+            return
+        parts = self._parts()
+        if not isinstance(mark, int) or not 0 <= mark <= len(parts):
+            raise ConnectorError(
+                f"{self._path} holds {len(parts)} files, the checkpoint says {mark!r}: outputs "
+                "were lost. Put them back, or write to another directory"
+            )
+        for part in parts[mark:]:
+            part.unlink()
+        sync_directory(self._path)
+
+    def close(self) -> None:
+        """Flush."""
+        self.flush()
+
+
+def _source(url: URL) -> Source:
+    return ParquetSource(path_of(url))
+
+
+def _sink(url: URL) -> Sink:
+    return ParquetSink(path_of(url))
+
+
+PARQUET = Connector(source=_source, sink=_sink)

@@ -1,0 +1,169 @@
+"""Opening sources and sinks by address.
+
+Connectors are the entry points of the group `streamk.connectors`; an entry's name is the scheme
+of its addresses and its object a `connectors.base.Connector`. Other packages add theirs the same
+way.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from connectors.base import URL, Connector, Sink, Source
+from connectors.errors import BadURL
+
+__all__ = ["GROUP", "open_sink", "open_source", "parse_url", "schemes"]
+
+GROUP = "streamk.connectors"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+
+
+def schemes() -> tuple[str, ...]:
+    """The schemes that can be opened here, sorted."""
+    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+
+
+def open_source(url: str, **options: Any) -> Source:
+    """The source at an address.
+
+    Parameters
+    ----------
+    url : str
+        `scheme:path?option=value&...`, for example "csv:events.csv?follow=true".
+    **options
+        More options; one given here wins over the same in the address.
+
+    Raises
+    ------
+    BadURL
+        If the address or an option cannot be understood; the message lists what there is.
+    Unavailable
+        If a package, host or file that it needs is not there.
+
+    Examples
+    --------
+    >>> source = open_source("memory:", data=[{"x": 1.0}])
+    >>> source.partitions()
+    ('0',)
+    """
+    opened: Source = _open("source", url, options)
+    return opened
+
+
+def open_sink(url: str, **options: Any) -> Sink:
+    """The sink at an address; see `open_source`."""
+    opened: Sink = _open("sink", url, options)
+    return opened
+
+
+def parse_url(text: str) -> URL:
+    """An address taken apart. Raises `BadURL`.
+
+    >>> url = parse_url("kafka://me:secret@one:9092,two:9092/topic?group=g")
+    >>> url.host, url.path, url.options["group"], url.text
+    ('one:9092,two:9092', 'topic', 'g', 'kafka://one:9092,two:9092/topic')
+    """
+    match = _SCHEME.fullmatch(text)
+    if match is None:
+        raise BadURL(
+            f"{text!r} is no address: it needs a scheme, for example file:{text}; "
+            f"there are {_listed(schemes())}"
+        )
+    scheme, rest = match[1].lower(), match[2]
+    rest, _, query = rest.partition("?")
+    host, shown = "", rest
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        host = host.rpartition("@")[2]
+        shown = f"//{host}{slash}{path}"
+        # file:///tmp/x has an empty host and an absolute path.
+        rest = path if host else slash + path
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise BadURL(
+            f"{scheme}:{shown}: the options after '?' are to be name=value&name=value"
+        ) from None
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise BadURL(f"{scheme}:{shown} gives an option twice")
+    # The options stay out of what is shown: one of them may be a secret.
+    return URL(
+        text=f"{scheme}:{shown}", scheme=scheme, host=host, path=unquote(rest), options=dict(pairs)
+    )
+
+
+def _open(what: str, text: str, options: Mapping[str, Any]) -> Any:
+    url = parse_url(text)
+    opener = _connector(url).pick(url, what)
+    return opener(url, **_converted(url, opener, {**url.options, **options}))
+
+
+def _connector(url: URL) -> Connector:
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == url.scheme]
+    if not found:
+        raise BadURL(
+            f"{url.text!r}: no connector {url.scheme!r}{_near(url.scheme, schemes())}; "
+            f"there are {_listed(schemes())}"
+        )
+    return _loaded(found[0])
+
+
+def _loaded(entry: EntryPoint) -> Connector:
+    connector = entry.load()
+    if not isinstance(connector, Connector):
+        raise BadURL(f"the connector {entry.name!r} ({entry.value}) is not a Connector")
+    return connector
+
+
+def _converted(url: URL, opener: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, text turned into what the opener's annotations say. Raises `BadURL`."""
+    parameters = inspect.signature(opener).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    hints = typing.get_type_hints(opener)
+    converted: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in known and not takes_any:
+            raise BadURL(
+                f"{url.text!r}: no option {name!r}{_near(name, known)}; "
+                f"{url.scheme}: has {_listed(sorted(known)) if known else 'none'}"
+            )
+        if isinstance(value, str) and name in known:
+            value = _parsed(url, name, value, hints.get(name))
+        converted[name] = value
+    return converted
+
+
+def _parsed(url: URL, name: str, text: str, hint: Any) -> Any:
+    wanted = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
+    if typing.get_origin(hint) is tuple or any(typing.get_origin(k) is tuple for k in wanted):
+        return tuple(part for part in text.split(",") if part)
+    if bool in wanted:
+        answers = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if text.lower() not in answers:
+            raise BadURL(f"{url.text!r}: {name} is true or false, not {text!r}")
+        return answers[text.lower()]
+    for kind, words in ((int, "a whole number"), (float, "a number")):
+        if kind in wanted:
+            try:
+                return kind(text)
+            except ValueError:
+                raise BadURL(f"{url.text!r}: {name} is {words}, not {text!r}") from None
+    return text
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none (is the package installed?)"

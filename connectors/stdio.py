@@ -1,0 +1,182 @@
+"""Standard input as a source, standard output as a sink.
+
+Standard input cannot be read twice: positions count the records of this process, nothing is
+committed, and a checkpoint of another process cannot be continued from it. Pipe through a file
+or Kafka where a restart has to go on exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from connectors.base import (
+    MAX_EVENT_BYTES,
+    URL,
+    Chunk,
+    Connector,
+    Output,
+    Sink,
+    Source,
+    SourceBase,
+)
+from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
+from connectors.file_sinks import as_json_line
+from connectors.lines import Splitter, without_bom
+from connectors.records import read_csv_cells
+
+__all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
+
+_PARTITION = "stdin"
+_BLOCK_BYTES = 1 << 16
+
+
+class StdinSource(SourceBase):
+    """The lines of a pipe; one partition, "stdin".
+
+    Parameters
+    ----------
+    stream : binary file with a file descriptor
+        Standard input by default.
+    encoding : "json" or "csv"
+        One JSON object a line, or CSV whose first record is the header (which is waited for).
+    max_event_bytes : int
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO | None = None,
+        *,
+        encoding: str = "json",
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
+        self.encoding = encoding
+        self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
+        self._splitter = Splitter(quoted=encoding == "csv", max_event_bytes=max_event_bytes)
+        self._ready: deque[bytes] = deque()
+        self._ordinal = 0
+        self._ended = False
+        self._at_beginning = True
+        if encoding == "csv":
+            while not self._fill(None):
+                if self._ended:
+                    raise BadRecord("standard input is empty: CSV begins with the column names")
+            self.fields = tuple(read_csv_cells(self._ready.popleft()))
+
+    def _fill(self, timeout: float | None) -> bool:
+        """Have at least one record ready, waiting for one read at most; False if there is none."""
+        if not self._ready and not self._ended and self._readable(timeout):
+            block = os.read(self._fd, _BLOCK_BYTES)
+            self._ended = not block
+            records = self._splitter.feed(block) if block else self._splitter.finish()
+            for record, _ in records:
+                self._ready.append(without_bom(record) if self._at_beginning else record)
+                self._at_beginning = False
+        return bool(self._ready)
+
+    def _readable(self, timeout: float | None) -> bool:
+        return bool(select.select([self._fd], [], [], timeout)[0])
+
+    def partitions(self) -> tuple[str, ...]:
+        """("stdin",)."""
+        return (_PARTITION,)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """The next lines, waiting for the first up to `timeout` seconds."""
+        self._fill(timeout)
+        values: list[bytes] = []
+        while len(values) < max_events and self._fill(0.0):
+            values.append(self._ready.popleft())
+        if not values:
+            return []
+        offsets = np.arange(self._ordinal, self._ordinal + len(values), dtype=np.int64)
+        self._ordinal += len(values)
+        return [Chunk(_PARTITION, offsets, offsets, values)]
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Stay. Raises `OffsetOutOfRange` for any position but the present one."""
+        if offset != self._ordinal:
+            raise OffsetOutOfRange(
+                f"standard input stands at event {self._ordinal} and cannot go to {offset}: "
+                "it cannot continue from a checkpoint. Begin anew, or read from a file",
+                partition=partition,
+                offset=offset,
+            )
+
+    def start(self, partition: str) -> int:
+        """The present position: nothing before it can be read again."""
+        return self._ordinal
+
+    def end(self, partition: str) -> int | None:
+        """The number of events, once the input has ended."""
+        return self._ordinal if self.finished() else None
+
+    def finished(self) -> bool:
+        """Whether the input has ended and all of it was given."""
+        return self._ended and not self._ready
+
+
+class StdoutSink:
+    """One JSON object a line on standard output, in the form of `NDJSONSink`.
+
+    Parameters
+    ----------
+    stream : binary file
+        Standard output by default.
+    """
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = sys.stdout.buffer if stream is None else stream
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Write one line an output. Raises `Unavailable` if nobody reads any more."""
+        lines = b"".join(map(as_json_line, outputs))
+        try:
+            self._stream.write(lines)
+        except BrokenPipeError as error:
+            raise Unavailable("the reader of standard output has gone") from error
+
+    def flush(self) -> None:
+        """Hand everything to the reader. Raises `Unavailable` if nobody reads any more."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError as error:
+            raise Unavailable("the reader of standard output has gone") from error
+
+    def mark(self) -> None:
+        """None, flushed: what was written cannot be taken back."""
+        self.flush()
+
+    def rewind(self, mark: Any) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Flush; the stream stays open, it belongs to the process."""
+        self.flush()
+
+
+def _stdin(url: URL, *, encoding: str = "json", max_event_bytes: int = MAX_EVENT_BYTES) -> Source:
+    _nothing_more(url)
+    if encoding not in ("json", "csv"):
+        raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")
+    return StdinSource(encoding=encoding, max_event_bytes=max_event_bytes)
+
+
+def _stdout(url: URL) -> Sink:
+    _nothing_more(url)
+    return StdoutSink()
+
+
+def _nothing_more(url: URL) -> None:
+    if url.path or url.host:
+        raise BadURL(f"{url.text!r}: nothing stands behind {url.scheme}:")
+
+
+STDIN = Connector(source=_stdin)
+STDOUT = Connector(sink=_stdout)
