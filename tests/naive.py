@@ -298,7 +298,7 @@ def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[f
         if all(v in (0.0, 1.0) for v in known):
             deviation = 0.5
         elif deviation <= 1e-9 * abs(mean):
-            deviation = 1.0
+            variance, deviation = 0.0, 1.0  # what varies is rounding
         means.append(mean)
         variances.append(variance)
         deviations.append(deviation)
