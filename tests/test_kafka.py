@@ -22,9 +22,10 @@ from connectors.errors import (
     OffsetOutOfRange,
     Unavailable,
 )
-from connectors.kafka import CONNECTOR, KafkaSink, KafkaSource, Revoked
-from connectors.kafka_client import Cluster
-from connectors.kafka_security import Secret, Security
+from connectors.kafka import KafkaSink, KafkaSource, Revoked
+from connectors.kafka.client import Cluster
+from connectors.kafka.security import Secret, Security
+from connectors.registry import open_sink, open_source
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
 
@@ -96,9 +97,9 @@ def values(chunks: list[Chunk]) -> list[Any]:
 
 def test_is_a_source_and_a_sink(kafka_address: str, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(2)
-    url = URL(f"kafka://{kafka_address}/{topic}", "kafka", kafka_address, topic)
-    src = CONNECTOR.pick(url, "source")(url, encoding="float32", fields=("x", "y"))
-    sink = CONNECTOR.pick(url, "sink")(url)
+    url = f"kafka://{kafka_address}/{topic}"
+    src = open_source(url + "?encoding=float32&fields=x,y")
+    sink = open_sink(url)
     try:
         assert isinstance(src, Source)
         assert isinstance(sink, Sink)

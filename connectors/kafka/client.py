@@ -13,9 +13,9 @@ from typing import Any
 
 from connectors.base import URL
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.kafka_security import Security
+from connectors.kafka.security import Security
 
-__all__ = ["Cluster", "Revoked", "partition_name", "split_partition"]
+__all__ = ["Cluster", "Revoked", "out_of_range", "partition_name", "split_partition"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")

@@ -9,8 +9,8 @@ import msgspec
 
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError
-from connectors.kafka_client import Cluster, split_partition
-from connectors.kafka_security import Security
+from connectors.kafka.client import Cluster, split_partition
+from connectors.kafka.security import Security
 
 __all__ = ["KafkaSink"]
 

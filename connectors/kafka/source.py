@@ -1,8 +1,4 @@
-"""Kafka topics as sources: groups, offsets, rebalances, and records in large fetches.
-
-Addresses are ``kafka://HOST:PORT[,HOST:PORT]/TOPIC?option=value``; partitions are named
-``topic:number``.
-"""
+"""Kafka topics as sources: groups, offsets, rebalances, and records in large fetches."""
 
 from __future__ import annotations
 
@@ -12,25 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from connectors.base import (
-    URL,
-    AssignedCallback,
-    Chunk,
-    Connector,
-    RevokedCallback,
-)
+from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import BadURL, ConnectorError
-from connectors.kafka_client import (
+from connectors.kafka.client import (
     Cluster,
     Revoked,
     out_of_range,
     partition_name,
     split_partition,
 )
-from connectors.kafka_security import Security
-from connectors.kafka_sink import KafkaSink
+from connectors.kafka.security import Security
 
-__all__ = ["CONNECTOR", "KafkaSink", "KafkaSource", "Revoked"]
+__all__ = ["KafkaSource"]
 
 # The cost of a poll per event halves when fetches are large; what a poll does not return stays
 # in the client as bytes.
@@ -452,52 +441,3 @@ def _fast_checksum() -> bool:
     except ImportError:
         return False
     return True
-
-
-def open_source(
-    url: URL,
-    *,
-    encoding: str = "json",
-    fields: tuple[str, ...] = (),
-    group: str = "",
-    group_instance_id: str = "",
-    isolation_level: str = "read_committed",
-    session_timeout: float = 45.0,
-    connect_timeout: float = 10.0,
-    security_file: str = "",
-) -> KafkaSource:
-    """Open ``kafka://HOST:PORT/TOPIC`` for reading; the options are those of `KafkaSource`."""
-    servers, topic = Cluster.parse(url)
-    return KafkaSource(
-        servers,
-        topic,
-        encoding=encoding,
-        fields=fields or None,
-        group=group or None,
-        group_instance_id=group_instance_id or None,
-        isolation_level=isolation_level,
-        session_timeout=session_timeout,
-        connect_timeout=connect_timeout,
-        security=Security.load(security_file or None),
-    )
-
-
-def open_sink(
-    url: URL,
-    *,
-    connect_timeout: float = 10.0,
-    delivery_timeout: float = 120.0,
-    security_file: str = "",
-) -> KafkaSink:
-    """Open ``kafka://HOST:PORT/TOPIC`` for writing; the options are those of `KafkaSink`."""
-    servers, topic = Cluster.parse(url)
-    return KafkaSink(
-        servers,
-        topic,
-        connect_timeout=connect_timeout,
-        delivery_timeout=delivery_timeout,
-        security=Security.load(security_file or None),
-    )
-
-
-CONNECTOR = Connector(source=open_source, sink=open_sink)

@@ -1,0 +1,65 @@
+"""Apache Kafka: topics to read events from and to write outputs to.
+
+Addresses are ``kafka://HOST:PORT[,HOST:PORT]/TOPIC?option=value``; partitions are named
+``topic:number``. Credentials come from a file or the environment (see `Security`), never from the
+address.
+"""
+
+from __future__ import annotations
+
+from connectors.base import URL, Connector
+from connectors.kafka.client import Cluster, Revoked
+from connectors.kafka.security import Security
+from connectors.kafka.sink import KafkaSink
+from connectors.kafka.source import KafkaSource
+
+__all__ = ["CONNECTOR", "KafkaSink", "KafkaSource", "Revoked", "Security"]
+
+
+def open_source(
+    url: URL,
+    *,
+    encoding: str = "json",
+    fields: tuple[str, ...] = (),
+    group: str = "",
+    group_instance_id: str = "",
+    isolation_level: str = "read_committed",
+    session_timeout: float = 45.0,
+    connect_timeout: float = 10.0,
+    security_file: str = "",
+) -> KafkaSource:
+    """Open ``kafka://HOST:PORT/TOPIC`` for reading; the options are those of `KafkaSource`."""
+    servers, topic = Cluster.parse(url)
+    return KafkaSource(
+        servers,
+        topic,
+        encoding=encoding,
+        fields=fields or None,
+        group=group or None,
+        group_instance_id=group_instance_id or None,
+        isolation_level=isolation_level,
+        session_timeout=session_timeout,
+        connect_timeout=connect_timeout,
+        security=Security.load(security_file or None),
+    )
+
+
+def open_sink(
+    url: URL,
+    *,
+    connect_timeout: float = 10.0,
+    delivery_timeout: float = 120.0,
+    security_file: str = "",
+) -> KafkaSink:
+    """Open ``kafka://HOST:PORT/TOPIC`` for writing; the options are those of `KafkaSink`."""
+    servers, topic = Cluster.parse(url)
+    return KafkaSink(
+        servers,
+        topic,
+        connect_timeout=connect_timeout,
+        delivery_timeout=delivery_timeout,
+        security=Security.load(security_file or None),
+    )
+
+
+CONNECTOR = Connector(source=open_source, sink=open_sink)
