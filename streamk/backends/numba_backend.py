@@ -107,7 +107,8 @@ def _cos_turns(u: Any) -> Any:
 
     Adding and subtracting 1.5 * 2^(mantissa bits) leaves the nearest integer, so what remains is in
     [-1/2, 1/2]; on it a polynomial in t^2 does: minimax of degree 6 in single precision, Taylor's
-    of a quarter of the angle, doubled twice, in double precision.
+    of a quarter of the angle, doubled twice, in double precision. A phase too large to have a
+    fraction, or infinite, counts as a whole turn: the polynomial must not run away with it.
     """
     return np.cos(2.0 * np.pi * u)
 
@@ -118,10 +119,11 @@ def _compiled_cos_turns(u: Any) -> Any:
         f32 = np.float32
         a0, a1, a2, a3 = f32(1.0), f32(-19.739204), f32(64.93912), f32(-85.450165)
         a4, a5, a6 = f32(60.16783), f32(-25.968313), f32(6.5296106)
-        big = f32(1.5 * 2.0**23)
+        big, half, zero = f32(1.5 * 2.0**23), f32(0.5), f32(0.0)
 
         def single(u: Any) -> Any:
             t = u - ((u + big) - big)
+            t = t if abs(t) <= half else zero
             s = t * t
             return (((((a6 * s + a5) * s + a4) * s + a3) * s + a2) * s + a1) * s + a0
 
@@ -133,6 +135,7 @@ def _compiled_cos_turns(u: Any) -> Any:
 
     def double(u: Any) -> Any:
         t = u - ((u + 6755399441055744.0) - 6755399441055744.0)
+        t = t if abs(t) <= 0.5 else 0.0
         s = t * t
         c = c8 * s + c7
         c = (((((c * s + c6) * s + c5) * s + c4) * s + c3) * s + c2) * s + c1

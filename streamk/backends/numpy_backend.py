@@ -89,12 +89,15 @@ def _evaluate(
 ) -> NDArray[Any]:
     """Features (n, CHUNK) of one chunk, added column by column so that rows do not interact."""
     u = np.zeros((len(X), CHUNK), dtype=np.float64 if wide else W.dtype)
-    for x, w in zip(X.T, W, strict=True):
-        u += x[:, None].astype(u.dtype) * w
-    if not cosine:
-        return u.astype(W.dtype)
-    u += b
-    u -= np.round(u)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for x, w in zip(X.T, W, strict=True):
+            u += x[:, None].astype(u.dtype) * w
+        if not cosine:
+            return u.astype(W.dtype)
+        u += b
+        u -= np.round(u)
+    # A phase that overflowed counts as a whole turn.
+    u = np.where(np.abs(u) <= 0.5, u, u.dtype.type(0))
     return np.asarray(np.cos(2.0 * np.pi * u.astype(np.float64)).astype(W.dtype))
 
 

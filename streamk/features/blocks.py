@@ -6,6 +6,7 @@ them is only ever a matter of speed: what comes out is the same, bit for bit.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,7 @@ class FeatureBlocks:
         self._budget = cache_bytes // self._chunk_bytes
         self._burst = max(1, _REGENERATED_BYTES // self._chunk_bytes)
         self._kept = 0
+        self.amplitude = math.sqrt(2.0) if kernel.cosine else 1.0
         self._W, self._b = self._allocate(0)
 
     @property
@@ -72,14 +74,15 @@ class FeatureBlocks:
         """Memory of the kept frequencies, in bytes."""
         return self._W.nbytes + self._b.nbytes
 
-    def decide(self, X: NDArray[Any], A: NDArray[Any]) -> NDArray[np.float64]:
-        """Return A . features of each row.
+    def decide(self, X: NDArray[Any], A: NDArray[Any], scale: float) -> NDArray[np.float64]:
+        """Return ``scale * A . features`` of each row.
 
         Parameters
         ----------
         X : array of shape (n, d)
         A : array of shape (chunks, outputs, CHUNK)
             Coefficients of the features from 0 on.
+        scale : float
 
         Returns
         -------
@@ -94,18 +97,17 @@ class FeatureBlocks:
                 self._backend.accumulate(X[rows], W, b, a, cosine, wide, acc[rows])
 
             self._divide(len(X), len(X) * W.size, add)
-        # A cast inside the sum would buffer it, and where a buffer ends depends on the batch.
-        lanes = acc.astype(np.float64)
-        return np.asarray(lanes.sum(axis=2) * float(self._amplitude))
+        F = np.empty(acc.shape[:2])
+        self._backend.finish(acc, scale * self.amplitude, F)
+        return F
 
     def gradient(
         self, X: NDArray[Any], G: NDArray[Any], first: int, stop: int
     ) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield (first chunk, features^T G) for pieces of the chunks from `first` to `stop`.
+        """Yield (first chunk, cosines^T G) for pieces of the chunks from `first` to `stop`.
 
-        Each piece has shape (chunks, outputs, CHUNK).
+        Each piece has shape (chunks, outputs, CHUNK); the amplitude is the caller's, in G.
         """
-        G = np.ascontiguousarray(G * self._amplitude, self.dtype)
         wide, cosine = self.kernel.heavy_tailed, self.kernel.cosine
         for start, W, b in self._chunks(first, stop):
             out = np.empty((len(W), G.shape[1], CHUNK), self.dtype)
@@ -116,6 +118,17 @@ class FeatureBlocks:
             self._divide(len(W), len(X) * W.size, fill)
             yield start, out
 
+    def kept(self, stop: int, n: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return (W, b) of the chunks before `stop` if a step on n events may go in one call.
+
+        None where they are not all kept, or threads would share the work.
+        """
+        self._keep(stop)
+        flops = n * stop * self._W[0].size if stop else 0
+        if stop > self._kept or (self._threads > 1 and flops > _PARALLEL_FLOPS):
+            return None
+        return self._W[:stop], self._b[:stop]
+
     def features(self, X: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
         """Return the features of the chunks from `first` to `stop`, (n, chunks * CHUNK)."""
         out = np.empty((len(X), (stop - first) * CHUNK), self.dtype)
@@ -124,12 +137,8 @@ class FeatureBlocks:
             piece = np.empty((len(X), len(W) * CHUNK), self.dtype)
             self._backend.features(X, W, b, cosine, wide, piece)
             out[:, (start - first) * CHUNK :][:, : piece.shape[1]] = piece
-        out *= self._amplitude
+        out *= self.dtype.type(self.amplitude)
         return out
-
-    @property
-    def _amplitude(self) -> Any:
-        return self.dtype.type(np.sqrt(2.0) if self.kernel.cosine else 1.0)
 
     def _allocate(self, chunks: int) -> tuple[NDArray[Any], NDArray[Any]]:
         return (
