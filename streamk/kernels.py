@@ -53,7 +53,7 @@ def _squared_distances(X: Matrix, Y: Matrix) -> Matrix:
 class Kernel(ABC):
     """A positive definite kernel with ``k(x, x) = 1`` unless said otherwise.
 
-    Subclasses define `_evaluate` and the class attributes below; all else else follows.
+    Subclasses define `_evaluate` and the class attributes below; all else follows.
     """
 
     name: ClassVar[str]
@@ -136,7 +136,7 @@ class _Scaled(Kernel):
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
+        if not _positive(self.bandwidth):
             raise InvalidInput(
                 f"bandwidth={self.bandwidth!r} of {type(self).__name__} must be a positive number"
             )
@@ -146,10 +146,14 @@ class _Scaled(Kernel):
         return 1.0 / self.bandwidth
 
 
+def _positive(number: Any) -> bool:
+    return isinstance(number, int | float | np.number) and bool(0 < number < math.inf)
+
+
 def _positive_gamma(kernel: str, gamma: float, bandwidth: float | None) -> None:
     if bandwidth is not None:
         raise InvalidInput(f"{kernel} takes bandwidth= or gamma=, not both")
-    if not (math.isfinite(gamma) and gamma > 0):
+    if not _positive(gamma):
         raise InvalidInput(f"gamma={gamma!r} of {kernel} must be a positive number")
 
 

@@ -297,7 +297,7 @@ def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[f
         deviation = math.sqrt(variance)
         if all(v in (0.0, 1.0) for v in known):
             deviation = 0.5
-        elif deviation <= 1e-9 * abs(mean):
+        elif deviation <= 1e-12 * abs(mean):
             variance, deviation = 0.0, 1.0  # what varies is rounding
         means.append(mean)
         variances.append(variance)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.errors import StateError
 from streamk.state import State
 
 _FAIR_COIN = 0.5
@@ -59,6 +60,8 @@ class RunningScale:
 
     def update(self, X: NDArray[np.float64]) -> None:
         """Take in events X, float64 of shape (n, d); NaN is missing (Chan et al. 1979)."""
+        if not len(X):
+            return
         missing = np.isnan(X)
         if missing.any():
             known = ~missing
@@ -89,7 +92,8 @@ class RunningScale:
         missing = np.isnan(X)
         if missing.any():
             Z[missing] = 0.0
-        return Z.astype(dtype)
+        with np.errstate(over="ignore"):  # the learner refuses what does not fit its dtype
+            return Z.astype(dtype)
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""
@@ -104,8 +108,8 @@ class RunningScale:
         variance = self._squares / np.maximum(self._count, 1.0)
         deviation = np.sqrt(variance)
         # Rounding leaves a constant column a deviation of this order.
-        varies = deviation > 1e-9 * np.abs(self._mean)
-        deviation = np.where(varies, deviation, 1.0)
+        varies = deviation > 1e-12 * np.abs(self._mean)
+        variance, deviation = np.where(varies, variance, 0.0), np.where(varies, deviation, 1.0)
         deviation = np.where(self._numeric, deviation, _FAIR_COIN)
         spread = float((variance / (deviation * deviation)).sum())
         return np.asarray(1.0 / (deviation * np.sqrt(spread if spread > 0 else 1.0)))
@@ -141,9 +145,18 @@ class RunningScale:
 
     @classmethod
     def from_state(cls, state: State) -> RunningScale:
-        """Return the scale whose state this is."""
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        scale = cls(len(state.arrays["count"]))
+        """Return the scale whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its arrays do not fit.
+        """
+        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
+        scale = cls(len(arrays.get("count", ())))
         for name in ("count", "mean", "squares", "numeric"):
-            setattr(scale, f"_{name}", state.arrays[name].copy())
+            own = getattr(scale, f"_{name}")
+            if name not in arrays or arrays[name].shape != own.shape:
+                raise StateError(f"array {name!r} of a running scale must have shape {own.shape}")
+            setattr(scale, f"_{name}", arrays[name].astype(own.dtype))
         return scale

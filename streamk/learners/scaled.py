@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.features.scaling import RunningScale
@@ -16,6 +17,8 @@ from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.state import State
 
 _FLOAT64 = np.dtype(np.float64)
+_LARGEST = 1e150
+"""Larger values would overflow the variance of their column, and so end the model."""
 
 
 class Scaled:
@@ -32,6 +35,11 @@ class Scaled:
     learner : DoublyStochastic
         It has not learned yet.
 
+    Raises
+    ------
+    InvalidInput
+        If the learner has learned.
+
     Examples
     --------
     >>> import numpy as np
@@ -47,6 +55,11 @@ class Scaled:
     FORMAT = 1
 
     def __init__(self, learner: DoublyStochastic) -> None:
+        if learner.n_events:
+            raise InvalidInput(
+                f"the learner has learned {learner.n_events} events without scaling; "
+                "scale a new one"
+            )
         self.learner = learner
         self._scale = RunningScale(len(learner.columns or ()))
         self._labels = RunningScale(0 if learner.is_classifier else 1)
@@ -117,6 +130,13 @@ class Scaled:
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         columns = self.learner.columns
         events = check_events(X, _FLOAT64, None if columns is None else len(columns), missing=True)
+        huge = np.abs(events) > _LARGEST
+        if huge.any():
+            row, column = np.argwhere(huge)[0]
+            raise InvalidInput(
+                f"row {row}, column {column} is {events[row, column]}, whose square is not a "
+                "number any more; drop the event"
+            )
         if columns is None:
             self.add_columns(range(events.shape[1]))
         return events
@@ -147,7 +167,8 @@ class Scaled:
             If the state is another learner's or of a newer format.
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
-        scaled = cls(DoublyStochastic.from_state(state.child("learner")))
+        scaled = cls.__new__(cls)
+        scaled.learner = DoublyStochastic.from_state(state.child("learner"))
         scaled._scale = RunningScale.from_state(state.child("scale"))
         scaled._labels = RunningScale.from_state(state.child("labels"))
         return scaled
