@@ -200,7 +200,7 @@ def test_a_hole_in_the_log_is_skipped() -> None:
     sequencer = Sequencer()
     sequencer.assign("a", 0)
     sequencer.add(chunk("a", [(0, 1)]))
-    sequencer.skip("a", 10)
+    sequencer.jump("a", 10)
     assert sequencer.offsets == {"a": 0}
     assert sequencer.next_offset("a") == 10
     sequencer.take(1)

@@ -203,6 +203,8 @@ class Sequencer:
     def __init__(self) -> None:
         self.events = 0
         """Events taken so far: the index of the next one in the sequence."""
+        self.clock: int | None = None
+        """Clock of the last event taken, in milliseconds; None before the first."""
         self._names: list[str] = []
         self._lanes: dict[str, _Lane] = {}
         self._ready: deque[Batch] = deque()
@@ -253,12 +255,6 @@ class Sequencer:
         return tuple(self._lanes)
 
     @property
-    def clock(self) -> int | None:
-        """The largest clock among the events taken, in milliseconds; None before the first."""
-        newest = max((lane.taken_clock for lane in self._lanes.values()), default=_NEVER)
-        return None if newest == _NEVER else newest
-
-    @property
     def offsets(self) -> dict[str, int]:
         """The next offset of each partition that is not in a batch yet."""
         return {name: lane.taken for name, lane in self._lanes.items()}
@@ -277,10 +273,10 @@ class Sequencer:
         """The offset that `partition` is to be read from next."""
         return self._lanes[partition].read
 
-    def skip(self, partition: str, offset: int) -> None:
-        """Go on at a later offset of `partition`: the events before it are gone."""
+    def jump(self, partition: str, offset: int) -> None:
+        """Read `partition` from another offset on: the next one is gone."""
         lane = self._lanes[partition]
-        lane.read = max(lane.read, offset)
+        lane.read = offset
         if not lane.buffered:
             lane.taken = lane.read
         self._settle(lane)
@@ -337,9 +333,9 @@ class Sequencer:
             lane.raise_clock()
         return cut
 
-    def buffered_of(self, partition: str) -> int:
-        """Events of `partition` that were added and are not taken yet."""
-        return self._lanes[partition].buffered
+    def ahead(self) -> dict[str, int]:
+        """Events buffered of each partition that others hold back."""
+        return {name: lane.buffered for name, lane in self._lanes.items() if lane.pending}
 
     # --- silence ----------------------------------------------------------------------------
 
@@ -414,6 +410,7 @@ class Sequencer:
             self._start -= len(self._ready.popleft())
         self.ready -= n
         self.events += n
+        self.clock = int(batch.clocks[-1])
         self.buffered_bytes -= _nbytes(batch.values)
         lanes = list(self._lanes.values())
         counts = [n] if len(lanes) == 1 else np.bincount(batch.codes, minlength=len(self._names))
@@ -448,7 +445,7 @@ class Sequencer:
             }
             for name, lane in self._lanes.items()
         }
-        return {"events": self.events, "partitions": partitions}
+        return {"events": self.events, "clock": self.clock, "partitions": partitions}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Sequencer:
@@ -458,7 +455,7 @@ class Sequencer:
             for name, lane in data["partitions"].items():
                 sequencer.assign(name, lane["offset"], clock=lane["clock"], end=lane["end"])
                 sequencer.replay(Pass(name, o, c) for o, c in lane["passes"])
-            sequencer.events = data["events"]
+            sequencer.events, sequencer.clock = data["events"], data["clock"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
         return sequencer

@@ -1,0 +1,256 @@
+"""From a source into the sequence: how much to read, whom to wait for, what to do about holes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from connectors.base import Source
+from connectors.errors import OffsetOutOfRange
+from streamk.engine.sequence import Pass, Sequencer
+from streamk.errors import EngineError, StateError
+
+__all__ = ["DataLoss", "Feed", "Lost"]
+
+DataLoss = Literal["fail", "earliest", "latest"]
+Lost = dict[str, Any]
+"""A range of offsets that was never learned: partition, start, stop (exclusive) and reason."""
+
+_POLL_EVENTS = 4096
+"""Events asked for at once: enough to make a poll cheap per event, few enough to stay in cache."""
+
+_log = logging.getLogger("streamk.engine")
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A source that can stop reading some partitions for a while."""
+
+    def hold(self, partitions: Collection[str]) -> None:
+        """Do not read these partitions until the next call."""
+
+
+@runtime_checkable
+class Positioned(Protocol):
+    """A source that knows where it is even when the last offsets hold no event."""
+
+    def position(self, partition: str) -> int:
+        """The next offset to read."""
+
+
+class Feed:
+    """Keeps a `Sequencer` supplied from a source, within bounds.
+
+    Parameters
+    ----------
+    source : Source
+    batch_size : int
+    buffer_events, buffer_bytes : int
+        What is read ahead and waits for slower partitions stays below these, give or take a
+        poll. A batch always fits.
+    idle_timeout : float
+        Seconds that others wait for a live partition which brings nothing.
+    data_loss : "fail", "earliest" or "latest"
+    journal : function
+        Makes passes durable.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        batch_size: int,
+        buffer_events: int,
+        buffer_bytes: int,
+        idle_timeout: float,
+        data_loss: DataLoss,
+        journal: Callable[[list[Pass]], None],
+    ) -> None:
+        self.sequencer = Sequencer()
+        self.lost: list[Lost] = []
+        self._source = source
+        self._batch_size = batch_size
+        self._buffer_events = buffer_events
+        self._buffer_bytes = buffer_bytes
+        self._idle_timeout = idle_timeout
+        self._data_loss = data_loss
+        self._journal = journal
+        self._learned: dict[str, list[list[int]]] = {}
+        self._waiting_since: float | None = None
+        self._held: frozenset[str] = frozenset()
+
+    # --- partitions -------------------------------------------------------------------------
+
+    def assign(
+        self, partition: str, offset: int, *, clock: int | None = None, end: int | None = None
+    ) -> None:
+        """Read `partition` from `offset`."""
+        self.sequencer.assign(partition, offset, clock=clock, end=end)
+        self._note_range(partition, offset)
+        self._seek(partition, offset)
+
+    def release(self) -> dict[str, Any]:
+        """Give up all partitions and all that is buffered; returns their place in the sequence."""
+        places: dict[str, Any] = self.sequencer.to_json()["partitions"]
+        self._learned = self.learned
+        self.sequencer.drop(self.sequencer.partitions)
+        self._held = frozenset()
+        self._waiting_since = None
+        return places
+
+    @property
+    def learned(self) -> dict[str, list[list[int]]]:
+        """Ranges [start, stop) of the offsets that were taken, by partition, lost ones included."""
+        ranges = {name: [list(r) for r in found] for name, found in self._learned.items()}
+        for name, offset in self.sequencer.offsets.items():
+            ranges[name][-1][1] = offset
+        return ranges
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def poll(self, timeout: float) -> None:
+        """Read what there is, waiting up to `timeout` seconds for it."""
+        sequencer, source = self.sequencer, self._source
+        held = self._too_far_ahead()
+        if held != self._held and isinstance(source, Holding):
+            source.hold(held)
+            self._held = held
+        try:
+            chunks = source.poll(max(self._batch_size, _POLL_EVENTS), timeout)
+        except OffsetOutOfRange as error:
+            self._recover(error)
+            return
+        before = sequencer.ready
+        for chunk in chunks:
+            sequencer.add(chunk)
+        if held and not isinstance(source, Holding):
+            self._give_back(held)
+        if source.finished():
+            sequencer.finish()
+        elif not chunks:
+            self._look_for_ends()
+        if sequencer.ready > before:
+            self._waiting_since = None
+        self._pass_over_silent()
+
+    def _too_far_ahead(self) -> frozenset[str]:
+        """Partitions that others hold back and of which enough is buffered."""
+        sequencer = self.sequencer
+        full = sequencer.buffered_bytes > self._buffer_bytes
+        share = max(self._batch_size, self._buffer_events // max(1, len(sequencer.partitions)))
+        ahead = sequencer.ahead().items()
+        return frozenset(name for name, n in ahead if full or n >= share)
+
+    def _give_back(self, partitions: Collection[str]) -> None:
+        """For a source that cannot hold partitions: forget what is too much, read it again."""
+        share = max(self._batch_size, self._buffer_events // len(self.sequencer.partitions))
+        for name in partitions:
+            offset = self.sequencer.cut_tail(name, share)
+            if offset is not None:
+                self._source.seek(name, offset)
+
+    def _look_for_ends(self) -> None:
+        """A partition may end in offsets that hold no event: transaction markers."""
+        if isinstance(self._source, Positioned):
+            ends = self.sequencer.ends
+            for name in self.sequencer.unfinished:
+                end = ends[name]
+                if end is not None and self._source.position(name) >= end:
+                    self.sequencer.finish([name])
+
+    # --- silence ----------------------------------------------------------------------------
+
+    def _pass_over_silent(self) -> None:
+        """Let others go on when a live partition has been silent for too long."""
+        sequencer = self.sequencer
+        waiting = sequencer.waiting_for()
+        if not waiting or sequencer.ready >= self._batch_size:
+            self._waiting_since = None
+            return
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        waited = now - self._waiting_since >= self._idle_timeout
+        if all(sequencer.silent(name) or (waited and self._is_empty(name)) for name in waiting):
+            passes = sequencer.pass_over(waiting, round(1000 * self._idle_timeout))
+            self._journal(passes)
+            self._waiting_since = None
+
+    def _is_empty(self, partition: str) -> bool:
+        """Whether everything there is of a live partition was read."""
+        if self.sequencer.ends[partition] is not None:
+            return False
+        end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+        if end is not None and at < end and isinstance(self._source, Positioned):
+            at = self._source.position(partition)
+        return end is None or at >= end
+
+    # --- holes ------------------------------------------------------------------------------
+
+    def _seek(self, partition: str, offset: int) -> None:
+        try:
+            self._source.seek(partition, offset)
+        except OffsetOutOfRange as error:
+            self._recover(error)
+
+    def _recover(self, error: OffsetOutOfRange) -> None:
+        """The next offset of a partition does not exist: follow the policy."""
+        partition, wanted = error.partition, error.offset
+        first, end = self._source.start(partition), self._source.end(partition)
+        if self._data_loss == "fail":
+            raise EngineError(
+                f"partition {partition} is to be read from offset {wanted}, but holds {first} to"
+                f" {'?' if end is None else end}: the events between are gone. To go on without"
+                f' them choose data_loss="earliest" (--data-loss earliest), at offset {first},'
+                ' or "latest", at the end'
+            ) from error
+        target = first if self._data_loss == "earliest" or end is None else end
+        self.sequencer.jump(partition, target)
+        self._source.seek(partition, target)
+        self.lose(partition, wanted, target, "gone from the source")
+        if target < wanted:  # a log that was made anew
+            self._note_range(partition, target)
+
+    def lose(self, partition: str, start: int, stop: int, reason: str) -> None:
+        """Put a range of offsets that this model will never hold on record."""
+        if start < stop:
+            self.lost.append(
+                {"partition": partition, "start": start, "stop": stop, "reason": reason}
+            )
+            _log.warning(
+                "lost: offsets %d to %d of partition %s, %s", start, stop, partition, reason
+            )
+
+    def _note_range(self, partition: str, offset: int) -> None:
+        ranges = self._learned.setdefault(partition, [])
+        if not ranges or ranges[-1][1] != offset:
+            ranges.append([offset, offset])
+
+    # --- state ------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The place in the sequence after the last batch taken, as JSON data."""
+        return {
+            "sequence": self.sequencer.to_json(),
+            "learned": self.learned,
+            "lost": [dict(lost) for lost in self.lost],
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Go on where `to_json` was called; returns the places of partitions, to be assigned.
+
+        Raises
+        ------
+        StateError
+            If the data is not its own.
+        """
+        try:
+            self.sequencer = Sequencer.from_json({**data["sequence"], "partitions": {}})
+            places: dict[str, Any] = dict(data["sequence"]["partitions"])
+            self._learned = {n: [[a, b] for a, b in r] for n, r in data["learned"].items()}
+            self.lost = [dict(lost) for lost in data["lost"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the feed in the checkpoint cannot be read: {error!r}") from error
+        return places

@@ -1,0 +1,300 @@
+"""Model and offsets, saved together and opened together, through restarts and rebalances."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from connectors.base import Sink, Source
+from connectors.errors import ConnectorError
+from connectors.schema import Schema
+from streamk.engine.checkpoint import Checkpoint, Store, fingerprint
+from streamk.engine.feed import Feed
+from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
+from streamk.engine.sequence import Pass
+from streamk.engine.training import Trainer
+from streamk.errors import EngineError, InvalidInput, StateError
+
+__all__ = ["Keeper"]
+
+_log = logging.getLogger("streamk.engine")
+
+
+class Keeper:
+    """Saves and restores a run; without a `store` it only hands out the partitions.
+
+    Parameters
+    ----------
+    store : Store or None
+    source : Source
+    feed : Feed
+    trainer : Trainer
+    sinks : mapping of name to Sink
+        Those to be flushed into a checkpoint, and rewound to it.
+    config : dict
+        Options that a checkpoint and the run that goes on from it must agree in.
+    until_end : bool
+        Partitions end where they end when the run starts.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        source: Source,
+        feed: Feed,
+        trainer: Trainer,
+        *,
+        sinks: Mapping[str, Sink],
+        config: dict[str, Any],
+        until_end: bool,
+    ) -> None:
+        self.saved_events = 0
+        """Events of the sequence that the last checkpoint covers."""
+        self._store = store
+        self._source = source
+        self._feed = feed
+        self._trainer = trainer
+        self._sinks = sinks
+        self._until_end = until_end
+        self._lineage = new_lineage()
+        self._absorbed: list[str] = []
+        self._committed: int | None = None
+        self._places: dict[str, Any] = {}
+        self._finished = False
+        initial = trainer.model.state()
+        self._initial = fingerprint(initial)
+        self._common_events = trainer.model.n_events
+        self._config = {**config, "model": initial.header}
+
+    @property
+    def epoch(self) -> int | None:
+        """The last checkpoint's; None without checkpoints."""
+        return self._store.epoch if self._store else None
+
+    # --- opening ----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Go on from the checkpoint, or start.
+
+        Raises
+        ------
+        StateError
+            If the checkpoint is damaged, or was made with other options.
+        EngineError
+            If the source lacks a partition that the checkpoint has read.
+        """
+        found = None
+        if self._store is not None:
+            found = self._store.open(self._committed_epoch())
+        if found is not None:
+            self._check(found)
+            if was_absorbed(self._store, lineages(found.body)[0]):  # type: ignore[arg-type]
+                _log.warning(
+                    "%s was taken over by another member while it was away; it starts anew",
+                    found.path.parent.name,
+                )
+                self._rewind(found)
+            else:
+                self._restore(found)
+        self._source.set_rebalance(self.revoked, self.assigned)
+        partitions = self._source.partitions()
+        gone = sorted(set(self._places) - set(partitions))
+        if gone and partitions:
+            raise EngineError(
+                f"the checkpoint in {found and found.path} has read partition {gone[0]!r}, which"
+                f" the source does not have (it has {', '.join(partitions)}); run with the same"
+                " source, or with another checkpoint directory"
+            )
+        self.assigned(partitions, opened=found is None)
+
+    def _committed_epoch(self) -> int | None:
+        """The epoch that the group has committed last for this member, if any."""
+        assert self._store is not None
+        newest = self._store.peek()
+        if newest is None:
+            return None
+        epochs = []
+        for partition in newest.body["feed"]["sequence"]["partitions"]:
+            committed = self._source.committed(partition)
+            owner = Owner.parse(committed[1]) if committed else None
+            if owner and (owner.member, owner.lineage) == (
+                self._store.name,
+                newest.body["lineage"],
+            ):
+                epochs.append(owner.epoch)
+        return min(epochs, default=None)
+
+    def _check(self, found: Checkpoint) -> None:
+        """The checkpoint must be of this stream and this model."""
+        theirs = found.body["config"]
+        for name, mine in self._config.items():
+            if name != "model" and mine != theirs.get(name):
+                raise StateError(_mismatch(found, name, theirs.get(name), mine))
+        if found.body["initial"] != self._initial:
+            mine, other = self._config["model"], theirs["model"]
+            for key in sorted({*mine, *other}):
+                if mine.get(key) != other.get(key):
+                    raise StateError(
+                        _mismatch(found, f"model {key}", other.get(key), mine.get(key))
+                    )
+            raise StateError(_mismatch(found, "the model's arrays", "others", "these"))
+
+    def _restore(self, found: Checkpoint) -> None:
+        body = found.body
+        model = type(self._trainer.model).from_state(found.model)
+        self._trainer.restore(body["training"], model)
+        self._places = self._feed.restore(body["feed"])
+        self._lineage = body["lineage"]
+        self._absorbed = list(body["absorbed"])
+        self._finished = body["finished"]
+        self._committed = found.epoch
+        self.saved_events = self._feed.sequencer.events
+        self._rewind(found)
+        _log.info("going on from %s, %d events", found.path, self.saved_events)
+
+    def _rewind(self, found: Checkpoint) -> None:
+        for name, sink in self._sinks.items():
+            sink.rewind(found.body["marks"].get(name))
+
+    # --- partitions -------------------------------------------------------------------------
+
+    def assigned(self, partitions: Sequence[str], *, opened: bool = False) -> None:
+        """Read `partitions` from here on: from their place in the sequence, or the committed one.
+
+        What dead members have learned on them is taken over. `opened` marks the start of a run
+        without a checkpoint, which gets its first one here.
+        """
+        feed, changed = self._feed, opened
+        passes = self._store.noted() if self._store else []
+        heirs: dict[Owner, dict[str, int]] = {}
+        for partition in partitions:
+            place = self._places.pop(partition, None)
+            committed = self._source.committed(partition)
+            owner = Owner.parse(committed[1]) if committed else None
+            if place is not None and (committed is None or self._is_me(owner)):
+                end = None if self._finished else place["end"]
+                passes += [Pass(partition, *record) for record in place["passes"]]
+                offset, clock = place["offset"], place["clock"]
+            else:
+                end, clock = None, feed.sequencer.clock
+                offset = committed[0] if committed else self._source.start(partition)
+                if owner and self._store and owner.member != self._store.name:
+                    heirs.setdefault(owner, {})[partition] = offset
+            if end is None and self._until_end:
+                end = self._source.end(partition)
+                changed = True
+            changed |= place is None
+            feed.assign(partition, offset, clock=clock, end=end if self._until_end else None)
+        feed.sequencer.replay(passes)
+        self._finished = False
+        for owner, offsets in heirs.items():
+            changed |= not self._take_over(owner, offsets)
+        if changed:
+            self.save()
+
+    def revoked(self, partitions: Sequence[str]) -> None:
+        """Save up to the last whole batch, then give up all partitions.
+
+        Those that stay come back in `assigned`; what was read of the next batch is read again,
+        since without some partitions it is another batch.
+        """
+        self._trainer.abandon()
+        if self._store is None:
+            self._places = self._feed.release()
+            return
+        try:
+            self.save()
+        except ConnectorError as error:
+            # The group has given the partitions away already: their next owner starts at the
+            # last commit and learns what came after, so here it must not have been learned.
+            _log.warning("going back to the last committed checkpoint: %s", error)
+            self._feed.release()
+            found = self._store.open(self._committed)
+            if found is not None:
+                self._restore(found)
+        else:
+            self._places = self._feed.release()
+
+    def _is_me(self, owner: Owner | None) -> bool:
+        return bool(
+            owner
+            and self._store
+            and owner.member == self._store.name
+            and owner.lineage == self._lineage
+        )
+
+    def _take_over(self, owner: Owner, offsets: Mapping[str, int]) -> bool:
+        """Merge a dead member's model into this one; True if a checkpoint was written with it."""
+        assert self._store is not None
+        try:
+            with dead_member(self._store, owner) as found:
+                if found is None:
+                    return False
+                lineage, *_ = lineages(found.body)
+                if lineage in self._absorbed or was_absorbed(self._store, lineage):
+                    return False
+                self._absorb(found)
+                self.save()  # before its slot is free again
+                places = found.body["feed"]["sequence"]["partitions"]
+                for partition, offset in offsets.items():
+                    start = places.get(partition, {"offset": offset})["offset"]
+                    self._feed.lose(partition, start, offset, f"not in {found.path}")
+                _log.info("took over what %s had learned", found.path)
+        except (StateError, InvalidInput) as error:
+            for partition, offset in offsets.items():
+                start = self._source.start(partition)
+                self._feed.lose(partition, start, offset, f"learned by {owner.member}: {error}")
+            return False
+        return True
+
+    def _absorb(self, found: Checkpoint) -> None:
+        if found.body["initial"] != self._initial:
+            raise StateError("it started from another model")
+        schema = found.body["training"]["schema"]
+        if schema is not None:
+            other = type(self._trainer.model).from_state(found.model)
+            self._trainer.absorb(other, Schema.from_json(schema), self._common_events)
+        self._absorbed += lineages(found.body)
+
+    # --- saving -----------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write a checkpoint at the last whole batch, then commit its offsets.
+
+        Raises
+        ------
+        EngineError
+            If it cannot be written; the one before is intact.
+        ConnectorError
+            If a sink has lost something, or the commit is refused.
+        """
+        if self._store is None:
+            return
+        # Outputs first: a checkpoint says that everything before it has been written.
+        marks = {name: sink.mark() for name, sink in self._sinks.items()}
+        feed, trainer = self._feed, self._trainer
+        body = {
+            "config": self._config,
+            "initial": self._initial,
+            "lineage": self._lineage,
+            "absorbed": self._absorbed,
+            "finished": feed.sequencer.exhausted,
+            "feed": feed.to_json(),
+            "training": trainer.to_json(),
+            "marks": marks,
+        }
+        epoch = self._store.save(body, trainer.model.state())
+        self.saved_events = feed.sequencer.events
+        offsets = feed.sequencer.offsets
+        if offsets:
+            owner = Owner(self._store.name, epoch, self._lineage)
+            self._source.commit(offsets, owner.to_metadata())
+        self._committed = epoch
+
+
+def _mismatch(found: Checkpoint, name: str, theirs: object, mine: object) -> str:
+    return (
+        f"the checkpoint {found.path} was made with {name}={theirs!r}, this run has {mine!r}; use"
+        " the same, or another checkpoint directory"
+    )

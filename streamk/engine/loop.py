@@ -1,0 +1,422 @@
+"""The engine: consume, predict, emit, learn, measure, checkpoint, until there is no more."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, get_args
+
+from connectors.base import Sink, Source
+from connectors.schema import Schema
+from streamk.engine.checkpoint import Store
+from streamk.engine.feed import DataLoss, Feed, Lost
+from streamk.engine.keeper import Keeper
+from streamk.engine.progress import Pace, Snapshot, process_bytes
+from streamk.engine.sequence import Pass
+from streamk.engine.training import Counts, OnError, SchemaOptions, Trainer
+from streamk.errors import InvalidInput
+from streamk.learners.base import Learner
+
+__all__ = ["Engine", "Report"]
+
+_POLL_SECONDS = 0.1
+"""Longest wait for events before looking whether to stop."""
+
+_log = logging.getLogger("streamk.engine")
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run ended.
+
+    Attributes
+    ----------
+    stopped : "end", "max_events" or "request"
+        The source ended, the limit was reached, or a signal or `Engine.stop` asked for it.
+    events : int
+        Events taken from the sequence since the job began, restarts included.
+    counts : Counts
+    whole, window : dict of str to float
+        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
+    history : list of (events scored, first figure, second figure)
+        Windowed figures along the stream, at most 1,024 points.
+    lost : list of dict
+        Offset ranges that this model will never hold: partition, start, stop, reason.
+    learned : dict of partition to list of [start, stop]
+        Offset ranges that were taken.
+    seconds : float
+        This run took, of which `events_now` were taken in it.
+    model : Learner
+    schema : Schema or None
+        None if no batch was ever read.
+    epoch : int or None
+        The last checkpoint; None without.
+    """
+
+    stopped: Literal["end", "max_events", "request"]
+    events: int
+    counts: Counts
+    whole: dict[str, float]
+    window: dict[str, float]
+    history: list[tuple[int, float, float]]
+    lost: list[Lost]
+    learned: dict[str, list[list[int]]]
+    seconds: float
+    events_now: int
+    model: Learner
+    schema: Schema | None
+    epoch: int | None
+
+
+class Engine:
+    """Attaches a model to a stream.
+
+    Events are taken in one fixed order (see `streamk.engine.sequence`) in batches of `batch_size`.
+    A batch is predicted by the model that has learned all batches before it, then learned.
+    Nothing of that depends on timing; with a `checkpoint` directory the run goes on after any
+    crash as if nothing had happened.
+
+    Parameters
+    ----------
+    source : Source
+    model : Learner
+        In its initial state, also when a checkpoint is there to go on from.
+    label : str, int, optional
+        The field that holds the label; without one events are only predicted.
+    schema : "open", "strict" or Schema, default "open"
+        The columns are found in the first batch. What is not known then becomes a new column
+        (open) or makes the event a bad one (strict). A `Schema` brings its own label.
+    absent : "zero" or "missing", default "zero"
+        What a column that an event lacks counts as: 0 or NaN, which the model must be able to
+        take.
+    ignore : tuple of str or int
+        Fields that are no columns.
+    sink : Sink, optional
+        Gets the predictions.
+    dead_letters : Sink, optional
+        Gets the events that cannot be used, as they came, with position and reason.
+    on_error : "raise", "skip" or "dead-letter"
+        What becomes of such events; they are counted in any case. "dead-letter" if there is a
+        sink for it, else "skip".
+    data_loss : "fail", "earliest" or "latest", default "fail"
+        What to do when the next events of a partition are gone from the source.
+    checkpoint : path, optional
+        Directory of checkpoints, made if need be.
+    checkpoint_every : int, default 100000
+        Events between checkpoints.
+    keep : int, default 2
+        Checkpoints that stay on disk, at least 2.
+    batch_size : int, default 256
+    flush_interval : float, default 0.05
+        Seconds after which, with a sink, the events of a batch that is not full are predicted.
+    idle_timeout : float, default 1.0
+        Seconds that the other partitions of a live stream wait for one that brings nothing.
+    until_end : bool, default False
+        Each partition ends where it ended when the run began (for a restart: the first run).
+    max_events : int, optional
+        Stop after so many events of the sequence, restarts included.
+    buffer_events : int, default 65536
+    buffer_bytes : int, default 2^28
+        About how much is read ahead while partitions wait for each other.
+    window : int, default 1000
+        Events in the windowed figures, rounded up to whole batches.
+    on_progress : function of a Snapshot, optional
+        Called every `progress_interval` seconds, and at the end.
+    progress_interval : float, default 1.0
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from connectors.memory import MemorySource
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import DoublyStochastic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2)).astype("f")
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=1024)
+    >>> report = Engine(MemorySource((X, y)), model, label="y").run()
+    >>> report.events, report.counts.learned, report.window["accuracy"] > 0.8
+    (2000, 2000, True)
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        model: Learner,
+        *,
+        label: str | int | None = None,
+        schema: Schema | Literal["open", "strict"] = "open",
+        absent: Literal["zero", "missing"] = "zero",
+        ignore: tuple[str | int, ...] = (),
+        sink: Sink | None = None,
+        dead_letters: Sink | None = None,
+        on_error: OnError | None = None,
+        data_loss: DataLoss = "fail",
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 100_000,
+        keep: int = 2,
+        batch_size: int = 256,
+        flush_interval: float = 0.05,
+        idle_timeout: float = 1.0,
+        until_end: bool = False,
+        max_events: int | None = None,
+        buffer_events: int = 1 << 16,
+        buffer_bytes: int = 1 << 28,
+        window: int = 1000,
+        on_progress: Callable[[Snapshot], None] | None = None,
+        progress_interval: float = 1.0,
+    ) -> None:
+        on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
+        _check_choice("on_error", on_error, OnError)
+        _check_choice("data_loss", data_loss, DataLoss)
+        if (on_error == "dead-letter") != (dead_letters is not None):
+            raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("checkpoint_every", checkpoint_every, 1),
+            ("max_events", max_events, 0),
+            ("buffer_events", buffer_events, 1),
+            ("buffer_bytes", buffer_bytes, 1),
+            ("window", window, 1),
+            ("keep", keep, 2),
+            ("flush_interval", flush_interval, 0),
+            ("idle_timeout", idle_timeout, 0),
+            ("progress_interval", progress_interval, 0),
+        ):
+            if value is not None and not value >= least:
+                raise InvalidInput(f"{name}={value!r} must be at least {least}")
+        if isinstance(schema, Schema):
+            if label not in (None, schema.label):
+                raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
+            label = schema.label
+        self._source, self._sink = source, sink
+        self._sinks = {
+            name: some
+            for name, some in (("sink", sink), ("dead_letters", dead_letters))
+            if some is not None
+        }
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._checkpoint_every, self._keep = checkpoint_every, keep
+        self._batch_size, self._max_events = batch_size, max_events
+        self._flush_interval, self._until_end = flush_interval, until_end
+        self._on_progress, self._pace = on_progress, Pace(progress_interval)
+        self._stopping = False
+        self._store: Store | None = None
+        self._waiting_since: float | None = None
+        self._trainer = Trainer(
+            model,
+            source,
+            SchemaOptions(label, schema, absent, ignore),
+            sink=sink,
+            dead_letters=dead_letters,
+            on_error=on_error,
+            window=window,
+        )
+        self._feed = Feed(
+            source,
+            batch_size=batch_size,
+            buffer_events=buffer_events,
+            buffer_bytes=buffer_bytes,
+            idle_timeout=idle_timeout,
+            data_loss=data_loss,
+            journal=self._note,
+        )
+        self._config = {
+            "batch_size": batch_size,
+            "label": label,
+            "schema": schema.to_json() if isinstance(schema, Schema) else schema,
+            "absent": absent,
+            "ignore": list(ignore),
+            "encoding": source.encoding,
+            "window": window,
+        }
+
+    def run(self) -> Report:
+        """Run until the source ends, `max_events`, a signal (SIGTERM, SIGINT) or `stop`.
+
+        Stopping finishes the batch at work, writes a checkpoint and closes; events of a batch
+        that is not full are left for the next run. A second signal ends the process at once.
+        Source and sinks are closed at the end; an engine runs once.
+
+        Raises
+        ------
+        EngineError, StateError, ConnectorError
+            See `streamk.errors` and `connectors.errors`. What the last checkpoint holds is safe.
+        """
+        began = time.monotonic()
+        with ExitStack() as stack:
+            # Closed in the reverse order: sinks first, the member's slot last.
+            stack.callback(self._release)
+            stack.callback(self._source.close)
+            for sink in self._sinks.values():
+                stack.callback(sink.close)
+            stack.enter_context(self._signals())
+            if self._checkpoint is not None:
+                self._store = Store(self._checkpoint, keep=self._keep)
+            keeper = Keeper(
+                self._store,
+                self._source,
+                self._feed,
+                self._trainer,
+                sinks=self._sinks,
+                config=self._config,
+                until_end=self._until_end,
+            )
+            keeper.open()
+            first = self._feed.sequencer.events
+            self._pace.rate(first)
+            stopped = self._loop(keeper)
+            self._trainer.abandon()
+            if self._feed.sequencer.events != keeper.saved_events or stopped == "end":
+                keeper.save()
+            self._show(keeper)
+            return self._report(stopped, keeper, first, time.monotonic() - began)
+
+    def stop(self) -> None:
+        """End the run after the batch at work; may be called from another thread or a signal."""
+        self._stopping = True
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _loop(self, keeper: Keeper) -> Literal["end", "max_events", "request"]:
+        while not self._stopping:
+            sequencer = self._feed.sequencer
+            left = self._batch_size
+            if self._max_events is not None:
+                left = min(left, self._max_events - sequencer.events)
+            if left <= 0:
+                return "max_events"
+            if sequencer.ready >= left or (sequencer.ready and self._nothing_follows()):
+                batch = sequencer.peek(left)
+                self._trainer.learn(batch)
+                sequencer.take(len(batch))
+                self._waiting_since = None
+                if sequencer.events - keeper.saved_events >= self._checkpoint_every:
+                    keeper.save()
+            elif sequencer.exhausted and sequencer.partitions:
+                return "end"
+            else:
+                self._feed.poll(self._patience())
+                self._flush(left)
+            if self._on_progress is not None and self._pace.due():
+                self._show(keeper)
+        return "request"
+
+    def _nothing_follows(self) -> bool:
+        """Whether the ready events are the last ones there will be."""
+        sequencer = self._feed.sequencer
+        return not sequencer.unfinished and sequencer.ready == sequencer.buffered
+
+    def _patience(self) -> float:
+        """Seconds to wait for events."""
+        if self._waiting_since is None:
+            return _POLL_SECONDS
+        due = self._waiting_since + self._flush_interval - time.monotonic()
+        return min(max(due, 0.0), _POLL_SECONDS)
+
+    def _flush(self, most: int) -> None:
+        """Predict events of an unfinished batch that have waited long enough."""
+        ready = min(self._feed.sequencer.ready, most)
+        if self._sink is None or ready <= self._trainer.early or not self._trainer.can_predict:
+            self._waiting_since = None
+            return
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since >= self._flush_interval:
+            self._trainer.predict_early(self._feed.sequencer.peek(ready))
+            self._waiting_since = None
+
+    def _release(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def _note(self, passes: list[Pass]) -> None:
+        for record in passes:
+            _log.info("partition %s is silent; the others go on", record.partition)
+        if self._store is not None:
+            self._store.note(passes)
+
+    def _show(self, keeper: Keeper) -> None:
+        if self._on_progress is None:
+            return
+        sequencer, trainer = self._feed.sequencer, self._trainer
+        lag = self._source.lag()
+        self._on_progress(
+            Snapshot(
+                events=sequencer.events,
+                learned=trainer.counts.learned,
+                predicted=trainer.counts.predicted,
+                bad=sum(trainer.counts.bad.values()),
+                events_per_s=self._pace.rate(sequencer.events),
+                lag=None if lag is None else lag + sequencer.buffered,
+                features=trainer.model.n_features,
+                model_bytes=trainer.model.nbytes,
+                process_bytes=process_bytes(),
+                whole=trainer.metrics.whole(),
+                window=trainer.metrics.window(),
+                epoch=keeper.epoch,
+            )
+        )
+
+    def _report(
+        self,
+        stopped: Literal["end", "max_events", "request"],
+        keeper: Keeper,
+        first: int,
+        seconds: float,
+    ) -> Report:
+        feed, trainer = self._feed, self._trainer
+        return Report(
+            stopped=stopped,
+            events=feed.sequencer.events,
+            counts=trainer.counts,
+            whole=trainer.metrics.whole(),
+            window=trainer.metrics.window(),
+            history=trainer.metrics.history,
+            lost=feed.lost,
+            learned=feed.learned,
+            seconds=seconds,
+            events_now=feed.sequencer.events - first,
+            model=trainer.model,
+            schema=trainer.schema,
+            epoch=keeper.epoch,
+        )
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stop gently on the first SIGTERM or SIGINT, at once on the second."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(number: int, _: FrameType | None) -> None:
+            if self._stopping:
+                os._exit(128 + number)
+            self.stop()
+
+        before = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _check_choice(name: str, value: Any, choices: Any) -> None:
+    if value not in get_args(choices):
+        known = ", ".join(repr(choice) for choice in get_args(choices))
+        raise InvalidInput(f"{name}={value!r} is none of {known}")

@@ -1,0 +1,215 @@
+"""What a run shows of itself: one line on a terminal, structured logs elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["JsonFormatter", "Snapshot", "TerminalLine", "log_progress", "shown_on"]
+
+_log = logging.getLogger("streamk.engine")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    events : int
+        Events taken from the sequence since the job began, restarts included.
+    learned, predicted, bad : int
+    events_per_s : float
+        Since the snapshot before.
+    lag : int or None
+        Events that are in the source and not yet taken; None where the source cannot tell.
+    features : int
+        Random features in use.
+    model_bytes, process_bytes : int
+        Memory of the model, and of the whole process (resident).
+    whole, window : dict of str to float
+        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
+    epoch : int or None
+        The last checkpoint.
+    """
+
+    events: int
+    learned: int
+    predicted: int
+    bad: int
+    events_per_s: float
+    lag: int | None
+    features: int
+    model_bytes: int
+    process_bytes: int
+    whole: dict[str, float]
+    window: dict[str, float]
+    epoch: int | None
+
+    def line(self) -> str:
+        """At most 79 characters for a terminal.
+
+        >>> s = Snapshot(1234567, 0, 0, 3, 61234.5, 5, 131072, 1, 250_000_000, {},
+        ...              {"accuracy": 0.8123, "log_loss": 0.4567}, 7)
+        >>> print(s.line())
+        1.23M events  61.2k/s  accuracy 0.812  log_loss 0.457  lag 5  131k feat  250M
+        """
+        parts = [f"{short(self.events)} events", f"{short(self.events_per_s)}/s"]
+        parts += [f"{name} {figure(value)}" for name, value in self.window.items()]
+        if self.lag is not None:
+            parts.append(f"lag {short(self.lag)}")
+        parts += [f"{short(self.features)} feat", short(self.process_bytes)]
+        if self.bad:
+            parts.append(f"{short(self.bad)} bad")
+        line = parts[0]
+        for part in parts[1:]:
+            if len(line) + 2 + len(part) <= 79:
+                line += f"  {part}"
+        return line
+
+
+def short(number: float) -> str:
+    """Three digits and a suffix.
+
+    >>> [short(n) for n in (0, 12, 999, 1000, 61234, 2_500_000_000)]
+    ['0', '12', '999', '1k', '61.2k', '2.5G']
+    """
+    for suffix in ("", "k", "M", "G"):
+        # What would round to 1000 belongs to the next suffix.
+        if abs(number) < 999.5:
+            return f"{number:.3g}{suffix}"
+        number /= 1000
+    return f"{number:.3g}T"
+
+
+def figure(value: float) -> str:
+    """A figure of merit: fractions with three places, large errors in short.
+
+    >>> figure(0.81234), figure(12.3456), figure(123456.0)
+    ('0.812', '12.3', '123k')
+    """
+    return f"{value:.3f}" if abs(value) < 9.9995 else short(value)
+
+
+def process_bytes() -> int:
+    """Resident memory of this process, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class TerminalLine:
+    """Rewrites one line in place, in a single write, so that it does not flicker."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._width = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Show a snapshot."""
+        self._rewrite(snapshot.line())
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        if self._width:
+            self._rewrite("")
+            self._stream.write("\r")
+            self._stream.flush()
+
+    def _rewrite(self, line: str) -> None:
+        self._stream.write("\r" + line.ljust(self._width))
+        self._stream.flush()
+        self._width = len(line)
+
+
+def log_progress(snapshot: Snapshot) -> None:
+    """Log a snapshot as a structured record."""
+    _log.info("progress", extra={"streamk": asdict(snapshot)})
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (seconds since 1970), level, message, and the record's data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        data: dict[str, Any] = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "streamk", {}),
+        }
+        if record.exc_info:
+            data["exception"] = self.formatException(record.exc_info)
+        return json.dumps(data, default=str)
+
+
+class _AboveLine(logging.Handler):
+    """Prints records above the progress line."""
+
+    def __init__(self, line: TerminalLine, stream: TextIO) -> None:
+        super().__init__()
+        self._line, self._stream = line, stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._line.clear()
+        self._stream.write(f"{record.levelname.lower()}: {record.getMessage()}\n")
+        self._stream.flush()
+
+
+@contextmanager
+def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None]]:
+    """An `on_progress` for `stream` (stderr by default), and the engine's logs beside it.
+
+    A terminal gets one line that is rewritten, and warnings above it; anything else gets JSON
+    lines. Logging is as it was afterwards.
+    """
+    stream = stream or sys.stderr
+    handler: logging.Handler
+    show: Callable[[Snapshot], None]
+    if stream.isatty():
+        show = TerminalLine(stream)
+        handler = _AboveLine(show, stream)
+        handler.setLevel(logging.WARNING)
+    else:
+        show = log_progress
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(JsonFormatter())
+    level, propagate = _log.level, _log.propagate
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    _log.propagate = False
+    try:
+        yield show
+    finally:
+        if isinstance(show, TerminalLine):
+            stream.write("\n")
+        _log.removeHandler(handler)
+        _log.setLevel(level)
+        _log.propagate = propagate
+
+
+class Pace:
+    """Says when the next snapshot is due, and how fast things went since the last."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last = time.monotonic()
+        self._events: int | None = None
+
+    def due(self) -> bool:
+        """Whether `interval` seconds have passed."""
+        return time.monotonic() - self._last >= self._interval
+
+    def rate(self, events: int) -> float:
+        """Events per second since the last call; the first call counts from `start`."""
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        before, self._events = self._events, events
+        return 0.0 if before is None or passed <= 0 else (events - before) / passed

@@ -1,0 +1,364 @@
+"""What happens to a batch: decode, predict, emit, score, learn."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.base import Output, Rows, Sink, Source
+from connectors.errors import BadRecord
+from connectors.formats import BadEvent, Decoded, Decoder, decoder
+from connectors.schema import Schema, infer
+from streamk.engine.metrics import Metrics, score_classes, score_numbers
+from streamk.engine.sequence import Batch
+from streamk.errors import EngineError, InvalidInput, NotLearned, StateError
+from streamk.learners.base import Learner
+
+__all__ = ["Counts", "OnError", "SchemaOptions", "Trainer"]
+
+OnError = Literal["raise", "skip", "dead-letter"]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SchemaOptions:
+    """How the columns are found; see `connectors.schema.Schema` for each."""
+
+    label: str | int | None
+    schema: Schema | Literal["open", "strict"]
+    absent: Literal["zero", "missing"]
+    ignore: tuple[str | int, ...]
+
+
+@dataclass
+class Counts:
+    """How many events went which way.
+
+    Attributes
+    ----------
+    learned, predicted : int
+    unlabelled : int
+        Events without a label: predicted, not learned.
+    bad : dict of kind to int
+        Events that could not be used, by kind (`connectors.formats.BAD_KINDS`).
+    """
+
+    learned: int
+    predicted: int
+    unlabelled: int
+    bad: dict[str, int]
+
+
+@dataclass
+class _Piece:
+    """A part of the current batch that is decoded and predicted already."""
+
+    decoded: Decoded
+    predictions: Floats | None
+
+
+class Trainer:
+    """A model on its way along the sequence, one batch after another.
+
+    A batch is predicted whole by the model before it, then learned. `predict_early` may take any
+    part of it forward; that changes neither a prediction nor what is learned.
+
+    Columns that a batch brings for the first time are left out of its predictions: the model
+    before the batch knows nothing of them.
+    """
+
+    def __init__(
+        self,
+        model: Learner,
+        source: Source,
+        options: SchemaOptions,
+        *,
+        sink: Sink | None,
+        dead_letters: Sink | None,
+        on_error: OnError,
+        window: int,
+    ) -> None:
+        self.model = model
+        self.schema: Schema | None = None
+        """The columns and the label after the last batch; None before the first."""
+        self.counts = Counts(0, 0, 0, {})
+        self.metrics = Metrics(classification=model.is_classifier, window=window)
+        self._source = source
+        self._options = options
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._on_error = on_error
+        self._decoder: Decoder | None = None
+        self._pieces: list[_Piece] = []
+        self.early = 0
+        """Events of the next batch that are predicted already."""
+        if isinstance(options.schema, Schema):
+            self.use(options.schema)
+
+    # --- batches ----------------------------------------------------------------------------
+
+    @property
+    def can_predict(self) -> bool:
+        """Whether there is a schema and the model has learned."""
+        return self._decoder is not None and self.model.n_events > 0
+
+    def predict_early(self, batch: Batch) -> None:
+        """Predict and emit the first events of the next batch now."""
+        self._advance(batch)
+
+    def learn(self, batch: Batch) -> None:
+        """Predict and emit what is left of the batch, score all of it, learn it.
+
+        Raises
+        ------
+        EngineError
+            If an event cannot be used and the policy is "raise", or the model refuses the batch.
+        """
+        if self._decoder is None:
+            self.use(self._infer(batch.values))
+        self._advance(batch)
+        pieces, self._pieces, self.early = self._pieces, [], 0
+        assert self._decoder is not None
+        self.schema = self._decoder.schema
+        X, y = self._joined(pieces)
+        self._score([piece.predictions for piece in pieces], y)
+        bad = Counter(event.kind for piece in pieces for event in piece.decoded.bad)
+        for kind, n in sorted(bad.items()):
+            self.counts.bad[kind] = self.counts.bad.get(kind, 0) + n
+        try:
+            self._learn(X, y)
+        except InvalidInput as error:
+            first, last = batch.position(0), batch.position(len(batch) - 1)
+            raise EngineError(
+                f"the model refuses the batch from {first[0]} offset {first[1]} to {last[0]}"
+                f" offset {last[1]}: {error}"
+            ) from error
+
+    def abandon(self) -> None:
+        """Forget the part of a batch that was taken forward; the batch will be another one."""
+        self._pieces, self.early = [], 0
+        if self.schema is not None:
+            self.use(self.schema)
+
+    def use(self, schema: Schema) -> None:
+        """Read events by this schema from now on."""
+        known = self.model.columns
+        if known is not None and known != schema.columns:
+            if set(known) != set(schema.columns):
+                odd = sorted(map(str, set(known) ^ set(schema.columns)))
+                raise InvalidInput(
+                    f"the model has {len(known)} columns and the stream {len(schema.columns)};"
+                    f" {', '.join(odd[:5])} in one of them only; give the model no columns or"
+                    " the stream a schema with the model's"
+                )
+            schema = replace(schema, columns=known)
+        if schema.label is not None and schema.is_classification != self.model.is_classifier:
+            task = "classification" if self.model.is_classifier else "regression"
+            raise InvalidInput(
+                f"the model does {task} but the label {schema.label!r} is of type"
+                f" {schema.label_type}; choose another model, or another label_type"
+            )
+        self._decoder = decoder(self._source.encoding, schema, fields=self._source.fields)
+        self.schema = schema
+
+    def _infer(self, values: Sequence[Any]) -> Schema:
+        options = self._options
+        assert not isinstance(options.schema, Schema)
+        return infer(
+            values,
+            encoding=self._source.encoding,
+            label=options.label,
+            fields=self._source.fields,
+            task="classification" if self.model.is_classifier else "regression",
+            mode=options.schema,
+            absent=options.absent,
+            ignore=options.ignore,
+        )
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _advance(self, batch: Batch) -> None:
+        """Decode, predict and emit the events of the batch that were not yet."""
+        if self.early == len(batch):
+            return
+        rest = batch.slice(self.early, len(batch)) if self.early else batch
+        assert self._decoder is not None
+        decoded = self._decoder.decode(rest.values)
+        if decoded.bad:
+            self._report(rest, decoded.bad)
+        predictions = self._predict(decoded.X)
+        if self._sink is not None:
+            self._sink.write(self._outputs(rest, decoded.good, predictions))
+        self._pieces.append(_Piece(decoded, predictions))
+        self.early = len(batch)
+
+    def _predict(self, X: npt.NDArray[np.float32]) -> Floats | None:
+        """Probabilities (n, classes), or numbers (n,); None before anything was learned."""
+        if not self.model.n_events:
+            return None
+        known = len(self.model.columns or ())
+        if X.shape[1] > known:
+            X = np.ascontiguousarray(X[:, :known])
+        if not len(X):
+            return np.zeros((0, max(1, len(self.model.classes))))
+        try:
+            if self.model.is_classifier:
+                return self.model.predict_proba_many(X)
+            return np.asarray(self.model.predict_many(X), dtype=np.float64)
+        except NotLearned:
+            return None
+
+    def _joined(self, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.float32], list[Any]]:
+        """The whole batch; pieces from before a column came up lack it."""
+        assert self.schema is not None
+        if len(pieces) == 1:
+            return pieces[0].decoded.X, pieces[0].decoded.y
+        d = len(self.schema.columns)
+        blank = 0.0 if self.schema.absent == "zero" else np.nan
+        widened = [
+            np.pad(p.decoded.X, ((0, 0), (0, d - p.decoded.X.shape[1])), constant_values=blank)
+            for p in pieces
+        ]
+        return np.concatenate(widened), [label for p in pieces for label in p.decoded.y]
+
+    def _score(self, parts: Sequence[Floats | None], y: list[Any]) -> None:
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return
+        predictions = known[0] if len(known) == 1 else np.concatenate(known)
+        self.counts.predicted += len(predictions)
+        if None in y:
+            labelled = [i for i, label in enumerate(y) if label is not None]
+            predictions, y = predictions[labelled], [y[i] for i in labelled]
+        if not y:
+            return
+        if self.model.is_classifier:
+            sums = score_classes(predictions, self.model.classes, y)
+        else:
+            sums = score_numbers(predictions, y)
+        self.metrics.update(len(y), sums)
+
+    def _learn(self, X: npt.NDArray[np.float32], y: list[Any]) -> None:
+        assert self.schema is not None
+        new = self.schema.columns[len(self.model.columns or ()) :]
+        if new or self.model.columns is None:
+            self.model.add_columns(new)
+        if None in y:
+            labelled = [i for i, label in enumerate(y) if label is not None]
+            self.counts.unlabelled += len(y) - len(labelled)
+            X, y = X[labelled], [y[i] for i in labelled]
+        if y:
+            self.model.learn_many(X, y)
+            self.counts.learned += len(y)
+
+    def _report(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
+        """Follow the policy for events that cannot be used."""
+        if self._on_error == "raise":
+            i, _, reason = bad[0]
+            partition, offset = batch.position(i)
+            raise EngineError(
+                f"the event at {partition} offset {offset} cannot be used: {reason};"
+                ' to go on without such events choose on_error="skip" (--on-error skip) or'
+                ' "dead-letter"'
+            )
+        if self._on_error == "dead-letter" and self._dead_letters is not None:
+            self._dead_letters.write([_dead_letter(batch, event) for event in bad])
+
+    def _outputs(
+        self, batch: Batch, good: npt.NDArray[np.int64], predictions: Floats | None
+    ) -> list[Output]:
+        values: list[dict[str, Any]]
+        if predictions is None:
+            values = [{"prediction": None} for _ in good]
+        elif self.model.is_classifier:
+            labels = self.model.classes
+            names = [label if isinstance(label, str) else json.dumps(label) for label in labels]
+            best = predictions.argmax(axis=1).tolist()
+            values = [
+                {"prediction": labels[k], "probabilities": dict(zip(names, row, strict=True))}
+                for k, row in zip(best, predictions.tolist(), strict=True)
+            ]
+        else:
+            values = [{"prediction": number} for number in predictions.tolist()]
+        codes, offsets = batch.codes[good].tolist(), batch.offsets[good].tolist()
+        times, keys = batch.timestamps[good].tolist(), batch.keys
+        return [
+            Output(batch.names[code], offset, time, keys[i] if keys else None, value)
+            for i, code, offset, time, value in zip(
+                good.tolist(), codes, offsets, times, values, strict=True
+            )
+        ]
+
+    def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
+        """Merge a model that read its events by `schema` into this one.
+
+        Raises `InvalidInput` if the two do not fit together.
+        """
+        known = len(self.model.columns or ())
+        self.model.merge(other, common_events=common_events)
+        columns = self.model.columns or ()
+        if self.schema is None:
+            self.use(replace(schema, columns=columns))
+        else:
+            kinds = {**schema.kinds, **self.schema.kinds}
+            self.use(self.schema.extended(columns[known:], kinds))
+
+    # --- state ------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything after the last batch but the model, as JSON data."""
+        return {
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
+            "metrics": self.metrics.to_json(),
+        }
+
+    def restore(self, data: Mapping[str, Any], model: Learner) -> None:
+        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
+        try:
+            self.model = model
+            self.counts = Counts(**data["counts"])
+            self.metrics = Metrics.from_json(data["metrics"])
+            schema = data["schema"]
+            self._pieces, self.early = [], 0
+            if schema is not None:
+                self.use(Schema.from_json(schema))
+        except (KeyError, TypeError, BadRecord, InvalidInput) as error:
+            raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _dead_letter(batch: Batch, event: BadEvent) -> Output:
+    """The raw event, with where it was and what is wrong with it."""
+    i, column, reason = event
+    partition, offset = batch.position(i)
+    value: dict[str, Any] = {
+        "partition": partition,
+        "offset": offset,
+        "kind": event.kind,
+        "reason": reason,
+        "column": column,
+        **_raw(batch.values, i),
+    }
+    key = batch.keys[i] if batch.keys else None
+    return Output(partition, offset, int(batch.timestamps[i]), key, value)
+
+
+def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
+    """The event as it came: text, else base64 for bytes, else JSON as far as it goes."""
+    if isinstance(values, Rows):
+        X, y = values[i]
+        return {"value": json.dumps([*X.tolist(), y], default=str), "encoding": "json"}
+    value = values[i]
+    if not isinstance(value, bytes):
+        return {"value": json.dumps(value, default=str), "encoding": "json"}
+    try:
+        return {"value": value.decode(), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"value": base64.b64encode(value).decode(), "encoding": "base64"}
