@@ -266,32 +266,34 @@ def _survey(
     ignore: tuple[Name, ...],
 ) -> Survey:
     """Kinds by field, columns in their order, and the labels that are not null."""
-    texts: dict[Name, Counter[str]] = {}
-    counts: Counter[Name] = Counter()
+    seen: dict[Name, set[str]] = {}
+    n_texts: Counter[Name] = Counter()
+    n_numbers: Counter[Name] = Counter()
     labels: list[Any] = []
     for event in _readable(values, encoding, fields, label, ignore):
         answer = event.pop(label, None) if label is not None else None
         if answer is not None and answer == answer:
             labels.append(answer)
         for name, cell in event.items():
-            if isinstance(cell, str) and (encoding != "csv" or parse_number(cell) is None):
-                texts.setdefault(name, Counter())[cell] += 1
-            elif cell is not None:
-                counts[name] += 1
+            if cell is None:
+                continue
+            if isinstance(cell, str):
+                seen.setdefault(name, set()).add(cell)
+            is_text = isinstance(cell, str) and (encoding != "csv" or parse_number(cell) is None)
+            (n_texts if is_text else n_numbers)[name] += 1
     kinds: dict[Name, Kind] = {}
     columns: set[Name] = set()
-    for name in sorted({*texts, *counts}, key=sort_key):
-        seen = texts.get(name, Counter())
+    for name in sorted({*n_texts, *n_numbers}, key=sort_key):
         # In CSV a text field may well hold numbers among its values, never the other way round.
         weight = 9 if encoding == "csv" else 1
-        if weight * seen.total() <= counts[name]:
+        if weight * n_texts[name] <= n_numbers[name]:
             kinds[name] = "number"
             columns.add(name)
         elif "=" in str(name):
             raise BadRecord(f"text field {name!r} has '=' in its name; ignore it or rename it")
         else:
             kinds[name] = "text"
-            columns.update(f"{name}={value}" for value in seen)
+            columns.update(f"{name}={value}" for value in seen[name])
     return kinds, sorted(columns, key=sort_key), labels
 
 

@@ -1,0 +1,496 @@
+"""Decoders: every encoding into the same array, every bad event reported with its reason."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import json
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.base import Rows
+from connectors.errors import BadRecord
+from connectors.formats import BAD_KINDS, Decoded, decoder
+from connectors.schema import Schema, infer
+
+SCHEMA = Schema(
+    ("a", "b", "c=x", "c=z"),
+    label="y",
+    label_type="int",
+    kinds={"a": "number", "b": "number", "c": "text"},
+)
+STRICT = Schema(**{**vars(SCHEMA), "mode": "strict"})
+MISSING = Schema(**{**vars(SCHEMA), "absent": "missing"})
+FIELDS = ("a", "b", "c", "y")
+
+
+def encoded(encoding: str, event: Any) -> Any:
+    if encoding == "json":
+        return json.dumps(event).encode()
+    if encoding == "csv":
+        cells = [event.get(name) for name in FIELDS]
+        return ",".join("" if cell is None else str(cell) for cell in cells).encode()
+    return event
+
+
+def decode(encoding: str, schema: Schema, *events: Any, **options: Any) -> Decoded:
+    fields = FIELDS if encoding == "csv" else None
+    return decoder(encoding, schema, fields=fields, **options).decode(events)
+
+
+NAMED = pytest.mark.parametrize("encoding", ["json", "dict", "csv"])
+
+
+@NAMED
+def test_named_values_go_to_their_columns(encoding: str) -> None:
+    events = [
+        {"y": 1, "a": 1.5, "c": "x", "b": 2},
+        {"a": -1, "b": 0.1, "c": "z", "y": 0},
+        {"a": None, "b": 3, "c": None, "y": None},
+    ]
+    out = decode(encoding, SCHEMA, *[encoded(encoding, event) for event in events])
+    expected = [[1.5, 2, 1, 0], [-1, np.float32(0.1), 0, 1], [0, 3, 0, 0]]
+    np.testing.assert_array_equal(out.X, np.array(expected, dtype=np.float32))
+    assert out.X.dtype == np.float32
+    assert out.y == [1, 0, None]
+    assert out.good.tolist() == [0, 1, 2]
+    assert (out.bad, out.new_columns) == ([], ())
+
+
+@NAMED
+def test_absent_values_can_be_missing(encoding: str) -> None:
+    events = [
+        {"a": 1, "b": 1, "c": "x", "y": 1},
+        {"b": 2, "y": 0},
+        {"a": math.nan, "c": "z", "y": 0},
+    ]
+    out = decode(encoding, MISSING, *[encoded(encoding, event) for event in events])
+    n = np.nan
+    np.testing.assert_array_equal(out.X, [[1, 1, 1, 0], [n, 2, n, n], [n, n, 0, 1]])
+
+
+GOOD = {"a": 1, "b": 2, "c": "x", "y": 1}
+BAD = [
+    ("json", b'{"a": 1,', None, "undecodable"),
+    ("json", b"", None, "undecodable"),
+    ("json", None, None, "undecodable"),
+    ("json", b'{"a": 1, "b": "\xff", "y": 1}', None, "undecodable"),
+    ("json", b'{"c": "\\ud800", "y": 1}', None, "undecodable"),
+    ("json", b"[" * 100_000, None, "undecodable"),
+    ("json", b"[1, 2]", None, "not an object"),
+    ("json", b"null", None, "not an object"),
+    ("dict", [1, 2], None, "not an object"),
+    ("json", {**GOOD, "a": "one"}, "a", "wrong type"),
+    ("json", {**GOOD, "a": [1]}, "a", "wrong type"),
+    ("json", {**GOOD, "c": 5}, "c", "wrong type"),
+    ("dict", {**GOOD, "a": datetime.date(2020, 1, 1)}, "a", "wrong type"),
+    ("dict", {**GOOD, (1, 2): 1}, None, "wrong type"),
+    ("csv", {**GOOD, "a": "one"}, "a", "wrong type"),
+    ("csv", {**GOOD, "a": "1_000"}, "a", "wrong type"),
+    ("csv", b"1,2,x", None, "undecodable"),
+    ("csv", b'1,2,"x,1', None, "undecodable"),
+    ("csv", b"1,2,\xff,1", None, "undecodable"),
+    ("json", {**GOOD, "a": math.nan}, "a", "NaN"),
+    ("dict", {**GOOD, "a": math.nan}, "a", "NaN"),
+    ("csv", {**GOOD, "a": "nan"}, "a", "NaN"),
+    ("json", {**GOOD, "b": -math.inf}, "b", "inf"),
+    ("json", {**GOOD, "b": 1e39}, "b", "inf"),
+    ("json", b'{"a": 1e999, "b": 1, "c": "x", "y": 1}', "a", "inf"),
+    ("json", {**GOOD, "b": 10**400}, "b", "inf"),
+    ("dict", {**GOOD, "b": math.inf}, "b", "inf"),
+    ("csv", {**GOOD, "b": "-inf"}, "b", "inf"),
+    ("csv", {**GOOD, "b": "1e50"}, "b", "inf"),
+    ("json", {"a": 1, "b": 2, "c": "x"}, "y", "label missing"),
+    ("dict", {"a": 1, "b": 2, "c": "x"}, "y", "label missing"),
+    ("json", {**GOOD, "y": "one"}, "y", "label out of domain"),
+    ("json", {**GOOD, "y": 1.5}, "y", "label out of domain"),
+    ("json", {**GOOD, "y": True}, "y", "label out of domain"),
+    ("dict", {**GOOD, "y": [1]}, "y", "label out of domain"),
+    ("csv", {**GOOD, "y": "one"}, "y", "label out of domain"),
+    ("dict", {**GOOD, "y": math.nan}, "y", "NaN"),
+    ("json", {**GOOD, "extra": "z" * 200}, None, "oversized"),
+    ("csv", {**GOOD, "c": "z" * 200}, None, "oversized"),
+    ("json", {**GOOD, "d": 1}, "d", "unknown column"),
+    ("json", {**GOOD, "c": "new"}, "c=new", "unknown column"),
+    ("dict", {**GOOD, 3: 1}, 3, "unknown column"),
+    ("csv", {**GOOD, "c": "new"}, "c=new", "unknown column"),
+    ("json", {"a": {"b": 1}, "a.b": 1, **GOOD}, "a.b", "unknown column"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "event", "column", "kind"), BAD)
+def test_a_bad_event_is_reported_and_the_others_decoded(
+    encoding: str, event: Any, column: Any, kind: str
+) -> None:
+    good = encoded(encoding, GOOD)
+    value = encoded(encoding, event) if isinstance(event, dict) else event
+    limit = 150 if kind == "oversized" else 150_000
+    out = decode(encoding, STRICT, good, value, good, max_event_bytes=limit)
+    [bad] = out.bad
+    assert (bad.row, bad.column, bad.kind) == (1, column, kind)
+    assert bad.kind in BAD_KINDS
+    assert bad.reason.startswith(f"{kind}: ")
+    assert out.good.tolist() == [0, 2]
+    np.testing.assert_array_equal(out.X, np.array([[1, 2, 1, 0]] * 2, dtype=np.float32))
+    assert out.y == [1, 1]
+
+
+@NAMED
+@pytest.mark.parametrize(
+    ("label_type", "classes", "good", "bad"),
+    [
+        ("str", ("a", "b"), ["a", "b"], {"c": "label out of domain"}),
+        ("int", (1, 2), [1, 2], {3: "label out of domain"}),
+        ("bool", None, [True, False], {"maybe": "label out of domain"}),
+        ("float", None, [1.0, -2.5], {"x": "label out of domain", math.inf: "inf"}),
+        ("float", None, [1.0], {math.nan: "NaN"}),
+    ],
+)
+def test_labels_and_their_domain(
+    encoding: str, label_type: Any, classes: Any, good: list[Any], bad: dict[Any, str]
+) -> None:
+    schema = Schema(("a",), label="y", label_type=label_type, classes=classes)
+    schema = Schema.from_json({**schema.to_json(), "kinds": [["a", "number"]]})
+    labels = [*good, *bad, None]
+    events = [encoded(encoding, {"a": 1, "y": label}) for label in labels]
+    if encoding == "csv":
+        events = [f"1,{'' if label is None else label}".encode() for label in labels]
+    out = decoder(encoding, schema, fields=("a", "y")).decode(events)
+    assert out.y == [*good, None]
+    assert [type(label) for label in out.y[:-1]] == [type(label) for label in good]
+    assert [(event.row, event.column, event.kind) for event in out.bad] == [
+        (len(good) + i, "y", kind) for i, kind in enumerate(bad.values())
+    ]
+
+
+def test_one_and_true_are_different_labels() -> None:
+    schema = Schema(("a",), label="y", label_type="bool", classes=(True,))
+    out = decoder("dict", schema).decode([{"a": 1, "y": True}, {"a": 1, "y": 1}])
+    assert out.y == [True]
+    assert out.bad[0].kind == "label out of domain"
+
+
+def test_without_a_label_every_event_is_only_to_be_predicted() -> None:
+    out = decoder("json", Schema(("a",))).decode([b'{"a": 1}', b'{"a": 2}'])
+    assert out.y == [None, None]
+
+
+NEW = [
+    {"a": 1, "b": 1, "c": "x", "y": 1},
+    {"a": 1, "b": 1, "c": "new", "y": 1, "s": "t", "r": 2},
+    {"a": 1, "b": 1, "c": "x", "y": 1, "q": {"w": 3}},
+    {"a": 1, "b": 1, "c": "new", "y": 1, "r": 5},
+    {"a": 1, "b": 1, "c": "older", "aa": 1, "y": 1},
+    {"a": 1, "b": 1, "lost": 7, "y": "wrong"},
+]
+
+
+@pytest.mark.parametrize("encoding", ["json", "dict"])
+def test_new_columns_are_appended_sorted_within_their_event(encoding: str) -> None:
+    decoding = decoder(encoding, SCHEMA)
+    out = decoding.decode([encoded(encoding, event) for event in NEW])
+    assert out.new_columns == ("c=new", "r", "s=t", "q.w", "aa", "c=older")
+    assert decoding.schema.columns == (*SCHEMA.columns, *out.new_columns)
+    assert [event.row for event in out.bad] == [5]  # and its field "lost" is no column
+    expected = np.zeros((5, 10))
+    expected[:, :2] = 1
+    expected[[0, 2], 2] = 1
+    expected[1, 4:7] = [1, 2, 1]
+    expected[2, 7] = 3
+    expected[3, 4:6] = [1, 5]
+    expected[4, 8:] = 1
+    np.testing.assert_array_equal(out.X, expected)
+    again = Schema.from_json(json.loads(json.dumps(decoding.schema.to_json())))
+    more = decoder(encoding, again).decode([encoded(encoding, NEW[1])])
+    np.testing.assert_array_equal(more.X, expected[1:2])
+    assert more.new_columns == ()
+
+
+def test_new_columns_of_csv_come_from_new_texts_and_header_fields() -> None:
+    fields = ("a", "b", "c", "extra", "y")
+    decoding = decoder("csv", SCHEMA, fields=fields)
+    out = decoding.decode([b"1,2,x,,0", b"1,2,w,,0", b"1,2,x,7,1", b"1,2,x,t,1", b"1,2,x,8,1"])
+    assert out.new_columns == ("c=w", "extra")
+    assert [(event.row, event.kind) for event in out.bad] == [(3, "wrong type")]
+    np.testing.assert_array_equal(out.X[:, 5], [0, 0, 7, 8])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["a", "b", "c", "d", "e"]),
+            st.sampled_from([None, 1, 2.5, True, "x", "v", "w", math.nan, {"n": 1}]),
+        ),
+        max_size=12,
+    ),
+    st.lists(st.integers(0, 12), max_size=4),
+    st.sampled_from(["zero", "missing"]),
+    st.sampled_from(["json", "dict"]),
+)
+def test_how_events_are_cut_into_calls_changes_nothing(
+    events: list[dict[str, Any]], cuts: list[int], absent: str, encoding: str
+) -> None:
+    """The columns and the numbers depend on the sequence of events alone."""
+    schema = Schema.from_json(
+        {**SCHEMA.to_json(), "absent": absent, "label": None, "label_type": None}
+    )
+    values = [encoded(encoding, event) for event in events]
+    whole, parts = decoder(encoding, schema), decoder(encoding, schema)
+    expected = whole.decode(values)
+    edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
+    pieces = [(lo, parts.decode(values[lo:hi])) for lo, hi in itertools.pairwise(edges)]
+    assert parts.schema == whole.schema
+    assert [lo + event.row for lo, out in pieces for event in out.bad] == [
+        event.row for event in expected.bad
+    ]
+    row = 0
+    for _, out in pieces:
+        n, d = out.X.shape
+        np.testing.assert_array_equal(out.X, expected.X[row : row + n, :d])
+        row += n
+    assert row == len(expected.X)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["a", "b", "c", "y", "z"]),
+            st.one_of(
+                st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.sampled_from("xzw")
+            ),
+        )
+    ),
+    st.sampled_from([SCHEMA, STRICT, MISSING]),
+)
+def test_the_fast_and_the_careful_way_agree(events: list[dict[str, Any]], schema: Schema) -> None:
+    """Each event alone, behind one that makes a decoder take it the careful way, and together."""
+    together = decoder("dict", schema).decode(events)
+    one_by_one = decoder("dict", schema)
+    # A longer and never matching field list: nothing fits the fast way any more.
+    one_by_one._inner._fast = one_by_one._inner._made_for([])  # type: ignore[attr-defined]
+    one_by_one._inner._fast.read = one_by_one._inner._refuse  # type: ignore[attr-defined]
+    careful = one_by_one.decode(events)
+    np.testing.assert_array_equal(together.X, careful.X)
+    assert together.y == careful.y
+    assert together.bad == careful.bad
+    assert together.new_columns == careful.new_columns
+
+
+def test_a_column_never_means_two_things() -> None:
+    out = decoder("dict", SCHEMA).decode(
+        [
+            {"a": 1, "b": 1, "c": "x", "y": 1, "c=z": 1},
+            {"a": 1, "b": 1, "c": "x", "y": 1, "d": {"e": 1}, "d.e": 2},
+            {"a": 1, "b": 1, "c": "x", "y": 1, "f=g": "h"},
+        ]
+    )
+    assert [(event.column, event.kind) for event in out.bad] == [
+        ("c=z", "duplicate column"),
+        ("d.e", "duplicate column"),
+        ("f=g", "wrong type"),
+    ]
+
+
+def test_the_cap_on_columns_rejects_the_event_and_the_loop_goes_on() -> None:
+    schema = Schema(("a",), kinds={"a": "number", "id": "text"}, max_columns=3)
+    decoding = decoder("dict", schema)
+    out = decoding.decode([{"a": i, "id": f"u{i}"} for i in range(5)])
+    assert out.new_columns == ("id=u0", "id=u1")
+    assert [(event.row, event.kind) for event in out.bad] == [
+        (i, "too many columns") for i in (2, 3, 4)
+    ]
+    assert "max_columns=3" in out.bad[0].reason
+
+
+@NAMED
+def test_ignored_fields_are_not_read(encoding: str) -> None:
+    schema = Schema.from_json({**STRICT.to_json(), "ignore": ["when"]})
+    event = {**GOOD, "when": "2020-01-01"}
+    value = b"1,2,x,2020-01-01,1" if encoding == "csv" else encoded(encoding, event)
+    out = decoder(encoding, schema, fields=("a", "b", "c", "when", "y")).decode([value, value])
+    np.testing.assert_array_equal(out.X, [[1, 2, 1, 0]] * 2)
+    assert out.bad == []
+
+
+def test_odd_names_and_odd_numbers() -> None:
+    names = ['quote"', "back\\slash", "", "dotted.name", "ünï"]
+    event = {name: i for i, name in enumerate(names)}
+    values = [json.dumps(event).encode()] * 2
+    schema = infer(values, encoding="json", label=None)
+    np.testing.assert_array_equal(
+        decoder("json", schema).decode(values).X[0], [event[name] for name in schema.columns]
+    )
+    figures = {"a": decimal.Decimal("1.5"), "b": np.float64(2.5), "c": np.True_, "d": np.int8(3)}
+    schema = infer([figures], encoding="dict", label=None)
+    np.testing.assert_array_equal(decoder("dict", schema).decode([figures]).X, [[1.5, 2.5, 1, 3]])
+
+
+def test_float32_is_rounded_to_nearest_and_overflows_only_where_it_must() -> None:
+    largest = float(np.finfo(np.float32).max)
+    edge = 3.4028235677973366e38
+    out = decoder("json", Schema(("a",))).decode(
+        [json.dumps({"a": x}).encode() for x in (largest, math.nextafter(edge, 0), edge, 0.1)]
+    )
+    np.testing.assert_array_equal(out.X[:, 0], np.float32([largest, largest, 0.1]))
+    assert [event.row for event in out.bad] == [2]
+
+
+def floats(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def test_raw_floats() -> None:
+    values = [floats(1, 2, 0), floats(3, 4, 1), floats(5, 6, math.nan)]
+    out = decoder("float32", Schema((0, 1), label="y", label_type="int")).decode(values)
+    np.testing.assert_array_equal(out.X, np.float32([[1, 2], [3, 4], [5, 6]]))
+    assert out.y == [0, 1, None]
+    fields = ("skip", "y", "b", "a")
+    schema = Schema(("a", "b"), label="y", label_type="float", ignore=("skip",))
+    out = decoder("float32", schema, fields=fields).decode([floats(9, 0.5, 2, 1)])
+    assert (out.X.tolist(), out.y) == ([[1, 2]], [0.5])
+    assert decoder("float32", Schema((0, 1))).decode([floats(1, 2)]).y == [None]
+    assert decoder("float32", Schema((0, 1))).decode([]).X.shape == (0, 2)
+
+
+def test_bad_raw_floats() -> None:
+    schema = Schema(("u", "v"), label="y", label_type="int")
+    values = [
+        floats(1, 2, 0),
+        floats(1, 2),
+        floats(1, 2, 0)[:-1],
+        b"",
+        None,
+        floats(1, math.nan, 0),
+        floats(math.inf, 2, 0),
+        floats(1, 2, 0.5),
+        floats(1, 2, math.inf),
+        b"x" * 200,
+        floats(3, 4, 1),
+    ]
+    out = decoder("float32", schema, max_event_bytes=100).decode(values)
+    assert out.good.tolist() == [0, 10]
+    assert out.y == [0, 1]
+    assert [(event.row, event.column, event.kind) for event in out.bad] == [
+        (1, None, "undecodable"),
+        (2, None, "undecodable"),
+        (3, None, "undecodable"),
+        (4, None, "undecodable"),
+        (5, "v", "NaN"),
+        (6, "u", "inf"),
+        (7, "y", "label out of domain"),
+        (8, "y", "inf"),
+        (9, None, "oversized"),
+    ]
+    assert out.bad[0].reason == "undecodable: 8 bytes, 12 expected"
+    missing = Schema.from_json({**schema.to_json(), "absent": "missing"})
+    out = decoder("float32", missing).decode(values)
+    assert out.good.tolist() == [0, 5, 10]
+
+
+def test_rows_pass_as_views_and_bad_ones_are_left_out() -> None:
+    X = np.ones((5, 2), dtype=np.float32)
+    schema = Schema((0, 1), label="y", label_type="int")
+    out = decoder("rows", schema).decode(Rows(X, [1, 0, None, 1, math.nan]))
+    assert np.shares_memory(out.X, X)
+    assert out.y == [1, 0, None, 1, None]
+    X[1, 1], X[3, 0] = np.nan, -np.inf
+    out = decoder("rows", schema).decode(Rows(X, np.array([1, 1, 0.5, 1, np.nan])))
+    assert (out.good.tolist(), out.y) == ([0, 4], [1, None])
+    assert [(event.row, event.column, event.kind) for event in out.bad] == [
+        (1, 1, "NaN"),
+        (2, "y", "label out of domain"),
+        (3, 0, "inf"),
+    ]
+    for y in (np.array(["p", "q"]), ["p", "q"], np.array(["p", "q"], dtype=object)):
+        texts = Schema((0, 1), label="y", label_type="str")
+        assert decoder("rows", texts).decode(Rows(X[[0, 2]], y)).y == ["p", "q"]
+    flags = Schema((0, 1), label="y", label_type="bool")
+    assert decoder("rows", flags).decode(Rows(X[:1], np.array([True]))).y == [True]
+    real = Schema((0, 1), label="y", label_type="float")
+    assert decoder("rows", real).decode(Rows(X[:1], np.array([3]))).y == [3.0]
+
+
+def test_what_cannot_fit_is_said_before_the_first_event() -> None:
+    schema = Schema(("a",), label="y", label_type="int")
+    with pytest.raises(BadRecord, match="no encoding 'xml'; there are json"):
+        decoder("xml", schema)
+    with pytest.raises(BadRecord, match="header"):
+        decoder("csv", schema)
+    with pytest.raises(BadRecord, match="label 'y' is not in the header"):
+        decoder("csv", schema, fields=("a",))
+    with pytest.raises(BadRecord, match="label 'y' is not among the fields"):
+        decoder("float32", schema, fields=("a",))
+    with pytest.raises(BadRecord, match="'b' is no column of the schema"):
+        decoder("float32", schema, fields=("a", "b", "y"))
+    with pytest.raises(BadRecord, match="no number 'a'"):
+        decoder("rows", schema, fields=())
+    with pytest.raises(BadRecord, match="rows of 2 columns, 1 expected"):
+        decoder("rows", schema).decode(Rows(np.ones((1, 2))))
+    with pytest.raises(BadRecord, match="Rows expected"):
+        decoder("rows", schema).decode([1])
+
+
+def check_reports(out: Decoded, n: int) -> None:
+    """Every event is either decoded or reported, and nothing that is decoded is unfit."""
+    rows = sorted([*out.good.tolist(), *(event.row for event in out.bad)])
+    assert rows == list(range(n))
+    assert out.X.shape[0] == len(out.y) == len(out.good)
+    assert np.isfinite(out.X).all()
+    assert all(event.kind in BAD_KINDS for event in out.bad)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=80), max_size=8), st.sampled_from(["json", "float32", "csv"]))
+def test_random_bytes_never_crash(values: list[bytes], encoding: str) -> None:
+    schema = Schema.from_json({**SCHEMA.to_json(), "columns": ["a", "b"], "kinds": []})
+    fields = ("a", "b", "y") if encoding == "csv" else None
+    check_reports(decoder(encoding, schema, fields=fields).decode(values), len(values))
+
+
+JSON_LIKE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c", "y"]) | st.text(), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(JSON_LIKE, max_size=6), st.sampled_from([SCHEMA, STRICT]))
+def test_any_json_value_never_crashes(values: list[Any], schema: Schema) -> None:
+    raw = [json.dumps(value).encode() for value in values]
+    decoding = decoder("json", schema)
+    check_reports(decoding.decode(raw), len(raw))
+    check_reports(decoder("dict", schema).decode(values), len(values))
+    assert Schema.from_json(json.loads(json.dumps(decoding.schema.to_json()))) == decoding.schema
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(["json", "csv", "float32"]))
+def test_truncated_and_bit_flipped_events_never_crash(data: st.DataObject, encoding: str) -> None:
+    if encoding == "float32":
+        schema, fields = Schema((0, 1, 2), label="y", label_type="int"), None
+        good = floats(1.5, -2, 0, 1)
+    else:
+        schema, fields = SCHEMA, FIELDS if encoding == "csv" else None
+        good = encoded(encoding, {"a": 1.5, "b": -2, "c": "x", "y": 1})
+    values = []
+    for _ in range(4):
+        cut = data.draw(st.integers(0, len(good)))
+        values.append(good[:cut])
+        flipped = bytearray(good)
+        bit = data.draw(st.integers(0, 8 * len(good) - 1))
+        flipped[bit // 8] ^= 1 << bit % 8
+        values.append(bytes(flipped))
+    check_reports(decoder(encoding, schema, fields=fields).decode(values), len(values))
