@@ -301,6 +301,26 @@ def test_the_cache_changes_nothing(sizes, kernel, backend):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("loss", "task"), TASKS)
+def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step, backend):
+    """The short way of a small step and the long way round the same, whatever the loss."""
+    X, y = stream(task, 240)
+    options = {"dtype": "float32", "batch_size": 8, "step": STEPS[step][0], "backend": backend}
+    for sizes in ({"block_size": 50}, {"block_size": 100, "max_features": 250}):
+        kept = model(loss, task, **options, **sizes)
+        new = model(loss, task, cache_bytes=0, **options, **sizes)
+        for first in range(0, 240, 60):
+            some = slice(first, first + 60)
+            for learner in (kept, new):
+                learner.learn_many(X[some], labels_of(task, y[some]))
+        a, b = kept.state(), new.state()
+        assert a.header["scale"] == b.header["scale"]
+        for name, array in a.arrays.items():
+            np.testing.assert_array_equal(array, b.arrays[name])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_threads_change_nothing(threads, backend):
     """Enough work that threads are used: 400 rows of 2,000 features of 12 columns."""
@@ -593,12 +613,12 @@ def test_merging_takes_the_mean_of_squared_gradients_too():
 
 
 def test_one_that_has_seen_nothing_takes_over_what_another_learned():
-    """Also where the kernel follows from the data: a member that joins late merges at once."""
+    """A member that joins late merges at once, before any event of its own."""
     X, y = stream("two", 100)
-    fresh, learned = DoublyStochastic(seed=3), DoublyStochastic(seed=3)
+    fresh, learned = model(), model()
     learned.learn_many(X, LABELS[y])
     before = learned.coefficients
-    learned.merge(DoublyStochastic(seed=3))
+    learned.merge(model())
     np.testing.assert_array_equal(learned.coefficients, before)
     fresh.merge(learned)
     np.testing.assert_array_equal(fresh.coefficients, before)

@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 
+from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.losses import LOSSES, loss
 
@@ -25,6 +26,20 @@ REGRESSION = [
 
 def outputs(n, k, seed=0, spread=3.0):
     return spread * np.random.default_rng(seed).normal(size=(n, k))
+
+
+def gradients(ours, F, y):
+    """The gradient of the loss, checked to be that of both backends at any weight."""
+    G = ours.gradient(F, y)
+    classes = np.issubdtype(y.dtype, np.integer)
+    for name in ("numpy", "numba"):
+        for dtype, rtol in (("float64", 1e-13), ("float32", 1e-6)):
+            out = np.full(F.shape, np.nan, dtype=dtype)
+            select(name).loss_gradient(
+                int(ours.code), ours.parameter, classes, F, y.astype(np.float64), 0.25, out
+            )
+            np.testing.assert_allclose(4.0 * out, G, rtol=rtol, atol=1e-15)
+    return G
 
 
 def numeric_gradient(value, f, h=1e-6):
@@ -47,7 +62,7 @@ def test_two_classes(name):
     expected = [naive.loss_value(name, f, t) for f, t in zip(F[:, 0], targets, strict=True)]
     np.testing.assert_allclose(ours.value(F, y), expected, rtol=1e-13, atol=1e-15)
     slopes = [[naive.loss_slope(name, f, t)] for f, t in zip(F[:, 0], targets, strict=True)]
-    np.testing.assert_allclose(ours.gradient(F, y), slopes, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(gradients(ours, F, y), slopes, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", [3, 7])
@@ -59,7 +74,7 @@ def test_several_classes(name, k):
     expected = [naive.multiclass_value(name, f, label) for f, label in zip(F, y, strict=True)]
     np.testing.assert_allclose(ours.value(F, y), expected, rtol=1e-12)
     slopes = [naive.multiclass_slopes(name, list(f), label) for f, label in zip(F, y, strict=True)]
-    np.testing.assert_allclose(ours.gradient(F, y), slopes, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(gradients(ours, F, y), slopes, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -69,7 +84,7 @@ def test_softmax_has_an_output_for_each_class_from_the_first(k):
     F = outputs(20, k)
     y = np.arange(20) % k
     slopes = [naive.multiclass_slopes("softmax", list(f), t) for f, t in zip(F, y, strict=True)]
-    np.testing.assert_allclose(ours.gradient(F, y), slopes, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(gradients(ours, F, y), slopes, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize(("name", "options"), REGRESSION)
@@ -80,7 +95,7 @@ def test_numbers(name, options):
     expected = [naive.loss_value(name, f, t, **options) for f, t in zip(F[:, 0], y, strict=True)]
     np.testing.assert_allclose(ours.value(F, y), expected, rtol=1e-13, atol=1e-15)
     slopes = [[naive.loss_slope(name, f, t, **options)] for f, t in zip(F[:, 0], y, strict=True)]
-    np.testing.assert_allclose(ours.gradient(F, y), slopes, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(gradients(ours, F, y), slopes, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", [3, 5])
@@ -89,7 +104,7 @@ def test_gradients_are_those_of_the_values_several_classes(name, k):
     """Independent of every formula for a gradient: differences of the oracle's values."""
     F = outputs(40, k, seed=2)
     y = np.arange(40) % k
-    G = loss(name).gradient(F, y)
+    G = gradients(loss(name), F, y)
     for f, label, g in zip(F, y, G, strict=True):
         expected = numeric_gradient(lambda v, c=label: naive.multiclass_value(name, v, c), f)
         np.testing.assert_allclose(g, expected, atol=1e-7)
@@ -100,7 +115,7 @@ def test_gradients_are_those_of_the_values_one_output(name, options):
     F = outputs(40, 1, seed=3)
     y = np.arange(40) % 2 if name in BINARY else outputs(40, 1, seed=4)[:, 0]
     targets = 2.0 * y - 1.0 if name in BINARY else y
-    G = loss(name, **options).gradient(F, y)
+    G = gradients(loss(name, **options), F, y)
     for f, target, g in zip(F, targets, G, strict=True):
         expected = numeric_gradient(
             lambda v, t=target: naive.loss_value(name, v[0], t, **options), f
@@ -110,7 +125,7 @@ def test_gradients_are_those_of_the_values_one_output(name, options):
 
 def test_the_subgradient_at_a_kink_is_zero():
     def one(name, f, y, **options):
-        return loss(name, **options).gradient(np.array([[f]]), np.array([y]))[0, 0]
+        return gradients(loss(name, **options), np.array([[f]]), np.array([y]))[0, 0]
 
     assert one("hinge", 1.0, 1) == 0.0
     assert one("hinge", -1.0, 0) == 0.0
@@ -118,13 +133,13 @@ def test_the_subgradient_at_a_kink_is_zero():
     assert one("epsilon_insensitive", 2.75, 2.5, epsilon=0.25) == 0.0
     assert one("epsilon_insensitive", 2.25, 2.5, epsilon=0.25) == 0.0
     assert one("epsilon_insensitive", 2.5, 2.5, epsilon=0.0) == 0.0
-    G = loss("hinge").gradient(np.array([[1.5, 0.5, 0.0]]), np.array([0]))
+    G = gradients(loss("hinge"), np.array([[1.5, 0.5, 0.0]]), np.array([0]))
     np.testing.assert_array_equal(G, np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("name", ["hinge", "squared_hinge"])
 def test_a_tie_among_rivals_goes_to_the_first(name):
-    G = loss(name).gradient(np.array([[0.5, 0.5, 0.0, 0.5]]), np.array([2]))
+    G = gradients(loss(name), np.array([[0.5, 0.5, 0.0, 0.5]]), np.array([2]))
     assert G[0, 0] > 0
     np.testing.assert_array_equal(G[0, [1, 3]], 0.0)
     np.testing.assert_allclose(G.sum(), 0.0, atol=1e-15)
@@ -136,7 +151,7 @@ def test_large_outputs_neither_overflow_nor_lose_the_small_end(name, size):
     F = np.array([[size, -size, 0.0], [-size, size, 0.0], [-size, -size, -size]])
     y = np.array([0, 0, 0])
     ours = loss(name)
-    value, gradient, p = ours.value(F, y), ours.gradient(F, y), ours.probabilities(F)
+    value, gradient, p = ours.value(F, y), gradients(ours, F, y), ours.probabilities(F)
     expected = [naive.multiclass_value(name, list(f), 0) for f in F]
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     assert np.isfinite(gradient).all()
