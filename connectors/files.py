@@ -71,7 +71,11 @@ class FileSource(SourceBase):
         self._file: io.BufferedReader | None = None
         self._restart()
         if encoding == "csv":
-            self.fields = self._header()
+            try:
+                self.fields = self._header()
+            except BadRecord:
+                self.close()
+                raise
 
     def _restart(self) -> None:
         """Open the file that has the name now, at its beginning."""

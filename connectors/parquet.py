@@ -155,10 +155,19 @@ class ParquetSink:
         """Write what is waiting as one more file, durable when it returns."""
         if not self._waiting:
             return
+        names = dict.fromkeys(name for record in self._waiting for name in record)
         try:
-            table = self._pyarrow.Table.from_pylist(self._waiting)
+            columns = {
+                name: self._pyarrow.array([record.get(name) for record in self._waiting])
+                for name in names
+                if name != "key"
+            }
+            # Named its type: a file in which no output has a key must still fit the others.
+            keys = [record.get("key") for record in self._waiting]
+            columns["key"] = self._pyarrow.array(keys, type=self._pyarrow.string())
         except (self._pyarrow.ArrowInvalid, self._pyarrow.ArrowTypeError) as error:
             raise BadRecord(f"outputs of mixed types in one Parquet column: {error}") from error
+        table = self._pyarrow.table(columns)
         part = self._path / f"part-{len(self._parts()):08d}.parquet"
         beside = part.with_suffix(".unfinished")
         with beside.open("wb") as file:

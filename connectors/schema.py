@@ -267,34 +267,46 @@ def _survey(
 ) -> Survey:
     """Kinds by field, columns in their order, and the labels that are not null."""
     seen: dict[Name, set[str]] = {}
-    n_texts: Counter[Name] = Counter()
-    n_numbers: Counter[Name] = Counter()
+    tallies: dict[Name, Counter[str]] = {}
     labels: list[Any] = []
     for event in _readable(values, encoding, fields, label, ignore):
         answer = event.pop(label, None) if label is not None else None
         if answer is not None and answer == answer:
             labels.append(answer)
         for name, cell in event.items():
-            if cell is None:
-                continue
+            if cell is not None:
+                tallies.setdefault(name, Counter())[_sort(cell, encoding)] += 1
             if isinstance(cell, str):
                 seen.setdefault(name, set()).add(cell)
-            is_text = isinstance(cell, str) and (encoding != "csv" or parse_number(cell) is None)
-            (n_texts if is_text else n_numbers)[name] += 1
     kinds: dict[Name, Kind] = {}
     columns: set[Name] = set()
-    for name in sorted({*n_texts, *n_numbers}, key=sort_key):
-        # In CSV a text field may well hold numbers among its values, never the other way round.
-        weight = 9 if encoding == "csv" else 1
-        if weight * n_texts[name] <= n_numbers[name]:
-            kinds[name] = "number"
+    for name in sorted(tallies, key=sort_key):
+        kinds[name] = _kind(name, tallies[name], encoding)
+        if kinds[name] == "number":
             columns.add(name)
-        elif "=" in str(name):
-            raise BadRecord(f"text field {name!r} has '=' in its name; ignore it or rename it")
         else:
-            kinds[name] = "text"
             columns.update(f"{name}={value}" for value in seen[name])
     return kinds, sorted(columns, key=sort_key), labels
+
+
+def _sort(cell: Any, encoding: str) -> str:
+    if isinstance(cell, str) and encoding != "csv":
+        return "text"
+    if parse_number(cell) is not None:
+        return "number"
+    return "text" if isinstance(cell, str) else "other"
+
+
+def _kind(name: Name, tally: Counter[str], encoding: str) -> Kind:
+    """What a field is, by how often it was what. Raises `BadRecord` if that is no use."""
+    if tally["other"] > max(tally["text"], tally["number"]):
+        raise BadRecord(f"field {name!r} holds neither numbers nor text; ignore it")
+    # In CSV a text field may well hold numbers among its values, never the other way round.
+    if (9 if encoding == "csv" else 1) * tally["text"] <= tally["number"]:
+        return "number"
+    if "=" in str(name):
+        raise BadRecord(f"text field {name!r} has '=' in its name; ignore it or rename it")
+    return "text"
 
 
 def _readable(

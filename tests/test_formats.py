@@ -276,8 +276,8 @@ def test_the_fast_and_the_careful_way_agree(events: list[dict[str, Any]], schema
     together = decoder("dict", schema).decode(events)
     one_by_one = decoder("dict", schema)
     # A longer and never matching field list: nothing fits the fast way any more.
-    one_by_one._inner._fast = one_by_one._inner._made_for([])  # type: ignore[attr-defined]
-    one_by_one._inner._fast.read = one_by_one._inner._refuse  # type: ignore[attr-defined]
+    one_by_one._inner._fast = one_by_one._inner._made_for([])
+    one_by_one._inner._fast.read = one_by_one._inner._refuse
     careful = one_by_one.decode(events)
     np.testing.assert_array_equal(together.X, careful.X)
     assert together.y == careful.y

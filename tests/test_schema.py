@@ -135,6 +135,13 @@ def test_a_field_of_identifiers_is_refused_by_name() -> None:
     assert schema.columns == ("x",)
 
 
+def test_fields_that_are_no_use_are_named() -> None:
+    with pytest.raises(BadRecord, match="field 'x' holds neither numbers nor text; ignore it"):
+        infer([b'{"x": [1, 2], "y": 1}'], encoding="json", label="y")
+    with pytest.raises(BadRecord, match="text field 'a=b' has '='"):
+        infer([{"a=b": "c"}], encoding="dict", label=None)
+
+
 def test_a_schema_survives_json() -> None:
     schema = Schema(
         (0, "b", "c=x", "c==", "3=u"),

@@ -1,0 +1,396 @@
+"""Files and standard streams: positions, following, seeking, and cutting sinks back."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors import (
+    BadRecord,
+    BadURL,
+    Chunk,
+    ConnectorError,
+    OffsetOutOfRange,
+    Output,
+    Sink,
+    Source,
+    Unavailable,
+    registry,
+)
+from connectors.lines import Splitter
+from connectors.stdio import StdinSource, StdoutSink
+
+OPENED: list[Source | Sink] = []
+
+
+@pytest.fixture(autouse=True)
+def _close_what_was_opened() -> Iterator[None]:
+    yield
+    while OPENED:
+        with contextlib.suppress(ConnectorError):
+            OPENED.pop().close()
+
+
+def open_source(url: str, **options: Any) -> Source:
+    OPENED.append(source := registry.open_source(url, **options))
+    return source
+
+
+def open_sink(url: str) -> Sink:
+    OPENED.append(sink := registry.open_sink(url))
+    return sink
+
+
+def drain(source: Source, step: int = 7) -> list[Chunk]:
+    chunks = []
+    while not source.finished():
+        chunks += source.poll(step, 0.0)
+    return chunks
+
+
+def values(chunks: list[Chunk]) -> list[Any]:
+    return [value for chunk in chunks for value in chunk.values]
+
+
+def offsets(chunks: list[Chunk]) -> list[int]:
+    return [offset for chunk in chunks for offset in chunk.offsets.tolist()]
+
+
+def test_ndjson_is_read_by_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}\n{"a": 3}')
+    source = open_source(f"file:{path}")
+    assert isinstance(source, Source)
+    assert source.partitions() == ("events.ndjson",)
+    assert (source.end("events.ndjson"), source.lag()) == (None, None)
+    chunks = drain(source)
+    assert values(chunks) == [b'{"a": 1}', b'{"a": 2}', b'{"a": 3}']
+    assert offsets(chunks) == [0, 1, 2]
+    assert chunks[0].timestamps.tolist() == [0, 1, 2]
+    assert (source.end("events.ndjson"), source.lag(), source.start("")) == (3, 0, 0)
+    assert source.poll(5, 0.0) == []
+    source.commit({"events.ndjson": 3}, "kept elsewhere")
+    assert source.committed("events.ndjson") is None
+    source.close()
+    source.close()
+
+
+@pytest.mark.parametrize("scheme", ["file", "csv", "parquet"])
+def test_seeking_gives_the_same_events_as_reading(tmp_path: Path, scheme: str) -> None:
+    path = write_events(tmp_path, scheme, 10_000)
+    [name] = open_source(f"{scheme}:{path}").partitions()
+    everything = values(drain(open_source(f"{scheme}:{path}"), 1000))
+    assert len(everything) == 10_000
+    used = open_source(f"{scheme}:{path}")
+    drain(used, 3000)
+    for position in (0, 1, 4095, 4096, 4097, 9999, 10_000, 5, 8192):
+        for source in (used, open_source(f"{scheme}:{path}")):
+            source.seek(name, position)
+            assert source.finished() == (position == 10_000)
+            chunks = source.poll(3, 0.0)
+            assert values(chunks) == everything[position : position + 3]
+            assert offsets(chunks) == list(range(position, min(position + 3, 10_000)))
+    for position in (10_001, -1):
+        with pytest.raises(OffsetOutOfRange) as caught:
+            used.seek(name, position)
+        assert (caught.value.partition, caught.value.offset) == (name, position)
+
+
+def write_events(folder: Path, scheme: str, n: int) -> Path:
+    path = folder / f"events.{'ndjson' if scheme == 'file' else scheme}"
+    if scheme == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        table = pyarrow.table({"i": range(n), "c": ["xyz"[i % 3] for i in range(n)]})
+        parquet.write_table(table, path, row_group_size=3000)
+    elif scheme == "csv":
+        rows = "".join(f'{i},"line\n{i}"\n' if i % 3 else f"{i},plain\n" for i in range(n))
+        path.write_text("i,text\n" + rows)
+    else:
+        path.write_text("".join(f'{{"i": {i}}}\n' for i in range(n)))
+    return path
+
+
+def test_csv_records_with_quotes_newlines_and_damage(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbfa,"the ""b"""\r\n1,"x, y"\r\n\r\n2,"two\r\nlines"\n3,"a ""quoted"" one\n"\n'
+        b'4,5" nail\n"5"broken,x\n6,"never closed\n7,x\n'
+    )
+    source = open_source(f"csv:{path}")
+    assert source.fields == ("a", 'the "b"')
+    assert values(drain(source, 2)) == [
+        b'1,"x, y"',
+        b'2,"two\r\nlines"',
+        b'3,"a ""quoted"" one\n"',
+        b'4,5" nail',
+        b'"5"broken,x',
+        b'6,"never closed\n7,x\n',
+    ]
+
+
+def test_bad_headers_and_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "twice.csv").write_text("a,b,a\n")
+    (tmp_path / "not.parquet").write_text("no")
+    with pytest.raises(BadRecord, match="is empty"):
+        open_source(f"csv:{tmp_path}/empty.csv")
+    with pytest.raises(BadRecord, match="names 'a' twice"):
+        open_source(f"csv:{tmp_path}/twice.csv")
+    with pytest.raises(BadRecord, match=r"no Parquet file"):
+        open_source(f"parquet:{tmp_path}/not.parquet")
+    with pytest.raises(Unavailable, match=r"did you mean 'twice\.csv'"):
+        open_source(f"csv:{tmp_path}/twicee.csv")
+    with pytest.raises(Unavailable, match="is a directory"):
+        open_source(f"file:{tmp_path}")
+    with pytest.raises(BadURL, match=r"for a csv file write csv:"):
+        open_source(f"file:{tmp_path}/twice.csv")
+    with pytest.raises(Unavailable, match="no directory"):
+        open_sink(f"file:{tmp_path}/none/out.ndjson")
+
+
+def test_following_waits_for_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log.ndjson"
+    path.write_bytes(b"1\n2\n3")
+    source = open_source(f"file:{path}?follow=true")
+    assert values(source.poll(10, 0.0)) == [b"1", b"2"]
+    assert source.poll(10, 0.0) == []
+    assert not source.finished()
+    with path.open("ab") as file:
+        file.write(b"3\n4\n")
+    chunks = source.poll(10, 0.0)
+    assert (values(chunks), offsets(chunks)) == ([b"33", b"4"], [2, 3])
+    source.seek("log.ndjson", 1)
+    assert values(source.poll(1, 0.0)) == [b"2"]
+    source.seek("log.ndjson", 4)
+    with pytest.raises(OffsetOutOfRange, match="holds 4 events, there is no offset 5"):
+        source.seek("log.ndjson", 5)
+
+
+def test_following_wakes_when_something_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(b'a,b\n1,"open')
+    source = open_source(f"csv:{path}", follow=True)
+    assert source.poll(10, 0.0) == []
+
+    def write() -> None:
+        with path.open("ab") as file:
+            file.write(b' and closed"\n')
+
+    writer = threading.Timer(0.1, write)
+    writer.start()
+    chunks: list[Chunk] = []
+    while not chunks:
+        chunks = source.poll(10, 1.0)
+    writer.join()
+    assert values(chunks) == [b'1,"open and closed"']
+
+
+@pytest.mark.parametrize("how", ["truncated", "replaced"])
+def test_a_followed_file_that_is_rotated_says_so(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "log.ndjson"
+    path.write_bytes(b"1\n2\n3\n")
+    source = open_source(f"file:{path}", follow=True)
+    assert len(values(source.poll(2, 0.0))) == 2
+    if how == "replaced":
+        path.rename(tmp_path / "log.1")
+    path.write_bytes(b"9\n")
+    assert values(source.poll(10, 0.0)) == [b"3"]
+    expected = "was replaced" if how == "replaced" else "became shorter"
+    with pytest.raises(OffsetOutOfRange, match=f"{expected}.* after 3 events") as caught:
+        source.poll(10, 0.0)
+    assert caught.value.offset == 3
+    source.seek("log.ndjson", 0)
+    assert values(source.poll(10, 0.0)) == [b"9"]
+
+
+def test_a_long_line_is_kept_only_so_far_as_to_be_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(b"a\n" + b"x" * 1_000_000 + b"\nb\n")
+    source = open_source(f"file:{path}?max_event_bytes=100")
+    assert values(drain(source)) == [b"a", b"x" * 101, b"b"]
+    source.seek("events.ndjson", 2)
+    assert values(source.poll(1, 0.0)) == [b"b"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.text('a,"\n x', max_size=6), min_size=2, max_size=3), max_size=8),
+    st.lists(st.integers(0, 200), max_size=5),
+)
+def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list[int]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    data = text.getvalue().encode()
+    splitter = Splitter(quoted=True, max_event_bytes=1000)
+    records: list[tuple[bytes, int]] = []
+    at = 0
+    for cut in [*sorted(cuts), len(data)]:
+        records += splitter.feed(data[at:cut])
+        at = max(at, min(cut, len(data)))
+    records += splitter.finish()
+    assert [next(csv.reader([record.decode()])) for record, _ in records] == rows
+    starts = [0, *[end for _, end in records]]
+    for start, (record, end) in zip(starts, records, strict=False):
+        assert data[start:end] == record + b"\n"
+
+
+# Sinks
+
+
+def outputs(start: int, stop: int) -> list[Output]:
+    return [
+        Output("p", i, 1000 + i, b"k\xff" if i % 2 else None, {"label": f"c{i}", "p": [0.5, i]})
+        for i in range(start, stop)
+    ]
+
+
+def read_back(scheme: str, path: Path) -> list[dict[str, Any]]:
+    if scheme == "file":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    if scheme == "csv":
+        with path.open() as file:
+            return list(csv.DictReader(file))
+    parts = sorted(path.iterdir())
+    return values([c for part in parts for c in drain(open_source(f"parquet:{part}"))])
+
+
+@pytest.mark.parametrize("scheme", ["file", "csv", "parquet"])
+def test_a_sink_can_be_cut_back_to_a_mark(tmp_path: Path, scheme: str) -> None:
+    path = tmp_path / "out"
+    sink = open_sink(f"{scheme}:{path}")
+    assert isinstance(sink, Sink)
+    empty = sink.mark()
+    sink.write(outputs(0, 3))
+    mark = json.loads(json.dumps(sink.mark()))
+    before = read_back(scheme, path)
+    assert [int(record["offset"]) for record in before] == [0, 1, 2]
+    assert before[1]["key"] == "k\\xff"
+    sink.write(outputs(3, 5))
+    sink.flush()
+    assert len(read_back(scheme, path)) == 5
+    # The process dies; the next one goes back to its checkpoint.
+    again = open_sink(f"{scheme}:{path}")
+    again.rewind(mark)
+    assert read_back(scheme, path) == before
+    again.write(outputs(3, 4))
+    again.close()
+    again.close()
+    assert [int(record["offset"]) for record in read_back(scheme, path)] == [0, 1, 2, 3]
+    last = open_sink(f"{scheme}:{path}")
+    last.rewind(None)
+    last.rewind(empty)
+    assert read_back(scheme, path) == []
+    with pytest.raises(ConnectorError, match="were lost"):
+        last.rewind(mark)
+
+
+@pytest.mark.parametrize("mark", [-1, "5", 1.5, True])
+def test_a_strange_mark_is_refused(tmp_path: Path, mark: object) -> None:
+    with pytest.raises(ConnectorError, match="is no mark"):
+        open_sink(f"file:{tmp_path}/out").rewind(mark)
+
+
+def test_an_unfinished_line_is_never_continued(tmp_path: Path) -> None:
+    for scheme in ("file", "csv"):
+        path = tmp_path / scheme
+        path.write_text('{"cut')
+        sink = open_sink(f"{scheme}:{path}")
+        with pytest.raises(ConnectorError, match="unfinished line"):
+            sink.write(outputs(0, 1))
+        sink.rewind(0)
+        sink.write(outputs(0, 1))
+        sink.close()
+        assert len(read_back(scheme, path)) == 1
+
+
+def test_outputs_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    sink = open_sink(f"csv:{tmp_path}/out.csv")
+    with pytest.raises(BadRecord, match=r"p offset 7 and the header of .* differ in extra"):
+        sink.write(
+            [Output("p", 6, 0, None, {"a": 1}), Output("p", 7, 0, None, {"a": 1, "extra": 2})]
+        )
+    sink.write([Output("p", 6, 0, None, {"a": 1})])
+    sink.close()
+    text = (tmp_path / "out.csv").read_text()
+    assert text == "partition,offset,timestamp,key,a\np,6,0,,1\n"
+    with pytest.raises(BadRecord, match="p offset 3 is no JSON"):
+        open_sink(f"file:{tmp_path}/out").write([Output("p", 3, 0, None, {"a": object()})])
+    mixed = open_sink(f"parquet:{tmp_path}/parts")
+    mixed.write([Output("p", 0, 0, None, {"a": 1}), Output("p", 1, 0, None, {"a": "x"})])
+    with pytest.raises(BadRecord, match="mixed types"):
+        mixed.flush()
+
+
+# Standard streams
+
+
+def test_stdin_counts_its_lines_and_cannot_go_back() -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream, os.fdopen(write_end, "wb", 0) as pipe:
+        source = StdinSource(stream)
+        assert isinstance(source, Source)
+        assert source.poll(5, 0.0) == []
+        pipe.write(b"1\n2\n3\npart")
+        chunks = source.poll(2, 1.0)
+        assert (values(chunks), offsets(chunks)) == ([b"1", b"2"], [0, 1])
+        source.seek("stdin", 2)
+        with pytest.raises(OffsetOutOfRange, match="cannot continue from a checkpoint"):
+            source.seek("stdin", 0)
+        assert (source.start("stdin"), source.end("stdin"), source.committed("stdin")) == (
+            2,
+            None,
+            None,
+        )
+        assert values(source.poll(5, 1.0)) == [b"3"]
+        pipe.close()
+        assert values(source.poll(5, 1.0)) == [b"part"]
+        assert source.finished()
+        assert source.end("stdin") == 4
+
+
+def test_stdin_reads_csv_too() -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream:
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(b'a,b\n1,"x\ny"\n')
+        source = StdinSource(stream, encoding="csv")
+        assert source.fields == ("a", "b")
+        assert values(drain(source)) == [b'1,"x\ny"']
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as stream, pytest.raises(BadRecord, match="input is empty"):
+        StdinSource(stream, encoding="csv")
+
+
+def test_stdout_writes_lines_and_says_when_nobody_reads() -> None:
+    stream = io.BytesIO()
+    sink = StdoutSink(stream)
+    assert isinstance(sink, Sink)
+    sink.write([Output("p", 4, 9, None, {"label": True})])
+    assert sink.mark() is None
+    sink.rewind(None)
+    sink.close()
+    assert stream.getvalue() == b'{"partition":"p","offset":4,"timestamp":9,"label":true}\n'
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with (
+        os.fdopen(write_end, "wb", 0) as pipe,
+        pytest.raises(Unavailable, match="reader of standard output has gone"),
+    ):
+        StdoutSink(pipe).write(outputs(0, 1))
+    with pytest.raises(BadURL, match="nothing stands behind stdout:"):
+        open_sink("stdout:file")
+    with pytest.raises(BadURL, match="encoding is json or csv"):
+        open_source("stdin:?encoding=xml")
