@@ -11,28 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LossCode as Code
+from streamk.backends import numpy_backend
 from streamk.errors import InvalidInput
 
 Scores = NDArray[np.float64]
-
-
-class Code(IntEnum):
-    """Integer code of a loss, as the compiled loops know it."""
-
-    SQUARED = 0
-    HINGE = 1
-    SQUARED_HINGE = 2
-    LOGISTIC = 3
-    SOFTMAX = 4
-    HUBER = 5
-    EPSILON_INSENSITIVE = 6
-    QUANTILE = 7
 
 
 _CLASSIFICATION = (Code.SQUARED, Code.HINGE, Code.SQUARED_HINGE, Code.LOGISTIC, Code.SOFTMAX)
@@ -115,10 +103,14 @@ class Loss:
             chosen = F[np.arange(len(F)), y]
             return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
         if self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1:
-            margin, _ = self._crammer_singer(F, y)
+            margin, _ = numpy_backend.crammer_singer(F, y)
             violation = np.maximum(margin, 0.0)
             return violation if self.code == Code.HINGE else 0.5 * violation**2
-        return np.asarray(self._elementwise(F, self._targets(F, y)).sum(axis=1))
+        return np.asarray(
+            self._elementwise(
+                F, numpy_backend.targets(F, y, np.issubdtype(y.dtype, np.integer))
+            ).sum(axis=1)
+        )
 
     def gradient(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
         """(Sub)gradient of each event's loss in its outputs.
@@ -139,19 +131,11 @@ class Loss:
         array([[-1.],
                [-0.]])
         """
-        F = np.asarray(F, dtype=np.float64)
-        if self.code == Code.SOFTMAX:
-            G = softmax(F)
-            G[np.arange(len(F)), y] -= 1.0
-            return G
-        if self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1:
-            margin, best = self._crammer_singer(F, y)
-            slope = (margin > 0) * (1.0 if self.code == Code.HINGE else margin)
-            G = np.zeros_like(F)
-            G[np.arange(len(F)), y] -= slope
-            G[np.arange(len(F)), best] += slope
-            return G
-        return self._elementwise_gradient(F, self._targets(F, y))
+        scores = np.asarray(F, dtype=np.float64)
+        G = np.empty_like(scores)
+        classes = np.issubdtype(y.dtype, np.integer)
+        numpy_backend.loss_gradient(self.code, self.parameter, classes, scores, y, 1.0, G)
+        return G
 
     def probabilities(self, F: Scores) -> NDArray[np.float64]:
         """Class probabilities from outputs, rows summing to 1.
@@ -170,17 +154,17 @@ class Loss:
         """
         F = np.asarray(F, dtype=np.float64)
         if self.code == Code.SOFTMAX:
-            return softmax(F)
+            return numpy_backend.softmax(F)
         sharpness = 1.0 if self.code == Code.LOGISTIC else 2.0
         if F.shape[1] == 1:
-            p = _sigmoid(sharpness * F)
+            p = numpy_backend.sigmoid(sharpness * F)
             return np.concatenate([1.0 - p, p], axis=1)
         if self.code == Code.LOGISTIC:
-            p = _sigmoid(F)
+            p = numpy_backend.sigmoid(F)
             # All sigmoids can underflow together; softmax is their ratio there.
             total = p.sum(axis=1, keepdims=True)
-            return np.where(total > 1e-30, p / np.maximum(total, 1e-30), softmax(F))
-        return softmax(sharpness * F)
+            return np.where(total > 1e-30, p / np.maximum(total, 1e-30), numpy_backend.softmax(F))
+        return numpy_backend.softmax(sharpness * F)
 
     def to_json(self) -> dict[str, Any]:
         """Return the loss as JSON data; ``loss(**data)`` turns it back.
@@ -191,25 +175,6 @@ class Loss:
         if self.code in _PARAMETERS:
             return {"name": self.name, _PARAMETERS[self.code][0]: self.parameter}
         return {"name": self.name}
-
-    def _targets(self, F: Scores, y: NDArray[Any]) -> Scores:
-        """Return the label of each output: y itself, or -1/+1 when y holds class indices."""
-        if not np.issubdtype(y.dtype, np.integer):
-            return np.asarray(y, dtype=np.float64)[:, None]
-        if F.shape[1] == 1:
-            return 2.0 * y[:, None] - 1.0
-        T = np.full(F.shape, -1.0)
-        T[np.arange(len(F)), y] = 1.0
-        return T
-
-    @staticmethod
-    def _crammer_singer(F: Scores, y: NDArray[Any]) -> tuple[Scores, NDArray[np.intp]]:
-        """Return 1 + (best other output) - (true output), and the index of the best other."""
-        rows = np.arange(len(F))
-        others = F.copy()
-        others[rows, y] = -np.inf
-        best = others.argmax(axis=1)
-        return 1.0 + F[rows, best] - F[rows, y], best
 
     def _elementwise(self, F: Scores, Y: Scores) -> Scores:
         r, p = F - Y, self.parameter
@@ -229,24 +194,6 @@ class Loss:
                 return np.maximum(0.0, np.abs(r) - p)
             case _:
                 return np.maximum(-p * r, (1.0 - p) * r)
-
-    def _elementwise_gradient(self, F: Scores, Y: Scores) -> Scores:
-        r, p = F - Y, self.parameter
-        match self.code:
-            case Code.SQUARED:
-                return r
-            case Code.HINGE:
-                return -Y * (Y * F < 1.0)
-            case Code.SQUARED_HINGE:
-                return -Y * np.maximum(0.0, 1.0 - Y * F)
-            case Code.LOGISTIC:
-                return -Y * _sigmoid(-Y * F)
-            case Code.HUBER:
-                return np.clip(r, -p, p)
-            case Code.EPSILON_INSENSITIVE:
-                return np.sign(r) * (np.abs(r) > p)
-            case _:
-                return np.where(r > 0, 1.0 - p, np.where(r < 0, -p, 0.0))
 
 
 def loss(name: str, **parameter: float) -> Loss:
@@ -277,21 +224,8 @@ def loss(name: str, **parameter: float) -> Loss:
     if parameter:
         takes = f"{key}=" if key else "no parameter"
         raise InvalidInput(f"loss {name!r} takes {takes}, not {', '.join(sorted(parameter))}")
-    if not math.isfinite(value) or (key == "q" and not 0 < value < 1):
+    if key == "q" and not 0 < value < 1:
         raise InvalidInput(f"q={value!r} of loss 'quantile' must lie between 0 and 1")
-    if (key == "delta" and value <= 0) or value < 0:
-        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be positive")
+    if not math.isfinite(value) or value < 0 or (key == "delta" and value == 0):
+        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be a positive number")
     return Loss(code, value)
-
-
-def softmax(F: Scores) -> NDArray[np.float64]:
-    """Softmax of each row of a float64 array of shape (n, k)."""
-    E: Scores = np.exp(F - F.max(axis=1, keepdims=True))
-    E /= E.sum(axis=1, keepdims=True)
-    return E
-
-
-def _sigmoid(z: Scores) -> Scores:
-    # One exponential of a negative number: no overflow at either end.
-    e = np.exp(-np.abs(z))
-    return np.where(z >= 0, 1.0, e) / (1.0 + e)

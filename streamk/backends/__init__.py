@@ -4,20 +4,24 @@
 in chunks of `CHUNK`: a chunk's frequencies are one contiguous (d, CHUNK) tile in turns
 (w / 2 pi), so that a loop over a chunk is one pass over consecutive memory.
 
-Every function treats each row of a batch by itself and adds in a fixed order, so that a row's
-result is the same, bit for bit, in whatever batch it comes and however the batch is divided among
-threads. Each twin defines::
+What is predicted for a row is computed for that row by itself, in a fixed order, so that it is the
+same, bit for bit, in whatever batch it comes and however the batch is divided among threads. Each
+twin defines::
 
     frequencies(seed, law, dof, scale, keys, first_chunk, W, b)   fill chunks of frequencies, phases
-    accumulate(X, W, b, A, cosine, wide, acc)                     acc += A . features(X)
-    gradient(X, W, b, G, cosine, wide, out)                       out = features(X)^T G
     features(X, W, b, cosine, wide, out)                          out = features(X)
+    accumulate(X, W, b, A, cosine, wide, acc)                     acc += A . features(X)
+    finish(acc, factor, F)                                        F = factor * sum of the lanes
+    loss_gradient(code, parameter, classes, F, y, weight, G)      G = weight * l'(F, y)
+    gradient(X, W, b, G, cosine, wide, out)                       out = features(X)^T G
+    descend(A, squares, g, rate, start, stop)                     A -= rate * g, or AdaGrad's
+    step(...)                                                     all of these for a mini-batch
 
-with X (n, d), W (chunks, d, CHUNK), b (chunks, CHUNK), A and the gradient's out
-(chunks, outputs, CHUNK), acc (n, outputs, LANES), G (n, outputs), features' out
-(n, chunks * CHUNK), keys uint64 (d,). A feature here is cos(2 pi (w.x + b)), or w.x where `cosine`
-is false; the factor sqrt(2) of the paper is applied by the caller, once a sum. `wide` asks for
-phases summed in float64.
+with X (n, d), W (chunks, d, CHUNK), b (chunks, CHUNK), A, squares, g and the gradient's out
+(chunks, outputs, CHUNK), acc (n, outputs, LANES), F float64 and G (n, outputs), y float64 (n,),
+features' out (n, chunks * CHUNK), keys uint64 (d,). A feature here is cos(2 pi (w.x + b)), or w.x
+where `cosine` is false; the factor sqrt(2) of the paper is in `factor` and `weight`. `wide` asks
+for phases summed in float64. `squares` has no chunks where the step is not AdaGrad's.
 """
 
 from __future__ import annotations
@@ -46,6 +50,19 @@ class Law(IntEnum):
     STUDENT = 3
 
 
+class LossCode(IntEnum):
+    """Integer code of a loss."""
+
+    SQUARED = 0
+    HINGE = 1
+    SQUARED_HINGE = 2
+    LOGISTIC = 3
+    SOFTMAX = 4
+    HUBER = 5
+    EPSILON_INSENSITIVE = 6
+    QUANTILE = 7
+
+
 TAG_FREQUENCY = 0
 TAG_PHASE = 1
 TAG_RADIUS = 16
@@ -54,8 +71,11 @@ BACKENDS = ("numpy", "numba")
 """Names of the backends, besides ``auto``."""
 
 
+Array = NDArray[Any]
+
+
 class Backend(Protocol):
-    """What a backend module defines; see the module's docstring."""
+    """What a backend module defines; see the package's docstring."""
 
     def frequencies(
         self,
@@ -63,50 +83,70 @@ class Backend(Protocol):
         law: int,
         dof: int,
         scale: float,
-        keys: NDArray[Any],
+        keys: Array,
         first_chunk: int,
-        W: NDArray[Any],
-        b: NDArray[Any],
+        W: Array,
+        b: Array,
     ) -> None:
         """Fill chunks of frequencies and phases."""
         ...
 
+    def features(self, X: Array, W: Array, b: Array, cosine: bool, wide: bool, out: Array) -> None:
+        """Write the features."""
+        ...
+
     def accumulate(
-        self,
-        X: NDArray[Any],
-        W: NDArray[Any],
-        b: NDArray[Any],
-        A: NDArray[Any],
-        cosine: bool,
-        wide: bool,
-        acc: NDArray[Any],
+        self, X: Array, W: Array, b: Array, A: Array, cosine: bool, wide: bool, acc: Array
     ) -> None:
         """Add coefficients times features to the partial sums."""
         ...
 
-    def gradient(
+    def finish(self, acc: Array, factor: float, F: Array) -> None:
+        """Write the sums of the partial sums."""
+        ...
+
+    def loss_gradient(
         self,
-        X: NDArray[Any],
-        W: NDArray[Any],
-        b: NDArray[Any],
-        G: NDArray[Any],
-        cosine: bool,
-        wide: bool,
-        out: NDArray[Any],
+        code: int,
+        parameter: float,
+        classes: bool,
+        F: Array,
+        y: Array,
+        weight: float,
+        G: Array,
+    ) -> None:
+        """Write the weighted gradients of the losses."""
+        ...
+
+    def gradient(
+        self, X: Array, W: Array, b: Array, G: Array, cosine: bool, wide: bool, out: Array
     ) -> None:
         """Write the sum of G times features."""
         ...
 
-    def features(
+    def descend(
+        self, A: Array, squares: Array, g: Array, rate: float, start: int, stop: int
+    ) -> None:
+        """Subtract the gradient from the features start...stop of these chunks."""
+        ...
+
+    def step(
         self,
-        X: NDArray[Any],
-        W: NDArray[Any],
-        b: NDArray[Any],
+        X: Array,
+        y: Array,
+        W: Array,
+        b: Array,
+        A: Array,
+        squares: Array,
+        block: tuple[int, int, int],
         cosine: bool,
         wide: bool,
-        out: NDArray[Any],
-    ) -> None:
-        """Write the features."""
+        loss: tuple[int, float, bool],
+        factor: float,
+        weight: float,
+        rate: float,
+    ) -> bool:
+        """Predict, and descend on the block; False and no change if a prediction overflowed."""
         ...
 
 

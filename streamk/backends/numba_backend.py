@@ -16,11 +16,18 @@ from numba import njit
 from numba.core import types
 from numba.extending import overload
 
-from streamk.backends import CHUNK, LANES, TAG_FREQUENCY, TAG_PHASE, TAG_RADIUS, Law
+from streamk.backends import CHUNK, LANES, TAG_FREQUENCY, TAG_PHASE, TAG_RADIUS, Law, LossCode
 
 _compile = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+# What the fused step and the step in parts share outside the loops over features must round in the
+# same way in both, so nothing may be fused there.
+_exact = njit(cache=True, nogil=True, error_model="numpy")
 
 _CAUCHY, _LAPLACE, _STUDENT = int(Law.CAUCHY), int(Law.LAPLACE), int(Law.STUDENT)
+_SQUARED, _HINGE = int(LossCode.SQUARED), int(LossCode.HINGE)
+_SQUARED_HINGE, _LOGISTIC = int(LossCode.SQUARED_HINGE), int(LossCode.LOGISTIC)
+_SOFTMAX, _HUBER = int(LossCode.SOFTMAX), int(LossCode.HUBER)
+_EPSILON_INSENSITIVE = int(LossCode.EPSILON_INSENSITIVE)
 _GROUPS = CHUNK // 4
 
 
@@ -172,19 +179,33 @@ def _project(row: Any, W: Any, b: Any, cosine: Any, u: Any, phi: Any) -> None:
 
 
 @_compile
+def _add(A: Any, phi: Any, acc: Any) -> None:
+    """Add one chunk's coefficients times one row's features to the row's partial sums."""
+    for k in range(acc.shape[0]):
+        a, s = A[k], acc[k]
+        for i in range(LANES):
+            s[i] = ((s[i] + a[i] * phi[i]) + a[i + LANES] * phi[i + LANES]) + a[
+                i + 2 * LANES
+            ] * phi[i + 2 * LANES]
+        for i in range(LANES):
+            s[i] += a[i + 3 * LANES] * phi[i + 3 * LANES]
+
+
+@_compile
 def _accumulate(X: Any, W: Any, b: Any, A: Any, cosine: Any, u: Any, phi: Any, acc: Any) -> None:
-    n, outputs = acc.shape[0], acc.shape[1]
     for c in range(W.shape[0]):
-        for r in range(n):
+        for r in range(X.shape[0]):
             _project(X[r], W[c], b[c], cosine, u, phi)
-            for k in range(outputs):
-                a, s = A[c, k], acc[r, k]
-                for i in range(LANES):
-                    s[i] = ((s[i] + a[i] * phi[i]) + a[i + LANES] * phi[i + LANES]) + a[
-                        i + 2 * LANES
-                    ] * phi[i + 2 * LANES]
-                for i in range(LANES):
-                    s[i] += a[i + 3 * LANES] * phi[i + 3 * LANES]
+            _add(A[c], phi, acc[r])
+
+
+@_compile
+def _add_gradient(G: Any, phi: Any, out: Any) -> None:
+    """Add one row's loss gradients times its features to one chunk's sums."""
+    for k in range(G.shape[0]):
+        g, o = G[k], out[k]
+        for i in range(CHUNK):
+            o[i] += g * phi[i]
 
 
 @_compile
@@ -193,10 +214,7 @@ def _gradient(X: Any, W: Any, b: Any, G: Any, cosine: Any, u: Any, phi: Any, out
         out[c] = 0.0
         for r in range(X.shape[0]):
             _project(X[r], W[c], b[c], cosine, u, phi)
-            for k in range(G.shape[1]):
-                g, o = G[r, k], out[c, k]
-                for i in range(CHUNK):
-                    o[i] += g * phi[i]
+            _add_gradient(G[r], phi, out[c])
 
 
 @_compile
@@ -231,3 +249,179 @@ def features(X: Any, W: Any, b: Any, cosine: bool, wide: bool, out: Any) -> None
     """Write the features of each row into `out`, chunk after chunk."""
     rows, u, phi = _scratch(X, W, wide)
     _features(rows, W, b, cosine, u, phi, out)
+
+
+@_exact
+def finish(acc: Any, factor: Any, F: Any) -> None:
+    """Write the partial sums' sum, times the factor, into `F`."""
+    for r in range(F.shape[0]):
+        for k in range(F.shape[1]):
+            total = 0.0
+            for i in range(LANES):
+                total += acc[r, k, i]
+            F[r, k] = total * factor
+
+
+@_exact
+def _slope(code: Any, p: Any, f: Any, y: Any) -> Any:
+    """Return the derivative in f of a loss of one output measured against y."""
+    r = f - y
+    if code == _SQUARED:
+        return r
+    if code == _HINGE:
+        return -y if y * f < 1.0 else 0.0
+    if code == _SQUARED_HINGE:
+        return -y * max(0.0, 1.0 - y * f)
+    if code == _LOGISTIC:
+        e = math.exp(-abs(f))
+        return -y * ((1.0 if y * f <= 0 else e) / (1.0 + e))
+    if code == _HUBER:
+        return min(max(r, -p), p)
+    if code == _EPSILON_INSENSITIVE:
+        return 0.0 if abs(r) <= p else math.copysign(1.0, r)
+    if r == 0.0:
+        return 0.0
+    return 1.0 - p if r > 0 else -p
+
+
+@_exact
+def _softmax_slopes(f: Any, true: Any, weight: Any, g: Any) -> None:
+    top, total = f.max(), 0.0
+    for k in range(f.shape[0]):
+        total += math.exp(f[k] - top)
+    for k in range(f.shape[0]):
+        g[k] = weight * (math.exp(f[k] - top) / total - (1.0 if k == true else 0.0))
+
+
+@_exact
+def _crammer_singer_slopes(squared: Any, f: Any, true: Any, weight: Any, g: Any) -> None:
+    best = 1 if true == 0 else 0
+    for k in range(f.shape[0]):
+        g[k] = 0.0
+        if k != true and f[k] > f[best]:
+            best = k
+    margin = 1.0 + f[best] - f[true]
+    if margin > 0.0:
+        slope = weight * (margin if squared else 1.0)
+        g[true], g[best] = -slope, slope
+
+
+@_exact
+def loss_gradient(
+    code: Any, parameter: Any, classes: Any, F: Any, y: Any, weight: Any, G: Any
+) -> None:
+    """Write the weighted (sub)gradient of each row's loss in its outputs into `G`."""
+    outputs = F.shape[1]
+    for r in range(F.shape[0]):
+        if code == _SOFTMAX:
+            _softmax_slopes(F[r], int(y[r]), weight, G[r])
+        elif outputs > 1 and code in (_HINGE, _SQUARED_HINGE):
+            _crammer_singer_slopes(code == _SQUARED_HINGE, F[r], int(y[r]), weight, G[r])
+        else:
+            for k in range(outputs):
+                target = y[r]
+                if classes:
+                    positive = y[r] == 1.0 if outputs == 1 else y[r] == k
+                    target = 1.0 if positive else -1.0
+                G[r, k] = weight * _slope(code, parameter, F[r, k], target)
+
+
+@_exact
+def descend(A: Any, squares: Any, g: Any, rate: Any, start: Any, stop: Any) -> None:
+    """Subtract ``rate * g`` from the features start...stop of these chunks.
+
+    Where there are `squares`, they take in the squared gradient, and the gradient is divided by
+    their root.
+    """
+    small, factor = A.dtype.type(1e-8), A.dtype.type(rate)
+    for c in range(A.shape[0]):
+        low, high = max(0, start - c * CHUNK), min(CHUNK, stop - c * CHUNK)
+        for k in range(A.shape[1]):
+            a, d = A[c, k], g[c, k]
+            if squares.shape[0] == 0:
+                for i in range(low, high):
+                    a[i] -= factor * d[i]
+            else:
+                s = squares[c, k]
+                for i in range(low, high):
+                    s[i] += d[i] * d[i]
+                    a[i] -= factor * (d[i] / (np.sqrt(s[i]) + small))
+
+
+@_compile
+def _predict_keeping(
+    X: Any, W: Any, b: Any, A: Any, first: Any, cosine: Any, u: Any, phi: Any, kept: Any, acc: Any
+) -> None:
+    """Accumulate, keeping the features of the chunks from `first` on that `kept` has room for."""
+    for c in range(W.shape[0]):
+        inside = first <= c < first + kept.shape[0]
+        for r in range(X.shape[0]):
+            target = kept[c - first, r] if inside else phi
+            _project(X[r], W[c], b[c], cosine, u, target)
+            _add(A[c], target, acc[r])
+
+
+@_compile
+def _gradient_of(kept: Any, G: Any, out: Any) -> None:
+    for c in range(kept.shape[0]):
+        out[c] = 0.0
+        for r in range(kept.shape[1]):
+            _add_gradient(G[r], kept[c, r], out[c])
+
+
+@_exact
+def _step(
+    X: Any,
+    y: Any,
+    W: Any,
+    b: Any,
+    A: Any,
+    squares: Any,
+    block: Any,
+    cosine: Any,
+    loss: Any,
+    factor: Any,
+    weight: Any,
+    rate: Any,
+    u: Any,
+) -> Any:
+    first, start, stop = block
+    code, parameter, classes = loss
+    n, outputs, chunks = X.shape[0], A.shape[1], (stop + CHUNK - 1) // CHUNK
+    acc = np.zeros((n, outputs, LANES), A.dtype)
+    phi, kept = np.empty(CHUNK, A.dtype), np.empty((chunks, n, CHUNK), A.dtype)
+    _predict_keeping(X, W, b, A, first, cosine, u, phi, kept, acc)
+    F, G = np.empty((n, outputs)), np.empty((n, outputs), A.dtype)
+    finish(acc, factor, F)
+    if not np.isfinite(F).all():
+        return False
+    loss_gradient(code, parameter, classes, F, y, weight, G)
+    g = np.empty((chunks, outputs, CHUNK), A.dtype)
+    _gradient_of(kept, G, g)
+    last = first + chunks
+    descend(A[first:last], squares[first:last], g, rate, start, stop)
+    return True
+
+
+def step(
+    X: Any,
+    y: Any,
+    W: Any,
+    b: Any,
+    A: Any,
+    squares: Any,
+    block: tuple[int, int, int],
+    cosine: bool,
+    wide: bool,
+    loss: tuple[int, float, bool],
+    factor: float,
+    weight: float,
+    rate: float,
+) -> bool:
+    """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
+
+    `block` is its first chunk and its features start and stop, counted from that chunk.
+    """
+    rows, u, _ = _scratch(X, W, wide)
+    done: bool = _step(rows, y, W, b, A, squares, block, cosine, loss, factor, weight, rate, u)
+    return done

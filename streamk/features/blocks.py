@@ -66,7 +66,8 @@ class FeatureBlocks:
         self._budget = cache_bytes // self._chunk_bytes
         self._burst = max(1, _REGENERATED_BYTES // self._chunk_bytes)
         self._kept = 0
-        self.amplitude = math.sqrt(2.0) if kernel.cosine else 1.0
+        # Frequencies are kept in turns; without a cosine the radians come back in here.
+        self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
         self._W, self._b = self._allocate(0)
 
     @property
@@ -124,7 +125,7 @@ class FeatureBlocks:
         None where they are not all kept, or threads would share the work.
         """
         self._keep(stop)
-        flops = n * stop * self._W[0].size if stop else 0
+        flops = n * stop * CHUNK * len(self.keys)
         if stop > self._kept or (self._threads > 1 and flops > _PARALLEL_FLOPS):
             return None
         return self._W[:stop], self._b[:stop]

@@ -38,11 +38,15 @@ def check_seed(seed: int) -> int:
 
 
 def check_events(
-    X: ArrayLike, dtype: np.dtype[Any], d: int | None, *, missing: bool = False
+    X: ArrayLike,
+    dtype: np.dtype[Any],
+    columns: Sequence[Column] | None,
+    *,
+    missing: bool = False,
 ) -> NDArray[Any]:
     """Return a batch as a finite C-contiguous array of shape (n, d) of the dtype.
 
-    With `missing` a NaN is let through.
+    `columns` are its columns' names, where they are known. With `missing` a NaN is let through.
 
     Raises
     ------
@@ -50,7 +54,8 @@ def check_events(
         Naming the shape, or the row and column of the first NaN or infinity.
     """
     try:
-        events = np.ascontiguousarray(X, dtype=dtype)
+        with np.errstate(over="ignore"):  # an infinity is named below
+            events = np.ascontiguousarray(X, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"a batch must be an array of numbers: {error}") from None
     if events.ndim != 2:
@@ -58,16 +63,17 @@ def check_events(
             f"a batch must have shape (events, columns), not {events.shape}; "
             "a single event x is passed as [x]"
         )
-    if d is not None and events.shape[1] != d:
+    if columns is not None and events.shape[1] != len(columns):
         raise InvalidInput(
-            f"a batch has {events.shape[1]} columns and the model has {d}; "
+            f"a batch has {events.shape[1]} columns and the model has {len(columns)}; "
             "call add_columns before sending more"
         )
     bad = np.isinf(events) if missing else ~np.isfinite(events)
     if bad.any():
-        row, column = np.argwhere(bad)[0]
+        row, column = np.argwhere(bad)[0].tolist()
+        name = column if columns is None else columns[column]
         raise InvalidInput(
-            f"row {row}, column {column} is {events[row, column]}; "
+            f"row {row}, column {name!r} is {events[row, column]}; "
             "drop the event or scale the columns with Scaled, which takes a NaN as missing"
         )
     return events
@@ -147,7 +153,7 @@ class RandomFeatures:
         """
         if not 0 <= start <= stop:
             raise InvalidInput(f"start={start}, stop={stop} must satisfy 0 <= start <= stop")
-        points = check_events(X, self.dtype, None if columns is None else len(columns))
+        points = check_events(X, self.dtype, columns)
         names = range(points.shape[1]) if columns is None else columns
         blocks = FeatureBlocks(
             self.kernel,

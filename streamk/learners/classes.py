@@ -84,7 +84,7 @@ def check_labels(y: Iterable[Any]) -> NDArray[Any]:
     return labels
 
 
-def check_numbers(y: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
+def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64]:
     """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput."""
     try:
         numbers = np.asarray(y, dtype=np.float64)
@@ -92,8 +92,8 @@ def check_numbers(y: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
         raise InvalidInput(
             "labels of a regression must be numbers; for classes use a loss such as 'softmax'"
         ) from None
-    if numbers.ndim != 1:
-        raise InvalidInput(f"labels must have shape (events,), not {numbers.shape}")
+    if numbers.shape != (n,):
+        raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
     if not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         raise InvalidInput(f"the label of row {row} is {numbers[row]}; drop the event")

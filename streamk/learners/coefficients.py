@@ -36,7 +36,8 @@ class Coefficients:
         self.scale = 1.0
         self._chunks = 0
         self._values = np.zeros((0, n_outputs, CHUNK), dtype)
-        self._squares = np.zeros((0, n_outputs, CHUNK), dtype) if squares else None
+        self._keeps_squares = squares
+        self._squares = np.zeros((0, n_outputs, CHUNK), dtype)
 
     @property
     def n_outputs(self) -> int:
@@ -46,11 +47,15 @@ class Coefficients:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self._values.nbytes + (0 if self._squares is None else self._squares.nbytes)
+        return self._values.nbytes + self._squares.nbytes
 
-    def raw(self, chunks: int) -> tuple[NDArray[Any], float]:
-        """Return the unscaled array of the first chunks (chunks, outputs, CHUNK) and the scale."""
-        return self._values[:chunks], self.scale
+    def values(self, first: int, stop: int) -> NDArray[Any]:
+        """Return a view of the unscaled coefficients of these chunks (chunks, outputs, CHUNK)."""
+        return self._values[first:stop]
+
+    def squares(self, first: int, stop: int) -> NDArray[Any]:
+        """Return a view of the sums of squares of these chunks, without chunks if none are kept."""
+        return self._squares[first:stop]
 
     def dense(self, n_features: int) -> NDArray[Any]:
         """Return the coefficients as a new array of shape (n_features, outputs)."""
@@ -66,39 +71,18 @@ class Coefficients:
             self._resize(lambda old: _padded(old, (room, *old.shape[1:])))
         self._chunks = max(self._chunks, chunks)
 
+    def lazy_scale(self, factor: float) -> float | None:
+        """Return the scale after a decay by `factor`, None where the array must be touched."""
+        scale = self.scale * factor
+        return scale if _SMALL < abs(scale) < 1.0 / _SMALL else None
+
     def decay(self, factor: float) -> None:
         """Multiply all coefficients by a factor; 0 clears them."""
-        if factor == 0.0:
-            self._values[: self._chunks] = 0
-            self.scale = 1.0
-            return
-        self.scale *= factor
-        if not _SMALL < abs(self.scale) < 1.0 / _SMALL:
-            self._values[: self._chunks] *= self._values.dtype.type(self.scale)
-            self.scale = 1.0
-
-    def descend(self, first: int, g: NDArray[Any], rate: float, start: int, stop: int) -> None:
-        """Subtract ``rate * g`` from the features start...stop among the chunks from `first`.
-
-        Parameters
-        ----------
-        first : int
-            The first chunk that `g` covers.
-        g : array of shape (chunks, outputs, CHUNK)
-        rate : float
-            Step size over block size. With squares each gradient is also divided by the root of
-            the sum of its squares.
-        start, stop : int
-            Features outside are left alone.
-        """
-        edges = np.arange(first * CHUNK, (first + len(g)) * CHUNK).reshape(-1, 1, CHUNK)
-        some = slice(first, first + len(g))
-        if edges[0, 0, 0] < start or edges[-1, 0, -1] >= stop:
-            g = g * ((edges >= start) & (edges < stop))
-        if self._squares is not None:
-            self._squares[some] += g * g
-            g = g / (np.sqrt(self._squares[some]) + g.dtype.type(1e-8))
-        self._values[some] -= g.dtype.type(rate / self.scale) * g
+        scale = self.lazy_scale(factor)
+        if scale is None:
+            self._values[: self._chunks] *= self._values.dtype.type(self.scale * factor)
+            scale = 1.0
+        self.scale = scale
 
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
@@ -108,8 +92,7 @@ class Coefficients:
     def split(self, binary: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         """Turn the only output into two by `binary`, which appends an axis of two."""
         self._values = np.ascontiguousarray(np.moveaxis(binary(self._values[:, 0]), -1, 1))
-        if self._squares is not None:
-            self._squares = np.repeat(self._squares, 2, axis=1)
+        self._squares = np.repeat(self._squares, 2, axis=1)
 
     def permute(self, order: NDArray[np.intp]) -> None:
         """Reorder the outputs."""
@@ -117,8 +100,8 @@ class Coefficients:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        other = type(self)(self._values.dtype, self.n_outputs, squares=self._squares is not None)
-        other.load(self.arrays(), self.scale)
+        other = type(self)(self._values.dtype, self.n_outputs, squares=self._keeps_squares)
+        other.load(self.arrays(), self._chunks, self.scale)
         return other
 
     def mix(self, other: Self, weight: float) -> None:
@@ -130,36 +113,39 @@ class Coefficients:
         mine += ((1.0 - weight) * other.scale) * other._values[:chunks]
         self._values[:chunks] = mine
         self.scale = 1.0
-        if self._squares is not None and other._squares is not None:
+        if self._keeps_squares:
             self._squares[:chunks] *= weight
             self._squares[:chunks] += (1.0 - weight) * other._squares[:chunks]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return copies of the unscaled arrays in use, by name."""
         arrays = {"coefficients": self._values[: self._chunks].copy()}
-        if self._squares is not None:
+        if self._keeps_squares:
             arrays["squares"] = self._squares[: self._chunks].copy()
         return arrays
 
-    def load(self, arrays: dict[str, NDArray[Any]], scale: float) -> None:
-        """Take what `arrays` and `scale` gave, checking that it fits."""
-        names = ["coefficients"] + (["squares"] if self._squares is not None else [])
+    def load(self, arrays: dict[str, NDArray[Any]], chunks: int, scale: float) -> None:
+        """Take what `arrays` and `scale` gave, checking that it fits so many chunks."""
+        names = ["coefficients"] + (["squares"] if self._keeps_squares else [])
         for name in names:
             found = arrays.get(name)
-            if found is None or found.ndim != 3 or found.shape[1:] != self._values.shape[1:]:
+            shape = (chunks, self.n_outputs, CHUNK)
+            if found is None or found.shape != shape:
                 raise StateError(
-                    f"array {name!r} of the state must have shape (chunks, {self.n_outputs}, "
-                    f"{CHUNK}), not {None if found is None else found.shape}"
+                    f"array {name!r} of the state must have shape {shape}, "
+                    f"not {None if found is None else found.shape}"
                 )
         self._values = np.array(arrays["coefficients"], dtype=self._values.dtype, order="C")
-        if self._squares is not None:
+        if self._keeps_squares:
             self._squares = np.array(arrays["squares"], dtype=self._values.dtype, order="C")
         self._chunks, self.scale = len(self._values), scale
 
     def _resize(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         self._values = change(self._values)
-        if self._squares is not None:
+        if self._keeps_squares:
             self._squares = change(self._squares)
+        else:
+            self._squares = np.zeros((0, *self._values.shape[1:]), self._values.dtype)
 
 
 def _padded(old: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, kernels
 from streamk.backends import CHUNK
-from streamk.errors import InvalidInput, NotLearned
+from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import SAMPLERS, check_dtype, check_events, check_seed
@@ -36,10 +36,8 @@ class DoublyStochastic:
 
     Parameters
     ----------
-    kernel : Kernel, optional
-        ``Gaussian(bandwidth=sqrt(d / 2))`` by default, with d columns in the first batch: for
-        columns of unit variance the mean squared distance of two events is then four times the
-        squared bandwidth.
+    kernel : Kernel
+        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one.
     loss : str or Loss, default "softmax"
         See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
         "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
@@ -93,7 +91,7 @@ class DoublyStochastic:
 
     def __init__(
         self,
-        kernel: Kernel | None = None,
+        kernel: Kernel,
         *,
         loss: str | Loss = "softmax",
         task: str | None = None,
@@ -121,6 +119,8 @@ class DoublyStochastic:
         self.sampler, self.dtype = sampler, check_dtype(dtype)
         self._check_options()
         self._backend = backends.select(backend)
+        self._n_blocks = -(-max_features // block_size)
+        self._loss_key = (int(self.loss.code), self.loss.parameter, self.is_classifier)
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
         self._classes = Classes(classes)
@@ -199,12 +199,11 @@ class DoublyStochastic:
         """
         events = self._check(X)
         labels = self.check_labels(y, len(events))
-        if self.is_classifier:
-            labels = self._classes.encode(labels)
-            self._fit_outputs()
+        if self._blocks is None:
+            self._set_columns(tuple(range(events.shape[1])))
         for first in range(0, len(events), self.batch_size):
             some = slice(first, first + self.batch_size)
-            self._learn(events[some], labels[some])
+            self._learn(events[some], self._numbers(labels[some]))
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events, plain labels (object) or numbers (float64).
@@ -216,33 +215,72 @@ class DoublyStochastic:
         """
         if len(y) != n:
             raise InvalidInput(f"{n} events came with {len(y)} labels")
-        return check_labels(y) if self.is_classifier else check_numbers(y)
+        return check_labels(y) if self.is_classifier else check_numbers(y, n)
+
+    def _numbers(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Return labels as the loss takes them, new classes getting their outputs."""
+        if not self.is_classifier:
+            return labels
+        numbers = self._classes.encode(labels).astype(np.float64)
+        self._fit_outputs()
+        return numbers
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y, a step by itself."""
         self.learn_many(_one(x), [y])
 
-    def _learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+    def _learn(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features."""
-        F = self._decide(X)
-        if not np.isfinite(F).all():
+        t, coefficients, features = self.n_steps + 1, self._coefficients, self._features
+        start = (t - 1) % self._n_blocks * self.block_size
+        stop = min(start + self.block_size, self.max_features)
+        first, last = start // CHUNK, -(-stop // CHUNK)
+        coefficients.grow(last)
+        gamma = self.step.size(t)
+        decay = 1.0 - gamma * self.regularization
+        rate = self.step.rate(t) / (stop - start)
+        weight = features.amplitude / len(X)
+        scale = coefficients.lazy_scale(decay)
+        chunks = max(last, -(-self.n_features // CHUNK))
+        small = len(X) * (stop - start) <= _FUSED
+        kept = features.kept(chunks, len(X)) if small and scale is not None else None
+        if kept is not None and scale is not None:
+            finite = self._backend.step(
+                X,
+                y,
+                *kept,
+                coefficients.values(0, chunks),
+                coefficients.squares(0, chunks),
+                (first, start - first * CHUNK, stop - first * CHUNK),
+                self.kernel.cosine,
+                self.kernel.heavy_tailed,
+                self._loss_key,
+                coefficients.scale * features.amplitude,
+                weight,
+                rate / scale,
+            )
+            self._check_finite(finite)
+            coefficients.scale = scale
+        else:
+            F = self._decide(X)
+            self._check_finite(np.isfinite(F).all())
+            G = np.empty(F.shape, self.dtype)
+            self._backend.loss_gradient(*self._loss_key, F, y, weight, G)
+            coefficients.decay(decay)
+            rate /= coefficients.scale
+            for begin, g in features.gradient(X, G, first, last):
+                end, edge = begin + len(g), begin * CHUNK
+                values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
+                self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
+        self.n_steps = t
+        self.n_events += len(X)
+
+    def _check_finite(self, finite: Any) -> None:
+        if not finite:
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
                 "or take a smaller step"
             )
-        G = self.loss.gradient(F, y) / len(X)
-        t = self.n_steps + 1
-        start = (t - 1) % -(-self.max_features // self.block_size) * self.block_size
-        stop = min(start + self.block_size, self.max_features)
-        gamma = self.step.size(t)
-        self._coefficients.grow(-(-stop // CHUNK))
-        self._coefficients.decay(1.0 - gamma * self.regularization)
-        pieces = self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK))
-        rate = (self.step.gamma if isinstance(self.step, AdaGrad) else gamma) / (stop - start)
-        for first, g in pieces:
-            self._coefficients.descend(first, g, rate, start, stop)
-        self.n_steps = t
-        self.n_events += len(X)
 
     # Predicting
 
@@ -313,8 +351,10 @@ class DoublyStochastic:
         return dict(zip(self.classes, self.predict_proba_many(_one(x))[0].tolist(), strict=True))
 
     def _decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        A, scale = self._coefficients.raw(-(-self.n_features // CHUNK))
-        return scale * self._features.decide(X, A)
+        if not self.n_steps:
+            return np.zeros((len(X), self._coefficients.n_outputs))
+        A = self._coefficients.values(0, -(-self.n_features // CHUNK))
+        return self._features.decide(X, A, self._coefficients.scale)
 
     # Columns and outputs
 
@@ -331,10 +371,8 @@ class DoublyStochastic:
     def _set_columns(self, columns: tuple[Column, ...]) -> None:
         keys = column_keys(columns)
         self._columns = columns
-        kernel = self.kernel or kernels.Gaussian(bandwidth=math.sqrt(max(1, len(columns)) / 2))
-        self.kernel = kernel
         self._blocks = FeatureBlocks(
-            kernel,
+            self.kernel,
             keys,
             seed=self.seed,
             backend=self._backend,
@@ -345,15 +383,11 @@ class DoublyStochastic:
 
     @property
     def _features(self) -> FeatureBlocks:
-        assert self._blocks is not None, "columns are set by _check"
+        assert self._blocks is not None, "columns are set before the first step"
         return self._blocks
 
     def _check(self, X: ArrayLike) -> NDArray[Any]:
-        d = None if self._columns is None else len(self._columns)
-        events = check_events(X, self.dtype, d)
-        if d is None:
-            self._set_columns(tuple(range(events.shape[1])))
-        return events
+        return check_events(X, self.dtype, self._columns)
 
     def _n_outputs(self) -> int:
         return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
@@ -375,7 +409,7 @@ class DoublyStochastic:
         header: dict[str, Any] = {
             "type": self.TYPE,
             "format": self.FORMAT,
-            "kernel": self.kernel.to_json() if self.kernel else None,
+            "kernel": self.kernel.to_json(),
             "loss": self.loss.to_json(),
             "task": "classification" if self.is_classifier else "regression",
             "step": self.step.to_json(),
@@ -399,21 +433,27 @@ class DoublyStochastic:
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
-        kernel = header["kernel"]
-        learner = cls(
-            kernels.from_json(kernel) if kernel else None,
-            loss=loss_by_name(**header["loss"]),
-            task=header["task"],
-            step=step_from_json(header["step"]),
-            dtype=header["dtype"],
-            columns=header["columns"],
-            classes=header["classes"],
-            threads=threads,
-            backend=backend,
-            **{name: header[name] for name in _OPTIONS},
-        )
-        learner.n_steps, learner.n_events = header["n_steps"], header["n_events"]
-        learner._coefficients.load(state.arrays, header["scale"])
+        try:
+            learner = cls(
+                kernels.from_json(header["kernel"]),
+                loss=loss_by_name(**header["loss"]),
+                task=header["task"],
+                step=step_from_json(header["step"]),
+                dtype=header["dtype"],
+                columns=header["columns"],
+                classes=header["classes"],
+                threads=threads,
+                backend=backend,
+                **{name: header[name] for name in _OPTIONS},
+            )
+            learner.n_steps, learner.n_events = int(header["n_steps"]), int(header["n_events"])
+            scale = float(header["scale"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
+                "it is damaged or was changed by hand"
+            ) from error
+        learner._coefficients.load(state.arrays, -(-learner.n_features // CHUNK), scale)
         return learner
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
@@ -446,7 +486,11 @@ class DoublyStochastic:
             return
         self._align(other)
         self.n_steps = max(self.n_steps, other.n_steps)
-        self._coefficients.mix(self._matched(other), mine / (mine + others))
+        theirs = self._matched(other)
+        if mine:
+            self._coefficients.mix(theirs, mine / (mine + others))
+        else:
+            self._coefficients = theirs
         self.n_events += others
 
     def _check_mergeable(self, other: Self) -> None:
@@ -484,6 +528,9 @@ class DoublyStochastic:
         copy.permute(np.argsort(order + rest))
         return copy
 
+
+_FUSED = 1 << 18
+"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
 
 _OPTIONS = (
     "seed",

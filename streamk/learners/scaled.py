@@ -104,6 +104,8 @@ class Scaled:
         """
         events = self._check(X)
         labels = self.learner.check_labels(y, len(events))
+        if self.columns is None:
+            self.add_columns(range(events.shape[1]))
         self._scale.update(events)
         if not self.is_classifier:
             self._labels.update(labels[:, None])
@@ -128,21 +130,21 @@ class Scaled:
         self._scale.add_columns(len(names))
 
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
-        columns = self.learner.columns
-        events = check_events(X, _FLOAT64, None if columns is None else len(columns), missing=True)
+        events = check_events(X, _FLOAT64, self.columns, missing=True)
         huge = np.abs(events) > _LARGEST
         if huge.any():
-            row, column = np.argwhere(huge)[0]
+            row, column = np.argwhere(huge)[0].tolist()
             raise InvalidInput(
                 f"row {row}, column {column} is {events[row, column]}, whose square is not a "
                 "number any more; drop the event"
             )
-        if columns is None:
-            self.add_columns(range(events.shape[1]))
         return events
 
     def _transform(self, X: ArrayLike) -> NDArray[Any]:
-        return self._scale.transform(self._check(X), self.learner.dtype)
+        events = self._check(X)
+        if self.columns is None:
+            return np.nan_to_num(events)
+        return self._scale.transform(events, self.learner.dtype)
 
     def _restore(self, predicted: NDArray[Any]) -> NDArray[Any]:
         """Return predicted numbers in the label's own unit."""

@@ -26,6 +26,10 @@ class Step:
         """Return gamma_t for step t = 1, 2, ..."""
         return float(next(iter(vars(self).values())))
 
+    def rate(self, t: int) -> float:
+        """Return the factor of the gradient in step t, gamma_t but for AdaGrad."""
+        return self.size(t)
+
     def to_json(self) -> dict[str, Any]:
         """Return the rule as JSON data; `step_from_json` turns it back.
 
@@ -87,6 +91,10 @@ class AdaGrad(Step):
     def size(self, t: int) -> float:
         """Return gamma / sqrt(t), which only the decay of regularisation uses."""
         return self.gamma / math.sqrt(t)
+
+    def rate(self, t: int) -> float:
+        """Return gamma: the rest of the step size is each coefficient's own."""
+        return self.gamma
 
 
 _STEPS: dict[str, type[Step]] = {step.name: step for step in (InverseTime, Constant, AdaGrad)}
