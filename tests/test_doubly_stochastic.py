@@ -798,6 +798,18 @@ def test_a_bad_number_is_named_and_nothing_is_learned(y, words):
     assert learner.columns is None, "a refused first batch must not fix the columns"
 
 
+@pytest.mark.parametrize(("dtype", "label"), [("float32", 1e39), ("float64", -1e200)])
+def test_one_huge_label_cannot_end_a_model(dtype, label):
+    """Its gradient would not be a number of the dtype, nor any coefficient after it."""
+    learner = model("squared", "numbers", dtype=dtype)
+    X, y = stream("numbers", 40)
+    learner.learn_many(X, y)
+    before = DoublyStochastic.from_state(learner.state())
+    with pytest.raises(InvalidInput, match=r"row 1 .*too large"):
+        learner.learn_many(X[:2], [0.5, label])
+    same_model(learner, before)
+
+
 def test_a_column_is_named_by_its_name():
     learner = model(columns=["age", "size"])
     with pytest.raises(InvalidInput, match=r"row 1.*size.*nan"):
