@@ -16,6 +16,9 @@ twin defines::
     gradient(X, W, b, G, cosine, wide, out)                       out = features(X)^T G
     descend(A, squares, g, rate, start, stop)                     A -= rate * g, or AdaGrad's
     step(...)                                                     all of these for a mini-batch
+    measure(X, count, mean, squares, numeric)                     take rows into columns' statistics
+    spread(count, mean, squares, numeric, factor)                 factor = 1 / spread of the columns
+    rescale(X, mean, factor, out)                                 out = (X - mean) * factor
 
 with X (n, d), W (chunks, d, CHUNK), b (chunks, CHUNK), A, squares, g and the gradient's out
 (chunks, outputs, CHUNK), acc (n, outputs, LANES), F float64 and G (n, outputs), y float64 (n,),
@@ -66,6 +69,12 @@ class LossCode(IntEnum):
 TAG_FREQUENCY = 0
 TAG_PHASE = 1
 TAG_RADIUS = 16
+
+FAIR_COIN = 0.5
+"""Deviation that a column of zeros and ones is given, however rare its ones are: divided by its
+own, a rare one would outweigh all other columns."""
+ROUNDING = 1e-12
+"""Deviation, relative to the mean, up to which a column is constant but for rounding."""
 
 BACKENDS = ("numpy", "numba")
 """Names of the backends, besides ``auto``."""
@@ -147,6 +156,20 @@ class Backend(Protocol):
         rate: float,
     ) -> bool:
         """Predict, and descend on the block; False and no change if a prediction overflowed."""
+        ...
+
+    def measure(self, X: Array, count: Array, mean: Array, squares: Array, numeric: Array) -> None:
+        """Take rows into the statistics of their columns."""
+        ...
+
+    def spread(
+        self, count: Array, mean: Array, squares: Array, numeric: Array, factor: Array
+    ) -> None:
+        """Write the factors that scale the columns."""
+        ...
+
+    def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> None:
+        """Write the scaled rows, a NaN as 0."""
         ...
 
 

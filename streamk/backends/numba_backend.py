@@ -16,7 +16,17 @@ from numba import njit
 from numba.core import types
 from numba.extending import overload
 
-from streamk.backends import CHUNK, LANES, TAG_FREQUENCY, TAG_PHASE, TAG_RADIUS, Law, LossCode
+from streamk.backends import (
+    CHUNK,
+    FAIR_COIN,
+    LANES,
+    ROUNDING,
+    TAG_FREQUENCY,
+    TAG_PHASE,
+    TAG_RADIUS,
+    Law,
+    LossCode,
+)
 
 _compile = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 # What the fused step and the step in parts share outside the loops over features must round in the
@@ -425,3 +435,58 @@ def step(
     rows, u, _ = _scratch(X, W, wide)
     done: bool = _step(rows, y, W, b, A, squares, block, cosine, loss, factor, weight, rate, u)
     return done
+
+
+@_exact
+def measure(X: Any, count: Any, mean: Any, squares: Any, numeric: Any) -> None:
+    """Take rows into each column's count, mean and sum of squared deviations (Chan et al. 1979).
+
+    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1.
+    """
+    for j in range(X.shape[1]):
+        n, total, other = 0, 0.0, False
+        for r in range(X.shape[0]):
+            x = X[r, j]
+            if not math.isnan(x):
+                n += 1
+                total += x
+                other |= x not in (0.0, 1.0)
+        if n == 0:
+            continue
+        center, around = total / n, 0.0
+        for r in range(X.shape[0]):
+            deviation = X[r, j] - center
+            if not math.isnan(deviation):
+                around += deviation * deviation
+        shift, share = center - mean[j], n / (count[j] + n)
+        squares[j] += around + shift * shift * count[j] * share
+        mean[j] += shift * share
+        count[j] += n
+        numeric[j] |= other
+
+
+@_exact
+def spread(count: Any, mean: Any, squares: Any, numeric: Any, factor: Any) -> None:
+    """Write what makes each column's deviation, and then the sum of all variances, 1."""
+    total = 0.0
+    for j in range(len(factor)):
+        variance = squares[j] / max(count[j], 1.0)
+        deviation = math.sqrt(variance)
+        if deviation <= ROUNDING * abs(mean[j]):
+            variance, deviation = 0.0, 1.0
+        if not numeric[j]:
+            deviation = FAIR_COIN
+        total += variance / (deviation * deviation)
+        factor[j] = 1.0 / deviation
+    if total > 0.0:
+        for j in range(len(factor)):
+            factor[j] /= math.sqrt(total)
+
+
+@_exact
+def rescale(X: Any, mean: Any, factor: Any, out: Any) -> None:
+    """Write the rows less the mean, times the factor; a NaN becomes 0."""
+    for r in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[r, j]
+            out[r, j] = 0.0 if math.isnan(x) else (x - mean[j]) * factor[j]

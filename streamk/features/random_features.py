@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from streamk.kernels import Kernel
 
 SAMPLERS = ("iid",)
 """Names of the ways to draw frequencies."""
+
+_LARGEST = 1e150
+"""Larger values would overflow the variance of their column, and so end the model."""
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
@@ -46,7 +50,8 @@ def check_events(
 ) -> NDArray[Any]:
     """Return a batch as a finite C-contiguous array of shape (n, d) of the dtype.
 
-    `columns` are its columns' names, where they are known. With `missing` a NaN is let through.
+    `columns` are its columns' names, where they are known. With `missing` a NaN is let through, but
+    nothing above 1e150.
 
     Raises
     ------
@@ -54,8 +59,11 @@ def check_events(
         Naming the shape, or the row and column of the first NaN or infinity.
     """
     try:
-        with np.errstate(over="ignore"):  # an infinity is named below
-            events = np.ascontiguousarray(X, dtype=dtype)
+        if isinstance(X, np.ndarray) and X.dtype == dtype:
+            events = np.ascontiguousarray(X)
+        else:
+            with np.errstate(over="ignore"):  # an infinity is named below
+                events = np.ascontiguousarray(X, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"a batch must be an array of numbers: {error}") from None
     if events.ndim != 2:
@@ -68,7 +76,12 @@ def check_events(
             f"a batch has {events.shape[1]} columns and the model has {len(columns)}; "
             "call add_columns before sending more"
         )
-    bad = np.isinf(events) if missing else ~np.isfinite(events)
+    flat = events.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = flat.dot(flat)
+    if math.isfinite(squares):  # the fast way to see that all is well
+        return events
+    bad = np.abs(events) > _LARGEST if missing else ~np.isfinite(events)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
         name = column if columns is None else columns[column]

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk import backends
 from streamk.errors import StateError
 from streamk.state import State
-
-_FAIR_COIN = 0.5
-"""Deviation that a column of zeros and ones is given, however rare its ones are: divided by its
-own, a rare one would outweigh all other columns."""
 
 
 class RunningScale:
@@ -49,6 +46,7 @@ class RunningScale:
         self._squares = np.zeros(d)
         self._numeric = np.zeros(d, dtype=bool)
         self._factor: NDArray[np.float64] | None = None
+        self._backend = backends.select()
 
     def __len__(self) -> int:
         return len(self._mean)
@@ -60,40 +58,14 @@ class RunningScale:
 
     def update(self, X: NDArray[np.float64]) -> None:
         """Take in events X, float64 of shape (n, d); NaN is missing (Chan et al. 1979)."""
-        if not len(X):
-            return
-        missing = np.isnan(X)
-        if missing.any():
-            known = ~missing
-            count = known.sum(axis=0)
-            mean = np.where(known, X, 0.0).sum(axis=0) / np.maximum(count, 1)
-            deviations = np.where(known, X - mean, 0.0)
-            numeric = (known & (X != 0.0) & (X != 1.0)).any(axis=0)
-        else:
-            count = np.full(X.shape[1], len(X))
-            mean = X.mean(axis=0)
-            deviations = X - mean
-            numeric = ((X != 0.0) & (X != 1.0)).any(axis=0)
-        self._combine(count, mean, (deviations * deviations).sum(axis=0))
-        self._numeric |= numeric
-
-    def _combine(self, count: Any, mean: Any, squares: Any) -> None:
-        total = self._count + count
-        shift = mean - self._mean
-        share = count / np.maximum(total, 1.0)
-        self._squares += squares + shift * shift * self._count * share
-        self._mean += shift * share
-        self._count = total
+        self._backend.measure(X, self._count, self._mean, self._squares, self._numeric)
         self._factor = None
 
     def transform(self, X: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the events scaled, in the dtype wanted."""
-        Z = (X - self._mean) * self._factors()
-        missing = np.isnan(X)
-        if missing.any():
-            Z[missing] = 0.0
-        with np.errstate(over="ignore"):  # the learner refuses what does not fit its dtype
-            return Z.astype(dtype)
+        Z = np.empty(X.shape, dtype)
+        self._backend.rescale(X, self._mean, self._factors(), Z)
+        return Z
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""
@@ -105,14 +77,9 @@ class RunningScale:
         return self._factor
 
     def _new_factors(self) -> NDArray[np.float64]:
-        variance = self._squares / np.maximum(self._count, 1.0)
-        deviation = np.sqrt(variance)
-        # Rounding leaves a constant column a deviation of this order.
-        varies = deviation > 1e-12 * np.abs(self._mean)
-        variance, deviation = np.where(varies, variance, 0.0), np.where(varies, deviation, 1.0)
-        deviation = np.where(self._numeric, deviation, _FAIR_COIN)
-        spread = float((variance / (deviation * deviation)).sum())
-        return np.asarray(1.0 / (deviation * np.sqrt(spread if spread > 0 else 1.0)))
+        factor = np.empty(len(self))
+        self._backend.spread(self._count, self._mean, self._squares, self._numeric, factor)
+        return factor
 
     def add_columns(self, n: int) -> None:
         """Append n columns that were zero in all events so far."""
@@ -128,19 +95,14 @@ class RunningScale:
         copy = RunningScale.from_state(self.state())
         copy.add_columns(1)
         numbers = [len(self) if number is None else number for number in order]
-        for name, array in vars(copy).items():
-            if array is not None:
-                setattr(copy, name, array[numbers])
+        for name in _ARRAYS:
+            setattr(copy, f"_{name}", getattr(copy, f"_{name}")[numbers])
+        copy._factor = None
         return copy
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        arrays = {
-            "count": self._count.copy(),
-            "mean": self._mean.copy(),
-            "squares": self._squares.copy(),
-            "numeric": self._numeric.copy(),
-        }
+        arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
         return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
 
     @classmethod
@@ -154,9 +116,12 @@ class RunningScale:
         """
         arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
         scale = cls(len(arrays.get("count", ())))
-        for name in ("count", "mean", "squares", "numeric"):
+        for name in _ARRAYS:
             own = getattr(scale, f"_{name}")
             if name not in arrays or arrays[name].shape != own.shape:
                 raise StateError(f"array {name!r} of a running scale must have shape {own.shape}")
             setattr(scale, f"_{name}", arrays[name].astype(own.dtype))
         return scale
+
+
+_ARRAYS = ("count", "mean", "squares", "numeric")
