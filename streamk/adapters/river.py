@@ -1,0 +1,451 @@
+"""Kernel learners as River estimators.
+
+Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
+or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
+1, and None or NaN is missing, which counts as the column's running mean. Columns may come and go: a
+column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import struct
+from collections.abc import Hashable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from streamk import learners
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column
+from streamk.kernels import Kernel
+from streamk.learners import Learner, Step
+from streamk.losses import Loss
+
+__all__ = ["KernelClassifier", "KernelRegressor"]
+
+Event = dict[Hashable, Any]
+Rows = NDArray[np.float64]
+
+
+class _Model:
+    """A learner that is fed dicts and data frames, and the columns it has met.
+
+    Copies and pickles go through the learner's state.
+    """
+
+    def __init__(self, learner: Learner, names: Sequence[Hashable] = ()) -> None:
+        self.learner = learner
+        self._index = {name: number for number, name in enumerate(names)}
+        self._lay_out()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"learner": self.learner.state(), "names": list(self._index)}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        _Model.__init__(self, learners.from_state(saved["learner"]), saved["names"])
+
+    def _lay_out(self) -> None:
+        """Prepare the fast way, for events that have every column and only numbers."""
+        names = tuple(self._index)
+        self._row = np.zeros((1, len(names)))
+        self._pack = struct.Struct(f"{len(names)}d").pack_into
+        # With a single name itemgetter gives no tuple.
+        self._get = itemgetter(*names) if len(names) > 1 else None
+
+    def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Rows:
+        """Return an event as an array of shape (1, columns), which the next call overwrites."""
+        if self._get is not None and len(x) == len(self._index):
+            try:
+                self._pack(self._row.data, 0, *self._get(x))
+                return self._row
+            except (KeyError, struct.error):
+                pass  # another column, a string or None
+        return self._rows([x], learn=learn)
+
+    def rows(self, frame: Any, *, learn: bool) -> Rows:
+        """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
+        if not all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
+            return self._rows(_events(frame), learn=learn)
+        if learn:
+            self._meet(frame.columns)
+        known = [name for name in frame.columns if name in self._index]
+        rows = np.zeros((len(frame), len(self._index)))
+        if known:
+            numbers = [self._index[name] for name in known]
+            rows[:, numbers] = dataframe.to_numpy(frame.select(known))
+        return rows
+
+    def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Rows:
+        cells = [_cells(event) for event in events]
+        if learn:
+            self._meet([name for event in cells for name in event])
+        rows = np.zeros((len(cells), len(self._index)))
+        for row, event in zip(rows, cells, strict=True):
+            for name, value in event.items():
+                number = self._index.get(name)
+                if number is not None:
+                    row[number] = value
+        return rows
+
+    def _meet(self, names: Sequence[Hashable]) -> None:
+        """Give names not met before their columns, in an order that is not the event's."""
+        new = {_column(name): name for name in names if name not in self._index}
+        if new or self.learner.columns is None:
+            columns = sorted(new, key=lambda column: (isinstance(column, str), column))
+            self.learner.add_columns(columns)
+            for column in columns:
+                self._index[new[column]] = len(self._index)
+            self._lay_out()
+
+
+def _column(name: Hashable) -> Column:
+    """Return the learner's name of a column, the same in every process."""
+    if isinstance(name, np.integer):
+        return int(name)
+    # River's n-grams are tuples of words.
+    return repr(name) if isinstance(name, tuple) else name  # type: ignore[return-value]
+
+
+def _cells(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+    """Return the columns of an event that are not 0 for lack of a value, NaN where missing."""
+    cells: dict[Hashable, float] = {}
+    for name, value in x.items():
+        if isinstance(value, str):
+            name, value = f"{name}={value}", 1.0
+            if name in x:
+                raise InvalidInput(f"column {name!r} comes as a name and as a value; rename one")
+        try:
+            cells[name] = math.nan if value is None else float(value)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"column {name!r} is {value!r}; a value is a number, a boolean, a string or None"
+            ) from None
+    return cells
+
+
+def _events(frame: Any) -> list[Event]:
+    """Return the rows of a narwhals frame as dicts, what is null as None."""
+    columns = [
+        [None if null else value for value, null in zip(series, series.is_null(), strict=True)]
+        for series in frame.iter_columns()
+    ]
+    return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+class _Estimator:
+    """What the classifier and the regressor have in common."""
+
+    _task: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        bandwidth: float = 0.5,
+        loss: str | Loss | None = None,
+        step: float | Step = 1.0,
+        regularization: float = 0.0,
+        batch_size: int = 1,
+        block_size: int = 2048,
+        max_features: int = 2048,
+        seed: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.loss = loss
+        self.step = step
+        self.regularization = regularization
+        self.batch_size = batch_size
+        self.block_size = block_size
+        self.max_features = max_features
+        self.seed = seed
+        self._seed = secrets.randbits(63) if seed is None else seed
+        self._model = _Model(self._make())
+        self._y_name: Any = None
+
+    def _make(self, **options: Any) -> Learner:
+        return learners.create(
+            "doubly-stochastic",
+            task=self._task,
+            kernel=self.kernel,
+            bandwidth=self.bandwidth,
+            loss=self.loss,
+            step=self.step,
+            regularization=self.regularization,
+            batch_size=self.batch_size,
+            block_size=self.block_size,
+            max_features=self.max_features,
+            seed=self._seed,
+            **options,
+        )
+
+    def _start(self, label: Any) -> None:
+        """Prepare for the first label."""
+
+    def learn_one(self, x: Event, y: Any) -> None:
+        """Learn from one event, a step by itself.
+
+        Parameters
+        ----------
+        x : dict
+        y : label: str, int or bool, or a number for the regressor
+
+        Raises
+        ------
+        InvalidInput
+            If a value or the label is of no use, naming it; the event is not learned.
+        """
+        self._start(y)
+        self._model.learner.learn_many(self._model.row(x, learn=True), [y])
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
+
+        With ``batch_size=1`` this is `learn_one` for every row.
+
+        Parameters
+        ----------
+        X : data frame of n rows
+            Of pandas, Polars or any other library that narwhals knows.
+        y : series of n labels
+
+        Raises
+        ------
+        InvalidInput
+            If a value or label is of no use, naming it; the mini-batches before it are learned.
+        """
+        frame, series = dataframe.into_frame(X), dataframe.into_series(y)
+        if len(frame) != len(series):
+            raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
+        if not len(frame):
+            return
+        labels = series.to_list()
+        self._start(labels[0])
+        self._y_name = series.name
+        events = self._model.rows(frame, learn=True)
+        # Piece by piece, so that the scaling does not run ahead of what is learned.
+        for first in range(0, len(events), self.batch_size):
+            some = slice(first, first + self.batch_size)
+            self._model.learner.learn_many(events[some], labels[some])
+
+
+class KernelClassifier(_Estimator, base.MiniBatchClassifier):
+    """Kernel classification of a stream, for any number of classes.
+
+    A doubly stochastic kernel learner (`streamk.learners.DoublyStochastic`) behind an online
+    scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before it.
+    Every event learned is a step on its loss; by default that moves all random features, so the
+    time of an event is the same from first to last.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+        "gaussian", "laplacian", "matern", "cauchy", "linear", or one of `streamk.kernels`.
+    bandwidth : float, default 0.5
+        Of a kernel given by name, in units of the scaled columns: two events of the stream are
+        sqrt(2) apart in the root of the mean square.
+    loss : str or Loss, optional
+        "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
+    step : float or Step, default 1.0
+        Step size; a number is a constant one, see `streamk.learners.steps` for others.
+    regularization : float, default 0
+        Factor of half the squared norm that is added to the loss.
+    batch_size : int, default 1
+        Events that share a step in `learn_many`. `learn_one` is always a step.
+    block_size : int, default 2048
+        Random features a step.
+    max_features : int, default 2048
+        All random features. Where it is more than `block_size`, steps take the blocks in turn.
+    seed : int, optional
+        From 0 to 2^64 - 1. Random by default.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import KernelClassifier
+    >>> model = KernelClassifier(seed=1)
+    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
+    Accuracy: 89.35%
+    """
+
+    _task = "classification"
+
+    def _start(self, label: Any) -> None:
+        if isinstance(label, bool | np.bool_) and not self._model.learner.classes:
+            # River's binary classifiers know both labels from the start.
+            self._model = _Model(self._make(classes=(False, True)))
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def predict_proba_one(self, x: Event, **kwargs: Any) -> dict[Any, float]:
+        """Probability of each label seen so far, summing to 1; {} before the first.
+
+        Where the first label is a boolean, False and True count as seen.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        learner = self._model.learner
+        if not learner.classes:
+            return {}
+        probabilities = learner.predict_proba_many(self._model.row(x, learn=False))
+        return dict(zip(learner.classes, probabilities[0].tolist(), strict=True))
+
+    def predict_one(self, x: Event, **kwargs: Any) -> Any:
+        """Most probable label, None before the first has been learned.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        learner = self._model.learner
+        if not learner.classes:
+            return None
+        return learner.predict_many(self._model.row(x, learn=False))[0]
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities of each label seen so far, a column each, of the rows of a data frame.
+
+        Parameters
+        ----------
+        X : data frame of n rows
+
+        Returns
+        -------
+        data frame of n rows, of the same library
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        frame, learner = dataframe.into_frame(X), self._model.learner
+        probabilities = np.zeros((len(frame), 0))
+        if learner.classes:
+            probabilities = learner.predict_proba_many(self._model.rows(frame, learn=False))
+        return dataframe.to_native_frame(
+            dict(zip(learner.classes, probabilities.T, strict=True)), like=frame
+        )
+
+    def predict_many(self, X: Any) -> Any:
+        """Most probable label of each row of a data frame, None before the first is learned.
+
+        Parameters
+        ----------
+        X : data frame of n rows
+
+        Returns
+        -------
+        series of n labels, of the same library
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        frame, learner = dataframe.into_frame(X), self._model.learner
+        labels: list[Any] = [None] * len(frame)
+        if learner.classes:
+            labels = learner.predict_many(self._model.rows(frame, learn=False)).tolist()
+        return dataframe.to_native_series(labels, name=self._y_name, like=frame)
+
+
+class KernelRegressor(_Estimator, base.MiniBatchRegressor):
+    """Kernel regression on a stream.
+
+    As `KernelClassifier`, for numbers to be predicted. They are standardised as they come, so
+    the step size and the parameter of a loss do not depend on their unit.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+    bandwidth : float, default 0.5
+    loss : str or Loss, optional
+        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+    step : float or Step, default 1.0
+    regularization : float, default 0
+    batch_size : int, default 1
+    block_size : int, default 2048
+    max_features : int, default 2048
+    seed : int, optional
+        These are described in `KernelClassifier`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import KernelRegressor
+    >>> model = KernelRegressor(seed=1)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 0.5
+    """
+
+    _task = "regression"
+
+    def predict_one(self, x: Event) -> float:
+        """Predicted number, 0 before anything is learned.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        learner = self._model.learner
+        if not learner.n_events:
+            return 0.0
+        return float(learner.predict_many(self._model.row(x, learn=False))[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """Predicted number of each row of a data frame.
+
+        Parameters
+        ----------
+        X : data frame of n rows
+
+        Returns
+        -------
+        series of n numbers, of the same library
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        frame, learner = dataframe.into_frame(X), self._model.learner
+        numbers = np.zeros(len(frame))
+        if learner.n_events:
+            numbers = learner.predict_many(self._model.rows(frame, learn=False))
+        return dataframe.to_native_series(numbers, name=self._y_name, like=frame)
