@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -121,25 +122,25 @@ class Trainer:
         EngineError
             If an event cannot be used and the policy is "raise", or the model refuses the batch.
         """
-        if self._decoder is None:
+        inferred = self._decoder is None
+        if inferred:
             self.use(self._infer(batch.values))
         self._advance(batch)
         pieces, self._pieces, self.early = self._pieces, [], 0
         assert self._decoder is not None
+        if inferred and not len(pieces[0].decoded.good):
+            raise EngineError(
+                f"none of the first {len(batch)} events can be used, the first because:"
+                f" {pieces[0].decoded.bad[0].reason}; check the label, the task and the format"
+            )
         self.schema = self._decoder.schema
         X, y = self._joined(pieces)
         self._score([piece.predictions for piece in pieces], y)
         bad = Counter(event.kind for piece in pieces for event in piece.decoded.bad)
         for kind, n in sorted(bad.items()):
             self.counts.bad[kind] = self.counts.bad.get(kind, 0) + n
-        try:
+        with _refusals(batch):
             self._learn(X, y)
-        except InvalidInput as error:
-            first, last = batch.position(0), batch.position(len(batch) - 1)
-            raise EngineError(
-                f"the model refuses the batch from {first[0]} offset {first[1]} to {last[0]}"
-                f" offset {last[1]}: {error}"
-            ) from error
 
     def abandon(self) -> None:
         """Forget the part of a batch that was taken forward; the batch will be another one."""
@@ -193,7 +194,8 @@ class Trainer:
         decoded = self._decoder.decode(rest.values)
         if decoded.bad:
             self._report(rest, decoded.bad)
-        predictions = self._predict(decoded.X)
+        with _refusals(rest):
+            predictions = self._predict(decoded.X)
         if self._sink is not None:
             self._sink.write(self._outputs(rest, decoded.good, predictions))
         self._pieces.append(_Piece(decoded, predictions))
@@ -332,6 +334,19 @@ class Trainer:
                 self.use(Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+@contextmanager
+def _refusals(batch: Batch) -> Iterator[None]:
+    """Say which events a model's complaint is about."""
+    try:
+        yield
+    except InvalidInput as error:
+        first, last = batch.position(0), batch.position(len(batch) - 1)
+        raise EngineError(
+            f"the model refuses the batch from {first[0]} offset {first[1]} to {last[0]}"
+            f" offset {last[1]}: {error}"
+        ) from error
 
 
 def _dead_letter(batch: Batch, event: BadEvent) -> Output:

@@ -1,0 +1,84 @@
+"""What the engine's tests share: a small model, a stream, and a source that polls at whim."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from connectors.base import Chunk
+from connectors.memory import MemorySource
+from streamk.engine.checkpoint import fingerprint
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic
+
+BATCH = 16
+
+
+def learner(**options: Any) -> DoublyStochastic:
+    options = {"loss": "logistic", "max_features": 128, "block_size": 32, **options}
+    return DoublyStochastic(Gaussian(bandwidth=1.0), seed=3, batch_size=8, **options)
+
+
+def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:
+    """Events with two numbers, a text and a label; their names know their place."""
+    rng = random.Random(seed)
+    made = []
+    for i in range(first, first + n):
+        a, b = rng.uniform(-2, 2), rng.uniform(-2, 2)
+        made.append(
+            {"a": a, "b": b, "c": rng.choice("xyz"), "id": i, "y": "up" if a * b > 0 else "down"}
+        )
+    return made
+
+
+class WhimsicalSource(MemorySource):
+    """Polls give any number of events, none included, from any of the partitions."""
+
+    def __init__(self, data: Any, *, whim: int, **options: Any) -> None:
+        super().__init__(data, **options)
+        self._whim = random.Random(whim)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        at = dict(self._next)
+        chunks = super().poll(self._whim.randint(1, min(max_events, 60)), timeout)
+        kept = [chunk for chunk in chunks if self._whim.random() < 0.6]
+        for chunk in chunks:
+            if all(chunk is not other for other in kept):
+                self._next[chunk.partition] = at[chunk.partition]
+        return kept
+
+
+class HoldingSource(WhimsicalSource):
+    """One that can be told to leave partitions alone."""
+
+    held: frozenset[str] = frozenset()
+
+    def hold(self, partitions: Collection[str]) -> None:
+        self.held = frozenset(partitions)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        at = dict(self._next)
+        chunks = super().poll(max_events, timeout)
+        for chunk in chunks:
+            if chunk.partition in self.held:
+                self._next[chunk.partition] = at[chunk.partition]
+        return [chunk for chunk in chunks if chunk.partition not in self.held]
+
+
+def same_model(a: Any, b: Any) -> bool:
+    return fingerprint(a.state()) == fingerprint(b.state())
+
+
+def split(n: int, parts: int, *, seed: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The stream in partitions of unequal rates, with timestamps that sometimes go back."""
+    rng = np.random.default_rng(seed)
+    names = rng.choice(parts, size=n, p=np.arange(1, parts + 1) / sum(range(1, parts + 1)))
+    data: dict[str, Any] = {f"t:{k}": [] for k in range(parts)}
+    times: dict[str, Any] = {f"t:{k}": [] for k in range(parts)}
+    for i, event in enumerate(events(n, seed=seed)):
+        data[f"t:{names[i]}"].append(event)
+        times[f"t:{names[i]}"].append(10 * i - int(rng.integers(0, 60)))
+    return data, times

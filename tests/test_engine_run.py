@@ -1,0 +1,475 @@
+"""One run of the engine: order, honesty of the figures, early predictions, bad events, bounds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import (
+    BATCH,
+    HoldingSource,
+    WhimsicalSource,
+    events,
+    learner,
+    same_model,
+    split,
+)
+
+from connectors.base import Chunk, Rows
+from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.memory import MemorySink, MemorySource
+from connectors.schema import Schema
+from streamk.engine import Engine
+from streamk.engine.feed import Feed
+from streamk.errors import EngineError, InvalidInput
+
+
+def run(source: Any, model: Any = None, **options: Any) -> Any:
+    options = {"label": "y", "batch_size": BATCH, "ignore": ("id",), **options}
+    return Engine(source, model or learner(), **options).run()
+
+
+# --- figures and predictions ------------------------------------------------------------------
+
+
+def arrays(n: int, d: int = 3) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, d)).astype("f")
+    return X, np.where(X[:, 0] * X[:, 1] > 0, "up", "down")
+
+
+def test_figures_are_progressive_validation() -> None:
+    X, y = arrays(100)
+    sink = MemorySink()
+    report = run(MemorySource((X, y)), sink=sink, window=2 * BATCH)
+
+    model, right, loss = learner(columns=range(3)), [], []
+    for start in range(0, 100, BATCH):
+        part = slice(start, start + BATCH)
+        if start:
+            P = model.predict_proba_many(X[part])
+            truth = [model.classes.index(label) for label in y[part]]
+            right += (P.argmax(axis=1) == truth).tolist()
+            loss += (-np.log(P[np.arange(len(P)), truth])).tolist()
+        model.learn_many(X[part], y[part])
+    assert report.whole["accuracy"] == sum(right) / len(right)
+    assert report.whole["log_loss"] == pytest.approx(sum(loss) / len(loss))
+    # The fewest last batches with 32 events: the last one has 4.
+    assert report.window["accuracy"] == sum(right[-36:]) / 36
+    assert same_model(report.model, model)
+    assert report.counts.learned == report.events == report.events_now == 100
+    assert report.counts.predicted == 100 - BATCH
+    assert report.stopped == "end"
+    assert report.history[-1] == (84, *report.window.values())
+    assert report.learned == {"0": [[0, 100]]}
+
+    assert [output.offset for output in sink.outputs] == list(range(100))
+    assert sink.outputs[0].value == {"prediction": None}
+    P = [output.value["probabilities"] for output in sink.outputs[BATCH:]]
+    assert all(math.isclose(sum(p.values()), 1) for p in P)
+    best = [output.value["prediction"] for output in sink.outputs[BATCH:]]
+    assert [max(p, key=p.get) for p in P] == best
+
+
+def test_regression() -> None:
+    X, _ = arrays(64)
+    y = X[:, 0] - 2 * X[:, 1]
+    sink = MemorySink()
+    report = run(MemorySource((X, y)), learner(loss="squared"), sink=sink)
+    predicted = np.array([output.value["prediction"] for output in sink.outputs[BATCH:]])
+    errors = predicted - y[BATCH:].astype(float)
+    assert report.whole["mae"] == pytest.approx(np.abs(errors).mean())
+    assert report.whole["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
+
+
+def test_a_class_nobody_has_seen_counts_as_a_miss_of_finite_loss() -> None:
+    X = np.zeros((2 * BATCH, 1), dtype="f")
+    y = ["a"] * BATCH + ["b"] * BATCH
+    report = run(MemorySource(Rows(X, y)))
+    assert report.whole == {"accuracy": 0.0, "log_loss": pytest.approx(-math.log(1e-15))}
+    assert report.model.classes == ("a", "b")
+
+
+def test_events_without_label_are_predicted_not_learned() -> None:
+    stream = events(3 * BATCH)
+    for event in stream[BATCH : 2 * BATCH]:
+        event["y"] = None
+    sink = MemorySink()
+    report = run(MemorySource(stream), sink=sink)
+    assert report.counts.unlabelled == BATCH
+    assert report.counts.learned == 2 * BATCH
+    assert report.counts.predicted == 2 * BATCH
+    assert report.events == 3 * BATCH
+    assert all(output.value["prediction"] for output in sink.outputs[BATCH:])
+
+
+def test_a_trained_model_serves_without_label() -> None:
+    trained = run(MemorySource(events(100)))
+    stream = [{k: v for k, v in event.items() if k != "y"} for event in events(20, seed=5)]
+    sink = MemorySink()
+    run(
+        MemorySource(stream),
+        trained.model,
+        label=None,
+        schema=Schema(trained.schema.columns, kinds=trained.schema.kinds, ignore=("id",)),
+        sink=sink,
+    )
+    assert all(output.value["prediction"] in ("up", "down") for output in sink.outputs)
+
+
+def test_the_task_must_fit() -> None:
+    with pytest.raises(EngineError, match=r"none of the first 16 events .* label out of domain"):
+        run(MemorySource(events(40)), learner(loss="squared"))
+    schema = Schema(("a",), label="y", label_type="str")
+    with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
+        run(MemorySource(events(40)), learner(loss="squared"), schema=schema)
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whim", range(8))
+@pytest.mark.parametrize("kind", [WhimsicalSource, HoldingSource])
+def test_the_model_depends_on_the_log_alone(whim: int, kind: type) -> None:
+    data, times = split(300, 4)
+    expected = MemorySink()
+    plain = run(MemorySource(data, timestamps=times), until_end=True, sink=expected)
+    sink = MemorySink()
+    source = kind(data, timestamps=times, whim=whim)
+    other = run(source, until_end=True, sink=sink, buffer_events=BATCH, flush_interval=0)
+    assert same_model(plain.model, other.model)
+    assert sink.outputs == expected.outputs
+    assert (plain.whole, plain.window, plain.history) == (other.whole, other.window, other.history)
+    assert plain.counts == other.counts
+
+
+@pytest.mark.parametrize("kind", [WhimsicalSource, HoldingSource])
+def test_what_is_read_ahead_is_bounded(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    early = list(range(400))
+    data = {"a": events(400), "b": events(400)}
+    most = 0
+    plain = Feed.poll
+
+    def watched(feed: Feed, timeout: float) -> None:
+        nonlocal most
+        plain(feed, timeout)
+        most = max(most, feed.sequencer.buffered)
+
+    monkeypatch.setattr(Feed, "poll", watched)
+    source = kind(data, timestamps={"a": early, "b": [1000 + t for t in early]}, whim=1)
+    report = run(source, until_end=True, buffer_events=4 * BATCH)
+    assert report.events == 800
+    # Two shares, and at most one poll (60 events) of each partition beyond.
+    assert most <= 4 * BATCH + 2 * 60
+
+
+def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = [json.dumps(event).encode() for event in events(400)]
+    most = 0
+    plain = Feed.poll
+
+    def watched(feed: Feed, timeout: float) -> None:
+        nonlocal most
+        plain(feed, timeout)
+        most = max(most, feed.sequencer.buffered_bytes)
+
+    monkeypatch.setattr(Feed, "poll", watched)
+    times = {"a": range(400), "b": range(1000, 1400)}
+    source = HoldingSource({"a": stream, "b": stream}, timestamps=times, whim=1)
+    assert run(source, until_end=True, buffer_bytes=2000).events == 800
+    assert most < 2000 + 2 * 60 * 120
+
+
+# --- early predictions ------------------------------------------------------------------------
+
+
+def trickle(stream: list[Any], every: int) -> tuple[MemorySource, threading.Thread]:
+    """A live source that a thread feeds, a few events at a time."""
+    source = MemorySource({"0": stream[:1]}, live=True)
+
+    def feed() -> None:
+        for start in range(1, len(stream), every):
+            source.extend("0", stream[start : start + every])
+            time.sleep(0.004)
+        source.finish()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    return source, thread
+
+
+@pytest.mark.parametrize("every", [1, 5, 23])
+def test_early_predictions_are_the_same_and_come_once(every: int) -> None:
+    stream = events(90)
+    stream[40]["new"] = 2.5  # a column that comes up in the middle of a batch
+    stream[44]["also"] = 1.5
+    expected, sink = MemorySink(), MemorySink()
+    plain = run(MemorySource(stream), sink=expected)
+    live, thread = trickle(stream, every)
+    report = run(live, sink=sink, flush_interval=0)
+    thread.join()
+    assert sink.outputs == expected.outputs
+    assert same_model(plain.model, report.model)
+    assert report.whole == plain.whole
+    assert report.schema.columns[-2:] == ("new", "also")
+
+
+def test_an_unfinished_batch_is_predicted_after_the_flush_interval() -> None:
+    source, sink = MemorySource({"0": []}, live=True), MemorySink()
+    source.extend("0", events(BATCH + 3))
+    engine = Engine(source, learner(), label="y", batch_size=BATCH, sink=sink, flush_interval=0.01)
+    thread = threading.Thread(target=engine.run)
+    thread.start()
+    while len(sink.outputs) < BATCH + 3:
+        time.sleep(0.002)
+    engine.stop()
+    thread.join()
+    assert len(sink.outputs) == BATCH + 3
+
+
+def test_new_columns_count_from_the_next_batch_on() -> None:
+    stream = events(3 * BATCH)
+    for event in stream[BATCH:]:
+        event["late"] = 1.0
+    expected, sink = MemorySink(), MemorySink()
+    run(MemorySource([{k: v for k, v in e.items() if k != "late"} for e in stream]), sink=expected)
+    report = run(MemorySource(stream), sink=sink)
+    assert sink.outputs[: 2 * BATCH] == expected.outputs[: 2 * BATCH]
+    assert sink.outputs[2 * BATCH :] != expected.outputs[2 * BATCH :]
+    assert report.model.columns[-1] == "late"
+
+
+# --- bad events -------------------------------------------------------------------------------
+
+
+def bad_stream() -> list[bytes]:
+    stream = [json.dumps(event).encode() for event in events(60)]
+    stream[20] = b"\xff\xfe"
+    stream[21] = b"[1]"
+    stream[30] = b'{"a": "text", "b": 1, "c": "x", "y": "up"}'
+    stream[31] = b'{"a": NaN, "b": 1, "c": "x", "y": "up"}'
+    stream[59] = b'{"a": 1, "b": 1, "c": "x"}'
+    return stream
+
+
+def test_bad_events_are_skipped_and_counted() -> None:
+    sink = MemorySink()
+    report = run(MemorySource(bad_stream()), sink=sink)
+    assert report.counts.bad == {
+        "undecodable": 1,
+        "not an object": 1,
+        "wrong type": 1,
+        "NaN": 1,
+        "label missing": 1,
+    }
+    assert report.events == 60
+    assert report.counts.learned == len(sink.outputs) == 55
+    assert {20, 21, 30, 31, 59}.isdisjoint(output.offset for output in sink.outputs)
+
+
+def test_dead_letters_say_what_and_where() -> None:
+    letters = MemorySink()
+    stream = bad_stream()
+    report = run(MemorySource(stream), dead_letters=letters)
+    assert sum(report.counts.bad.values()) == 5
+    assert [letter.offset for letter in letters.outputs] == [20, 21, 30, 31, 59]
+    first, *_, last = (letter.value for letter in letters.outputs)
+    assert first["encoding"] == "base64"
+    assert base64.b64decode(first["value"]) == stream[20]
+    assert last == {
+        "partition": "0",
+        "offset": 59,
+        "kind": "label missing",
+        "reason": last["reason"],
+        "column": "y",
+        "value": stream[59].decode(),
+        "encoding": "utf-8",
+    }
+    assert letters.outputs[2].value["column"] == "a"
+    json.dumps([letter.value for letter in letters.outputs])
+
+
+def test_dead_letters_of_arrays_and_dicts() -> None:
+    letters = MemorySink()
+    X, y = arrays(40)
+    X[17, 1] = np.inf
+    run(MemorySource((X, y)), dead_letters=letters)
+    assert json.loads(letters.outputs[0].value["value"])[1] == math.inf
+    letters = MemorySink()
+    stream: list[Any] = events(40)
+    stream[18] = {"a": object(), "y": "up"}
+    run(MemorySource(stream), dead_letters=letters)
+    assert "object at" in letters.outputs[0].value["value"]
+
+
+def test_raise_names_the_event() -> None:
+    with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable.*on_error"):
+        run(MemorySource(bad_stream()), on_error="raise")
+
+
+def test_early_predictions_do_not_count_bad_events_twice() -> None:
+    letters, sink = MemorySink(), MemorySink()
+    live, thread = trickle(bad_stream(), 1)
+    report = run(live, sink=sink, dead_letters=letters, flush_interval=0)
+    thread.join()
+    assert [letter.offset for letter in letters.outputs] == [20, 21, 30, 31, 59]
+    assert sum(report.counts.bad.values()) == 5
+
+
+def test_a_batch_of_nothing_good() -> None:
+    stream: list[Any] = [json.dumps(event).encode() for event in events(2 * BATCH)]
+    stream += [b"?"] * BATCH
+    report = run(MemorySource(stream))
+    assert report.counts.bad == {"undecodable": BATCH}
+
+
+def test_the_model_refuses() -> None:
+    stream = events(2 * BATCH)
+    del stream[20]["a"]
+    with pytest.raises(
+        EngineError, match="model refuses the batch from 0 offset 16 to 0 offset 31"
+    ):
+        run(MemorySource(stream), absent="missing")
+
+
+# --- silence ----------------------------------------------------------------------------------
+
+
+def test_a_silent_partition_does_not_stop_the_others() -> None:
+    source = MemorySource({"a": [], "b": []}, live=True)
+    source.extend("a", events(2 * BATCH), timestamps=list(range(2 * BATCH)))
+    engine = Engine(source, learner(), label="y", batch_size=BATCH, idle_timeout=0.05)
+    out: list[Any] = []
+    thread = threading.Thread(target=lambda: out.append(engine.run()))
+    thread.start()
+    while engine._feed.sequencer.events < 2 * BATCH:
+        time.sleep(0.005)
+    # It speaks up with older events: they go next, none is lost.
+    source.extend("b", events(BATCH, seed=9), timestamps=list(range(BATCH)))
+    source.finish()
+    thread.join()
+    assert out[0].events == 3 * BATCH
+    assert out[0].learned == {"a": [[0, 2 * BATCH]], "b": [[0, BATCH]]}
+
+
+# --- holes ------------------------------------------------------------------------------------
+
+
+class LeakySource(MemorySource):
+    """Retention has removed offsets below `kept` after the first poll."""
+
+    kept = 50
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        at = self._next["0"]
+        if 0 < at < self.kept:
+            raise OffsetOutOfRange("gone", partition="0", offset=at)
+        return super().poll(20 if at == 0 else max_events, timeout)
+
+    def start(self, partition: str) -> int:
+        return self.kept if self._next[partition] else 0
+
+
+def test_gone_offsets_stop_the_run_by_default() -> None:
+    with pytest.raises(
+        EngineError, match=r"partition 0 .* offset 20, but holds 50 to 100: .*data_loss=.earliest"
+    ):
+        run(LeakySource(events(100)))
+
+
+def test_gone_offsets_can_be_accepted() -> None:
+    report = run(LeakySource(events(100)), data_loss="earliest")
+    assert report.events == 70
+    lost = {"partition": "0", "start": 20, "stop": 50, "reason": "gone from the source"}
+    assert report.lost == [lost]
+    report = run(LeakySource(events(100)), data_loss="latest")
+    assert report.events == 20
+    assert report.lost == [{**lost, "stop": 100}]
+
+
+# --- ends -------------------------------------------------------------------------------------
+
+
+def test_max_events() -> None:
+    report = run(MemorySource(events(100)), max_events=40)
+    assert report.events == report.counts.learned == 40
+    assert report.stopped == "max_events"
+    assert run(MemorySource(events(100)), max_events=0).events == 0
+
+
+def test_until_end_leaves_what_comes_later() -> None:
+    source = MemorySource({"0": []}, live=True)
+    source.extend("0", events(40))
+
+    class Growing(MemorySink):
+        def write(self, outputs: Any) -> None:
+            super().write(outputs)
+            source.extend("0", events(10))
+
+    report = run(source, until_end=True, sink=Growing())
+    assert report.events == 40
+    assert report.stopped == "end"
+
+
+def test_an_empty_stream_ends() -> None:
+    report = run(MemorySource([]), until_end=True)
+    assert report.events == 0
+    assert report.schema is None
+    assert report.whole == report.window == {}
+    assert run(MemorySource([])).events == 0
+
+
+def test_signals_stop_the_run_and_are_given_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    source = MemorySource({"0": []}, live=True)
+    source.extend("0", events(BATCH + 5))
+
+    class Closing(MemorySink):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    sink = Closing()
+    killer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    report = run(source, sink=sink)
+    assert report.stopped == "request"
+    assert report.events == BATCH  # the unfinished batch is left
+    assert sink.closed
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_failing_sink_ends_the_run() -> None:
+    class Broken(MemorySink):
+        def write(self, outputs: Any) -> None:
+            raise ConnectorError("the disk is full")
+
+    with pytest.raises(ConnectorError, match="disk is full"):
+        run(MemorySource(events(100)), sink=Broken())
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+        ({"idle_timeout": -1}, "idle_timeout=-1 must be at least 0"),
+        ({"keep": 1}, "keep=1 must be at least 2"),
+        ({"on_error": "ignore"}, "on_error='ignore' is none of 'raise', 'skip', 'dead-letter'"),
+        ({"on_error": "dead-letter"}, "go together"),
+        ({"on_error": "skip", "dead_letters": MemorySink()}, "go together"),
+        ({"data_loss": "ignore"}, "data_loss='ignore' is none of"),
+        ({"schema": Schema(("a",), label="z", label_type="str")}, "label='y', but the schema's"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInput, match=match):
+        run(MemorySource(events(10)), **options)
