@@ -7,13 +7,23 @@ import naive
 import numpy as np
 import pytest
 
-from streamk import kernels
+from streamk import backends, kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.scaling import RunningScale
 from streamk.learners import AdaGrad, DoublyStochastic, Scaled
 from streamk.state import State
 
 FLOAT64 = np.dtype("float64")
+
+
+@pytest.fixture(autouse=True, params=["numpy", "numba"])
+def backend(request, monkeypatch):
+    """All of it on both backends: the scaling takes the one that is chosen by default."""
+    choose = backends.select
+    monkeypatch.setattr(
+        backends, "select", lambda name="auto": choose(request.param if name == "auto" else name)
+    )
+    return request.param
 
 
 def events(n, seed=0, missing=0.1):
@@ -169,6 +179,35 @@ def test_it_is_the_learner_on_scaled_events():
     assert scaled.columns == tuple(range(7))
     assert scaled.is_classifier
     assert plain.nbytes <= scaled.nbytes <= plain.nbytes + 40 * 7 + 100
+
+
+def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
+    X = events(160)
+    y = 5e4 + 300.0 * np.sin(2.0 * np.nan_to_num(X[:, 0]))
+    scaled = Scaled(learner(loss="squared", dtype="float64"))
+    plain = learner(loss="squared", dtype="float64")
+    for first in range(0, 160, 20):
+        some, seen = slice(first, first + 20), slice(first + 20)
+        mean, factor = naive.column_scaling(y[seen, None])
+        scaled.learn_many(X[some], y[some])
+        plain.learn_many(by_the_formula(X[seen], X[some]), (y[some] - mean[0]) * factor[0])
+    Z = plain.decision_many(by_the_formula(X, X))
+    np.testing.assert_allclose(scaled.decision_many(X), Z / factor[0] + mean[0], rtol=1e-8)
+    np.testing.assert_array_equal(scaled.predict_many(X), scaled.decision_many(X)[:, 0])
+    parts = [scaled.predict_many(X[i : i + 7]) for i in range(0, 160, 7)]
+    np.testing.assert_array_equal(np.concatenate(parts), scaled.predict_many(X))
+    same_model(copy(scaled), scaled)
+    other = copy(scaled)
+    other.learn_many(X, y + 100.0)
+    scaled.merge(other, common_events=160)
+    np.testing.assert_allclose(scaled.decision_many(X), other.decision_many(X), rtol=1e-12)
+
+
+def test_equal_labels_are_predicted_at_once():
+    scaled = Scaled(learner(loss="huber"))
+    X = events(10)
+    scaled.learn_many(X, np.full(10, 1234.5))
+    np.testing.assert_allclose(scaled.predict_many(X), 1234.5, rtol=1e-6)
 
 
 def test_units_do_not_matter():
