@@ -239,7 +239,7 @@ class Store:
         EngineError
             If it cannot be written; the checkpoints before it are untouched.
         """
-        epoch = 1 + max(self.epoch, *self._numbers())
+        epoch = 1 + max([self.epoch, *self._numbers()])
         data = _pack(model.arrays)
         manifest = {
             "format": FORMAT,
@@ -308,7 +308,7 @@ class Store:
     def _numbers(self, suffix: str = "*") -> list[int]:
         """The epochs of which anything is left, or of which there is a file of that suffix."""
         paths = self.path.glob("[0-9]" * 8 + suffix)
-        return sorted({int(path.name[:8]) for path in paths}) or [0]
+        return sorted({int(path.name[:8]) for path in paths})
 
     def _prune(self) -> None:
         """Remove all that is older than the checkpoints to keep."""

@@ -59,8 +59,9 @@ class Counts:
 
 @dataclass
 class _Piece:
-    """A part of the current batch that is decoded and predicted already."""
+    """A part of the current batch that is decoded, predicted and emitted already."""
 
+    batch: Batch
     decoded: Decoded
     predictions: Floats | None
 
@@ -98,6 +99,7 @@ class Trainer:
         self._on_error = on_error
         self._decoder: Decoder | None = None
         self._pieces: list[_Piece] = []
+        self._emitted: dict[str, int] = {}
         self.early = 0
         """Events of the next batch that are predicted already."""
         if isinstance(options.schema, Schema):
@@ -127,6 +129,9 @@ class Trainer:
             self.use(self._infer(batch.values))
         self._advance(batch)
         pieces, self._pieces, self.early = self._pieces, [], 0
+        if self._emitted:
+            passed = _ends([batch])
+            self._emitted = {p: o for p, o in self._emitted.items() if o > passed.get(p, o - 1)}
         assert self._decoder is not None
         if inferred and not len(pieces[0].decoded.good):
             raise EngineError(
@@ -143,7 +148,12 @@ class Trainer:
             self._learn(X, y)
 
     def abandon(self) -> None:
-        """Forget the part of a batch that was taken forward; the batch will be another one."""
+        """Forget the part of a batch that was taken forward, but for what was emitted of it.
+
+        The events will be read again; their outputs are not written again.
+        """
+        for partition, end in _ends([piece.batch for piece in self._pieces]).items():
+            self._emitted[partition] = max(end, self._emitted.get(partition, end))
         self._pieces, self.early = [], 0
         if self.schema is not None:
             self.use(self.schema)
@@ -192,14 +202,26 @@ class Trainer:
         rest = batch.slice(self.early, len(batch)) if self.early else batch
         assert self._decoder is not None
         decoded = self._decoder.decode(rest.values)
-        if decoded.bad:
-            self._report(rest, decoded.bad)
         with _refusals(rest):
             predictions = self._predict(decoded.X)
-        if self._sink is not None:
-            self._sink.write(self._outputs(rest, decoded.good, predictions))
-        self._pieces.append(_Piece(decoded, predictions))
+        self._emit(rest, decoded, predictions)
+        self._pieces.append(_Piece(rest, decoded, predictions))
         self.early = len(batch)
+
+    def _emit(self, batch: Batch, decoded: Decoded, predictions: Floats | None) -> None:
+        """Write what was not written before the batch was abandoned."""
+        good, bad = decoded.good, decoded.bad
+        if self._emitted:
+            ends = [self._emitted.get(name, -1) for name in batch.names]
+            new = batch.offsets >= np.array(ends)[batch.codes]
+            bad = [event for event in bad if new[event[0]]]
+            if predictions is not None:
+                predictions = predictions[new[good]]
+            good = good[new[good]]
+        if bad:
+            self._report(batch, bad)
+        if self._sink is not None and len(good):
+            self._sink.write(self._outputs(batch, good, predictions))
 
     def _predict(self, X: npt.NDArray[np.float32]) -> Floats | None:
         """Probabilities (n, classes), or numbers (n,); None before anything was learned."""
@@ -320,6 +342,7 @@ class Trainer:
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
+            "emitted": dict(self._emitted),
         }
 
     def restore(self, data: Mapping[str, Any], model: Learner) -> None:
@@ -330,10 +353,20 @@ class Trainer:
             self.metrics = Metrics.from_json(data["metrics"])
             schema = data["schema"]
             self._pieces, self.early = [], 0
+            self._emitted = dict(data["emitted"])
             if schema is not None:
                 self.use(Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _ends(batches: Sequence[Batch]) -> dict[str, int]:
+    """One past the last offset of each partition."""
+    ends: dict[str, int] = {}
+    for batch in batches:
+        for code, offset in zip(batch.codes.tolist(), batch.offsets.tolist(), strict=True):
+            ends[batch.names[code]] = offset + 1
+    return ends
 
 
 @contextmanager

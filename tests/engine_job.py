@@ -1,0 +1,43 @@
+"""The job that tests/test_engine_resume.py kills: 4 partitions in memory, predictions to a file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine_kit import BATCH, WhimsicalSource, learner, split
+
+from connectors.base import Output
+from connectors.file_sinks import NDJSONSink
+from streamk.engine import Engine
+
+EVENTS = 3000
+
+
+class SlowSink(NDJSONSink):
+    """Gives a killer time to strike anywhere."""
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        super().write(outputs)
+        time.sleep(0.002)
+
+
+def main(directory: str, whim: int) -> None:
+    data, times = split(EVENTS, 4)
+    Engine(
+        WhimsicalSource(data, timestamps=times, whim=whim),
+        learner(),
+        label="y",
+        ignore=("id",),
+        batch_size=BATCH,
+        until_end=True,
+        sink=SlowSink(Path(directory) / "predictions.ndjson"),
+        checkpoint=Path(directory) / "checkpoint",
+        checkpoint_every=5 * BATCH,
+    ).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

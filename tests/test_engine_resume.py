@@ -1,0 +1,385 @@
+"""After a crash at any moment a run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import engine_job
+import pytest
+from engine_kit import BATCH, WhimsicalSource, events, learner, same_model, split
+
+from connectors.base import Chunk, Output
+from connectors.errors import ConnectorError
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, newest_checkpoint
+from streamk.errors import EngineError, StateError
+
+N = 400
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingSink(MemorySink):
+    """Fails after a number of writes, like a process that is killed."""
+
+    left = 10**9
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+        super().write(outputs)
+
+
+class CrashingSource(WhimsicalSource):
+    """Fails in a poll or in a commit."""
+
+    left = 10**9
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self._count()
+        return super().poll(max_events, timeout)
+
+    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        self._count()
+        super().commit(offsets, metadata)
+        self._count()
+
+
+def engine(source: Any, directory: Path | None, model: Any = None, **options: Any) -> Engine:
+    options = {"label": "y", "ignore": ("id",), "until_end": True, **options}
+    options = {"checkpoint_every": 3 * BATCH, "batch_size": BATCH, **options}
+    return Engine(source, model or learner(), checkpoint=directory, **options)
+
+
+def figures(report: Any) -> tuple[Any, ...]:
+    return (
+        report.events,
+        report.counts,
+        report.whole,
+        report.window,
+        report.history,
+        report.learned,
+        report.lost,
+        report.schema,
+    )
+
+
+def uninterrupted() -> tuple[Any, list[Output]]:
+    data, times = split(N, 3)
+    sink = MemorySink()
+    return engine(MemorySource(data, timestamps=times), None, sink=sink).run(), sink.outputs
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    data, times = split(N, 3)
+    expected, outputs = uninterrupted()
+    sink = CrashingSink()
+    commits: dict[str, tuple[int, str]] = {}
+    crashes = 0
+    while True:
+        source = CrashingSource(data, timestamps=times, whim=rng.randrange(100))
+        source.commits = commits  # the group's own memory
+        if crashes < 12:
+            sink.left, source.left = rng.choice(
+                [(rng.randrange(9), 10**9), (10**9, rng.randrange(20))]
+            )
+        else:
+            sink.left = source.left = 10**9
+        try:
+            report = engine(source, tmp_path, sink=sink, flush_interval=0).run()
+            break
+        except Crash:
+            crashes += 1
+    assert crashes
+    assert same_model(report.model, expected.model)
+    assert figures(report) == figures(expected)
+    assert sink.outputs == outputs
+
+
+class Topic:
+    """Partitions that fill up by a plan, and how much of each has arrived."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.data, self.times = split(N, 3, seed=rng.randrange(1000))
+        self.arrived = dict.fromkeys(self.data, 0)
+        self.rng = rng
+
+    def arrive(self) -> None:
+        name = self.rng.choice(sorted(self.data))
+        more = self.rng.randint(0, 25)
+        self.arrived[name] = min(len(self.data[name]), self.arrived[name] + more)
+
+    def complete(self) -> bool:
+        return all(self.arrived[name] == len(self.data[name]) for name in self.data)
+
+
+class LiveSource(WhimsicalSource):
+    """Reads from a `Topic`; each poll lets a little more arrive."""
+
+    def __init__(self, topic: Topic, whim: int) -> None:
+        super().__init__(topic.data, timestamps=topic.times, whim=whim, live=True)
+        self.topic = topic
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self.topic.arrive()
+        at = dict(self._next)
+        kept = []
+        for chunk in super().poll(max_events, 0):
+            name = chunk.partition
+            n = min(len(chunk), self.topic.arrived[name] - at[name])
+            self._next[name] = at[name] + max(n, 0)
+            if n > 0:
+                kept.append(chunk.slice(0, n))
+        return kept
+
+    def end(self, partition: str) -> int:
+        return self.topic.arrived[partition]
+
+    def finished(self) -> bool:
+        return self.topic.complete() and self.lag() == 0
+
+
+class KeepingSink(CrashingSink):
+    """Like a topic: what was written stays."""
+
+    def mark(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    topic, sink, crashes = Topic(rng), KeepingSink(), 0
+    while True:
+        source = LiveSource(topic, rng.randrange(100))
+        sink.left = rng.randrange(12) if crashes < 8 else 10**9
+        try:
+            report = engine(
+                source, tmp_path, sink=sink, until_end=False, idle_timeout=0, flush_interval=0
+            ).run()
+            break
+        except Crash:
+            crashes += 1
+    assert crashes
+    assert report.counts.learned == report.events == N
+    # Every event was predicted, and where a crash made it be predicted again, the same way.
+    values = defaultdict(list)
+    for output in sink.outputs:
+        values[output.partition, output.offset].append(output.value)
+    assert len(values) == N
+    assert max(map(len, values.values())) > 1
+    assert all(value == found[0] for found in values.values() for value in found)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    """A real process, real files, SIGKILL."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    engine_job.main(str(whole), whim=0)
+
+    rng = random.Random(7)
+    kills = 0
+    for whim in range(200):
+        command = [sys.executable, engine_job.__file__, str(killed), str(whim)]
+        with subprocess.Popen(command, cwd=Path(engine_job.__file__).parent) as process:
+            if kills < 6:
+                member = killed / "checkpoint" / "member-0"
+                while not member.exists() and process.poll() is None:
+                    time.sleep(0.01)
+                try:
+                    process.wait(rng.uniform(0.0, 0.35))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    kills += 1
+        if process.returncode == 0:
+            break
+        assert process.returncode == -9
+    assert kills >= 3
+
+    a, b = (newest_checkpoint(d / "checkpoint" / "member-0") for d in (whole, killed))
+    assert a is not None
+    assert b is not None
+    model = "model.safetensors"
+    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    assert a.model.header == b.model.header
+    assert a.body["training"] == b.body["training"]
+    assert a.body["feed"] == b.body["feed"]
+    name = "predictions.ndjson"
+    assert (whole / name).read_bytes() == (killed / name).read_bytes()
+    assert (whole / name).read_bytes().count(b"\n") == engine_job.EVENTS
+
+
+# --- what may change between runs, and what may not --------------------------------------------
+
+
+def first_part(tmp_path: Path, **options: Any) -> Any:
+    return engine(MemorySource(events(100)), tmp_path, max_events=5 * BATCH, **options).run()
+
+
+def test_a_limit_counts_from_the_beginning(tmp_path: Path) -> None:
+    assert first_part(tmp_path).events == 5 * BATCH
+    assert first_part(tmp_path).events_now == 0
+    report = engine(MemorySource(events(100)), tmp_path).run()
+    assert report.events == 100
+    assert report.events_now == 100 - 5 * BATCH
+    plain = engine(MemorySource(events(100)), None).run()
+    assert same_model(plain.model, report.model)
+    assert figures(plain) == figures(report)
+
+
+def test_an_unfinished_batch_is_read_again(tmp_path: Path) -> None:
+    source = MemorySource({"0": []}, live=True)
+    source.extend("0", events(BATCH + 7))
+
+    class StopWhenFull(MemorySink):
+        def write(self, outputs: Sequence[Output]) -> None:
+            super().write(outputs)
+            if len(self.outputs) == BATCH + 7:
+                job.stop()
+
+    sink = StopWhenFull()
+    job = engine(source, tmp_path, until_end=False, sink=sink, flush_interval=0)
+    report = job.run()
+    assert report.events == BATCH
+    assert report.stopped == "request"
+    report = engine(MemorySource(events(40)), tmp_path, sink=sink).run()
+    plain = MemorySink()
+    other = engine(MemorySource(events(40)), None, sink=plain).run()
+    assert figures(report) == figures(other)
+    assert sink.outputs == plain.outputs  # what was written early is not written again
+
+
+def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
+    engine(MemorySource(events(40)), tmp_path).run()
+    report = engine(MemorySource(events(40) + events(20, first=40)), tmp_path).run()
+    assert report.events == 60
+    assert report.events_now == 20
+
+
+def test_the_end_of_a_crashed_job_stays(tmp_path: Path) -> None:
+    sink = CrashingSink()
+    sink.left = 1
+    with pytest.raises(Crash):
+        engine(MemorySource(events(60)), tmp_path, sink=sink).run()
+    sink.left = 10**9
+    report = engine(MemorySource(events(90)), tmp_path, sink=sink).run()
+    assert report.events == 60
+
+
+def test_a_damaged_checkpoint_costs_only_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first_part(tmp_path)
+    newest = newest_checkpoint(tmp_path / "member-0")
+    assert newest is not None
+    raw = bytearray((newest.path / "model.safetensors").read_bytes())
+    raw[-1] ^= 4
+    (newest.path / "model.safetensors").write_bytes(raw)
+    report = engine(MemorySource(events(100)), tmp_path).run()
+    assert "passing over a damaged checkpoint" in caplog.text
+    assert same_model(report.model, engine(MemorySource(events(100)), None).run().model)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"batch_size": 32}, "made with batch_size=16, this run has 32"),
+        ({"absent": "missing"}, "absent='zero', this run has 'missing'"),
+        ({"label": "c"}, "label='y', this run has 'c'"),
+        ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),
+    ],
+)
+def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], match: str) -> None:
+    first_part(tmp_path)
+    with pytest.raises(StateError, match=match + "; use the same, or another checkpoint dir"):
+        engine(MemorySource(events(100)), tmp_path, **options).run()
+
+
+def test_another_source_is_refused(tmp_path: Path) -> None:
+    first_part(tmp_path)
+    with pytest.raises(EngineError, match="has read partition '0', which the source does not"):
+        engine(MemorySource({"1": events(100)}), tmp_path).run()
+
+
+def test_a_trained_model_can_go_on(tmp_path: Path) -> None:
+    trained = engine(MemorySource(events(50)), None).run().model
+    model = type(trained).from_state
+    state = trained.state()
+    part = engine(MemorySource(events(60, seed=4)), tmp_path, model(state), max_events=32).run()
+    report = engine(MemorySource(events(60, seed=4)), tmp_path, model(state)).run()
+    plain = engine(MemorySource(events(60, seed=4)), None, model(state)).run()
+    assert part.events == 32
+    assert same_model(report.model, plain.model)
+
+
+def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_part(tmp_path)
+    before = names(tmp_path / "member-0")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streamk.engine.checkpoint._write", full)
+        with pytest.raises(EngineError, match="No space left on device"):
+            engine(MemorySource(events(100)), tmp_path).run()
+    assert names(tmp_path / "member-0") == before
+    assert engine(MemorySource(events(100)), tmp_path).run().events == 100
+
+
+def test_the_checkpoint_needs_the_sink(tmp_path: Path) -> None:
+    """A checkpoint never says more than the sink has."""
+
+    class Lossy(MemorySink):
+        def mark(self) -> Any:
+            raise ConnectorError("3 outputs were lost")
+
+    with pytest.raises(ConnectorError, match="were lost"):
+        engine(MemorySource(events(100)), tmp_path, sink=Lossy()).run()
+    assert newest_checkpoint(tmp_path / "member-0") is None
+
+
+def test_a_damaged_body_is_refused(tmp_path: Path) -> None:
+    import hashlib
+
+    first_part(tmp_path)
+    newest = newest_checkpoint(tmp_path / "member-0")
+    assert newest is not None
+    for spot in (("feed", "sequence"), ("training", "metrics"), ("training", "schema")):
+        copy = tmp_path / "-".join(spot) / "member-0"
+        shutil.copytree(newest.path, copy / newest.path.name)
+        path = copy / newest.path.name / "manifest.json"
+        manifest = json.loads(path.read_bytes())
+        manifest.pop("sha256")
+        manifest["engine"][spot[0]][spot[1]] = {"partitions": {}}
+        body = json.dumps(manifest, indent=1, sort_keys=True).encode()
+        manifest["sha256"] = hashlib.sha256(body).hexdigest()
+        path.write_text(json.dumps(manifest, indent=1, sort_keys=True))
+        with pytest.raises(StateError, match="checkpoint"):
+            engine(MemorySource(events(100)), copy.parent).run()
