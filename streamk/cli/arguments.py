@@ -1,0 +1,200 @@
+"""Reading command lines and configuration files so that every mistake is explained."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from streamk.errors import StreamkError
+
+__all__ = [
+    "Parser",
+    "UsageError",
+    "existing_path",
+    "named_value",
+    "nearest",
+    "number",
+    "one_of",
+    "seconds",
+    "whole",
+]
+
+
+class UsageError(StreamkError):
+    """The command line or the configuration cannot be followed; the exit status is 2."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that was probably meant, or nothing.
+
+    >>> nearest("inspct", ["run", "inspect"])
+    "; did you mean 'inspect'?"
+    """
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises `UsageError` and knows what was nearly right.
+
+    Options that are not given are left out of what it returns: their defaults are those of the
+    functions that they are passed to.
+    """
+
+    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+            add_help=False,
+        )
+
+    def add_common(self) -> None:
+        """Add the options that every subcommand has."""
+        group = self.add_argument_group("help")
+        group.add_argument("-h", "--help", action="help", help="show this and exit")
+        group.add_argument(
+            "--debug", action="store_true", help="show where in the code an error comes from"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError`."""
+        raise UsageError(message)
+
+    def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """The options given, by name. Raises `UsageError`."""
+        found, unknown = self.parse_known_args(arguments)
+        if unknown:
+            self._refuse(unknown)
+        return vars(found)
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        # Only the flag itself is shown: a value beside it may be a secret.
+        for word in unknown:
+            if word.startswith("-") and word != "-":
+                flag = word.partition("=")[0]
+                known = [name for action in self._actions for name in action.option_strings]
+                raise UsageError(f"no option {flag!r}{nearest(flag, known)}")
+        raise UsageError(f"{len(unknown)} argument(s) too many; an option's name may be missing")
+
+    def read_config(self, path: str) -> dict[str, Any]:
+        """The options in a TOML file, whose keys are the names of the flags.
+
+        Raises `UsageError`, naming the key and the nearest that there is.
+        """
+        file = existing_path(path, "configuration file")
+        try:
+            entries = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} is not valid TOML: {error}") from None
+        actions = {_key(action): action for action in self._actions}
+        for never in ("help", "debug", "config"):
+            actions.pop(never, None)
+        options = {}
+        for key, value in entries.items():
+            action = actions.get(key.replace("_", "-"))
+            if action is None:
+                raise UsageError(f"{path}: no option {key!r}{nearest(key, actions)}")
+            try:
+                options[action.dest] = _converted(action, value)
+            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+                raise UsageError(f"{path}: {key}: {error}") from None
+        return options
+
+
+def _key(action: argparse.Action) -> str:
+    return (action.option_strings or [action.dest])[-1].lstrip("-")
+
+
+def _converted(action: argparse.Action, value: Any) -> Any:
+    """A value from a configuration file, as the flag would have given it."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise TypeError(f"is true or false, not {value!r}")
+        return value
+    read: Callable[[str], Any] = action.type if callable(action.type) else str
+    if isinstance(action, argparse._AppendAction):
+        if isinstance(value, dict):
+            return [read(f"{name}={_text(one)}") for name, one in value.items()]
+        many = value if isinstance(value, list) else [value]
+        return [read(_text(one)) for one in many]
+    return read(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError(f"is one value, not {type(value).__name__}")
+
+
+def existing_path(path: str, what: str) -> Path:
+    """The path, if it is there. Raises `UsageError` with the nearest name beside it."""
+    found = Path(path).expanduser()
+    if found.exists():
+        return found
+    beside = [other.name for other in found.parent.iterdir()] if found.parent.is_dir() else []
+    raise UsageError(f"no {what} {path}{nearest(found.name, beside)}")
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A reader of one word out of several."""
+
+    def read(text: str) -> str:
+        if text in names:
+            return text
+        hint = nearest(text, names)
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}{hint}")
+
+    return read
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers; 10_000 is one too."""
+
+    def read(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{found} is too small, the least is {least}")
+        return found
+
+    return read
+
+
+def number(text: str) -> float:
+    """Read a finite number."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
+    return found
+
+
+def seconds(text: str) -> float:
+    """Read a time in seconds."""
+    found = number(text)
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"a time is not negative, but {text} is")
+    return found
+
+
+def named_value(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError("it is written NAME=VALUE, for example bandwidth=0.5")
+    return name.strip().replace("-", "_"), value.strip()

@@ -1,0 +1,234 @@
+"""`streamk demo`: a small real data set, the whole engine, a table and a picture."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from connectors.memory import MemorySource
+from connectors.registry import open_sink, open_source
+from streamk.cli.arguments import Parser, UsageError
+from streamk.cli.tables import columns
+from streamk.engine import Engine, Report, shown_on
+from streamk.engine.metrics import LEAST_PROBABILITY, Metrics
+from streamk.learners import Learner, create
+
+__all__ = ["main"]
+
+SOURCE = "river:ImageSegments"
+LABEL = "label"
+BATCH = 4
+"""The stream is short: the model takes a step every few events."""
+MAX_FEATURES = 8192
+WINDOW = 250
+STOP = 1000
+"""Here the run is stopped on purpose, to be resumed; whole batches."""
+WARM_UP = 64
+
+DESCRIPTION = """\
+Learn to tell seven kinds of surface (brick, sky, foliage, ...) from 18 figures
+of a piece of a photograph: 2,310 events of the UCI data set "Statlog (Image
+Segmentation)", which comes with River. No network is needed.
+
+The run is stopped in the middle and resumed from its checkpoint. It ends with
+a table and a picture, beside River's logistic regression and the class that
+was the most frequent so far. Each model predicts an event before it learns it.
+"""
+
+Point = tuple[int, float]
+Event = Mapping[str, Any]
+
+
+class OneByOne(Protocol):
+    """What River's classifiers have in common, as far as is needed here."""
+
+    def predict_proba_one(self, x: Any) -> Mapping[Any, float]:
+        """Probabilities of the classes known so far."""
+
+    def learn_one(self, x: Any, y: Any) -> Any:
+        """Learn an event."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model's row in the table and line in the picture."""
+
+    name: str
+    whole: dict[str, float]
+    history: list[Point]
+    rate: float
+
+
+class MajorityClass:
+    """The classes in the shares they have had so far, whatever the event."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Any] = Counter()
+
+    def predict_proba_one(self, x: Event) -> Mapping[Any, float]:
+        """Return the shares."""
+        total = self._counts.total()
+        return {label: n / total for label, n in self._counts.items()}
+
+    def learn_one(self, x: Event, y: Any) -> None:
+        """Count the label."""
+        self._counts[y] += 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo."""
+    parser = Parser("streamk demo", DESCRIPTION)
+    parser.add_argument(
+        "--out", metavar="DIR", help="where its files go (default: streamk-demo, made anew)"
+    )
+    parser.add_common()
+    out = _fresh(Path(parser.parse(arguments).get("out", "streamk-demo")).expanduser())
+
+    from streamk.adapters.river import logistic_regression
+
+    source = open_source(SOURCE)
+    events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
+    lines = [
+        _kernel_line(events[:WARM_UP], out),
+        _one_by_one("River logistic regression", logistic_regression(), events),
+        _one_by_one("majority class", MajorityClass(), events),
+    ]
+    rows = [("", "accuracy", "log loss", "events/s")]
+    rows += [
+        (
+            line.name,
+            f"{line.whole['accuracy']:.1%}",
+            f"{line.whole['log_loss']:.3f}",
+            f"{line.rate:,.0f}",
+        )
+        for line in lines
+    ]
+    picture = out / "accuracy.png"
+    _draw(lines, picture)
+    print(f"\n{columns(rows, numbers=True)}\n")
+    print("Each event is predicted before it is learned. River's model has its defaults, streamk's")
+    print(
+        f"too, but for steps of {BATCH} events and {MAX_FEATURES:,} features: the stream is short."
+    )
+    print(f"Accuracy along the stream: {picture}")
+    print(f"Every prediction:          {out / 'predictions.ndjson'}")
+    print(f"The model as it is now:    streamk inspect {out / 'state'}")
+    return 0
+
+
+def _fresh(out: Path) -> Path:
+    """The directory, without what an earlier demo left. Raises `UsageError` if it is another's."""
+    state = out / "state"
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is a file; it must be a directory")
+    if out.exists() and any(out.iterdir()):
+        if not (state / "member-0").is_dir():
+            raise UsageError(
+                f"--out {out} holds files that are no demo's; choose another directory"
+            )
+        shutil.rmtree(state)
+        for name in ("predictions.ndjson", "accuracy.png"):
+            (out / name).unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def _model() -> Learner:
+    return create(
+        "doubly-stochastic",
+        task="classification",
+        seed=1,
+        batch_size=BATCH,
+        max_features=MAX_FEATURES,
+    )
+
+
+def _kernel_line(first: Sequence[Event], out: Path) -> Line:
+    """Run the engine on the data set, stopped once and resumed."""
+    print("compiling, the first time only ...", file=sys.stderr)
+    Engine(MemorySource(list(first)), _model(), label=LABEL, batch_size=BATCH).run()
+    begun = _run(out, STOP)
+    print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
+    report = _run(out, None)
+    history = [(n, accuracy) for n, accuracy, _ in report.history]
+    rate = report.events / (begun.seconds + report.seconds)
+    return Line("streamk kernel model", report.whole, history, rate)
+
+
+def _run(out: Path, max_events: int | None) -> Report:
+    with shown_on(sys.stderr) as show:
+        return Engine(
+            open_source(SOURCE),
+            _model(),
+            label=LABEL,
+            sink=open_sink(f"file:{out / 'predictions.ndjson'}"),
+            checkpoint=out / "state",
+            batch_size=BATCH,
+            window=WINDOW,
+            max_events=max_events,
+            on_progress=show,
+        ).run()
+
+
+def _one_by_one(name: str, model: OneByOne, events: Sequence[Event]) -> Line:
+    """Predict, then learn, as the engine does, for a model that is not the engine's."""
+    metrics = Metrics(classification=True, window=WINDOW)
+    began = time.perf_counter()
+    for n, event in enumerate(events):
+        x = dict(event)
+        y = x.pop(LABEL)
+        shares = model.predict_proba_one(x)
+        # The engine has no model for its first batch, so none is scored on it.
+        if n >= BATCH:
+            right = float(max(shares, key=shares.__getitem__) == y)
+            metrics.update(1, (right, -math.log(max(shares.get(y, 0.0), LEAST_PROBABILITY))))
+        model.learn_one(x, y)
+    rate = len(events) / (time.perf_counter() - began)
+    return Line(name, metrics.whole(), [(n, accuracy) for n, accuracy, _ in metrics.history], rate)
+
+
+def _draw(lines: Sequence[Line], path: Path) -> None:
+    """Draw accuracy over the last events along the stream."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+
+    figure = Figure(figsize=(9, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    styles = [("#0072b2", 2.4), ("#d55e00", 1.6), ("#6e6e6e", 1.6)]
+    for line, (color, width) in zip(lines, styles, strict=True):
+        points = [point for point in line.history if point[0] >= WINDOW // 5]
+        label = f"{line.name} ({line.whole['accuracy']:.1%} of all)"
+        axes.plot(*zip(*points, strict=True), color=color, linewidth=width, label=label)
+    axes.axvline(STOP, color="#999999", linewidth=1, linestyle=(0, (2, 3)))
+    axes.annotate(
+        "stopped, resumed from its checkpoint",
+        (STOP, 0.03),
+        xytext=(5, 0),
+        textcoords="offset points",
+        color="#555555",
+        fontsize=9,
+    )
+    axes.set_title(
+        "Seven kinds of surface in photographs, each predicted before it is learned",
+        loc="left",
+        fontsize=12,
+    )
+    axes.set_xlabel("events")
+    axes.set_ylabel(f"accuracy on the last {WINDOW} events")
+    axes.set_ylim(0, 1)
+    axes.set_xlim(0, max(line.history[-1][0] for line in lines))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center right", frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,191 @@
+"""`streamk inspect`: what a checkpoint holds, every byte of it checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.tables import columns, megabytes, share
+from streamk.engine import Checkpoint, read_checkpoint
+from streamk.engine.metrics import Metrics
+from streamk.errors import StateError
+from streamk.learners import from_state
+
+__all__ = ["main"]
+
+EPILOG = """\
+CHECKPOINT is the directory given to `streamk run --checkpoint`, or that of one
+member or one epoch inside it. The exit status is 1 if anything is damaged.
+
+examples:
+  streamk inspect state
+  streamk inspect state/member-0/00000007 --json
+  streamk inspect state --schema > schema.json
+"""
+
+_EPOCH = re.compile(r"\d{8}")
+_MEMBER = re.compile(r"member-\d+")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show and check checkpoints."""
+    parser = Parser("streamk inspect", "Show what a checkpoint holds, and check it.", EPILOG)
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory of checkpoints")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
+    )
+    parser.add_common()
+    options = parser.parse(arguments)
+    good: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    for paths in _members(existing_path(options["checkpoint"], "checkpoint")):
+        newest: Checkpoint | None = None
+        for path in paths:
+            try:
+                found = read_checkpoint(path)
+            except StateError as error:
+                # A job that is running may have removed it as too old.
+                if path.exists():
+                    damaged.append(str(error))
+            else:
+                newest = newest or found
+        if newest is not None:
+            good.append(_summary(newest))
+    if options.get("schema"):
+        _print_schema(good)
+    elif options.get("json"):
+        print(json.dumps({"checkpoints": good, "damaged": damaged}, indent=1))
+    else:
+        print("\n\n".join(map(_text, good)))
+    for reason in damaged:
+        print(f"damaged: {reason}", file=sys.stderr)
+    return 1 if damaged else 0
+
+
+def _members(path: Path) -> list[list[Path]]:
+    """The checkpoints of each member, newest first. Raises `UsageError` if there are none."""
+    if not path.is_dir():
+        raise UsageError(f"{path} is a file; a checkpoint is a directory")
+    if (path / "manifest.json").exists() or _EPOCH.fullmatch(path.resolve().name):
+        return [[path]]
+    members = [one for one in path.iterdir() if _MEMBER.fullmatch(one.name)] or [path]
+    found = []
+    for member in sorted(members, key=lambda one: (len(one.name), one.name)):
+        epochs = [one for one in member.iterdir() if _EPOCH.fullmatch(one.name)]
+        if epochs:
+            found.append(sorted(epochs, reverse=True))
+    if not found:
+        raise UsageError(
+            f"{path} holds no checkpoint; give the directory of `streamk run --checkpoint`"
+        )
+    return found
+
+
+def _summary(found: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint holds, as JSON data. Raises `StateError` if the model cannot be made."""
+    body, model = found.body, from_state(found.model)
+    header = found.model.header
+    parts = header.get("parts")
+    learner = parts.get("learner", header) if isinstance(parts, dict) else header
+    assert isinstance(learner, dict)
+    return {
+        "path": str(found.path),
+        "epoch": found.epoch,
+        "sha256": "ok",
+        "disk_bytes": sum(file.stat().st_size for file in found.path.iterdir()),
+        "model": {
+            "type": learner["type"],
+            "options": _options(learner),
+            "classes": list(model.classes),
+            "columns": list(model.columns or ()),
+            "features": model.n_features,
+            "events": model.n_events,
+            "array_bytes": found.model.nbytes,
+        },
+        "label": body["config"]["label"],
+        "batch_size": body["config"]["batch_size"],
+        "events": body["feed"]["sequence"]["events"],
+        "counts": body["training"]["counts"],
+        "metrics": _metrics(body["training"]["metrics"]),
+        "offsets": {
+            name: place["offset"] for name, place in body["feed"]["sequence"]["partitions"].items()
+        },
+        "taken": body["feed"]["learned"],
+        "lost": body["feed"]["lost"],
+        "finished": body["finished"],
+        "schema": body["training"]["schema"],
+    }
+
+
+def _options(learner: dict[str, Any]) -> dict[str, Any]:
+    """The options among what a learner's header holds, nested ones as they are named there."""
+    progress = {"type", "format", "columns", "classes", "n_events", "n_steps", "scale"}
+    return {name: value for name, value in sorted(learner.items()) if name not in progress}
+
+
+def _metrics(data: dict[str, Any]) -> dict[str, Any]:
+    metrics = Metrics.from_json(data)
+    return {"scored": metrics.scored, "whole": metrics.whole(), "window": metrics.window()}
+
+
+def _print_schema(good: Sequence[dict[str, Any]]) -> None:
+    schemas = [one["schema"] for one in good if one["schema"] is not None]
+    if not schemas:
+        raise UsageError("no checkpoint that can be read has met an event: there is no schema yet")
+    print(json.dumps(schemas[0], indent=1, ensure_ascii=False))
+
+
+def _text(summary: dict[str, Any]) -> str:
+    """One checkpoint for people."""
+    model, metrics, counts = summary["model"], summary["metrics"], summary["counts"]
+    options = ", ".join(f"{name} {_short(value)}" for name, value in model["options"].items())
+    rows = [
+        ("files", f"{megabytes(summary['disk_bytes'])}, SHA-256 {summary['sha256']}"),
+        ("model", f"{model['type']}, {model['features']:,} random features"),
+        ("options", options),
+        ("learned", f"{model['events']:,} events"),
+    ]
+    if model["classes"]:
+        rows.append(("classes", share(model["classes"])))
+    rows.append((f"{len(model['columns'])} columns", share(model["columns"])))
+    rows.append(("label", str(summary["label"])))
+    for name, value in metrics["whole"].items():
+        last = metrics["window"][name]
+        rows.append((name.replace("_", " "), f"{value:.4f}, lately {last:.4f}"))
+    if counts["unlabelled"]:
+        rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))
+    rows += [("not usable", f"{n:,} events: {kind}") for kind, n in counts["bad"].items()]
+    rows += [("next offset", f"{n:,} of {name}") for name, n in summary["offsets"].items()]
+    rows += [
+        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
+        for one in summary["lost"]
+    ]
+    ended = ", the stream has ended" if summary["finished"] else ""
+    title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
+    return f"{title}\n{_wrapped(rows)}"
+
+
+def _short(value: Any) -> str:
+    """An option's value: of a kernel, loss or step its name and numbers."""
+    if not isinstance(value, dict):
+        return str(value)
+    words = sorted(value.values(), key=lambda one: not isinstance(one, str))
+    return " ".join(map(str, words))
+
+
+def _wrapped(rows: Sequence[tuple[str, str]], width: int = 79) -> str:
+    """Rows of a name and a text that may go over several lines."""
+    import textwrap
+
+    left = max(len(name) for name, _ in rows) + 4
+    cells = []
+    for name, text in rows:
+        lines = textwrap.wrap(text, width - left, break_on_hyphens=False) or [""]
+        cells += [(name, lines[0]), *(("", line) for line in lines[1:])]
+    return columns(cells, indent="  ")

@@ -1,0 +1,144 @@
+"""Making a model from what was written on the command line.
+
+The options of a model are words and numbers there; kernels, losses and step sizes are put together
+from them here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamk.cli.arguments import UsageError, nearest, number, one_of, whole
+from streamk.errors import InvalidInput
+from streamk.learners.base import Learner
+
+__all__ = ["OPTIONS", "Option", "build", "task_of"]
+
+STEPS = ("constant", "inverse-time", "adagrad")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a model: how it is read, and what it is, in a line."""
+
+    read: Callable[[str], Any]
+    what: str
+
+
+def _kernel(text: str) -> str:
+    from streamk.kernels import KERNELS
+
+    return one_of(*KERNELS)(text)
+
+
+def _loss(text: str) -> str:
+    from streamk.losses import LOSSES
+
+    return one_of(*LOSSES)(text)
+
+
+def _step(text: str) -> Any:
+    """Read a number, or RULE:NUMBER."""
+    from streamk.learners import AdaGrad, Constant, InverseTime
+
+    rule, colon, size = text.rpartition(":")
+    makers = dict(zip(STEPS, (Constant, InverseTime, AdaGrad), strict=True))
+    return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
+
+
+OPTIONS: dict[str, Option] = {
+    "kernel": Option(_kernel, "one of the kernels below (gaussian)"),
+    "bandwidth": Option(number, "of the kernel; two events are 1.4 apart on average (0.5)"),
+    "gamma": Option(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
+    "nu": Option(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
+    "loss": Option(_loss, "one of the losses below (softmax; regression: squared)"),
+    "delta": Option(number, "of huber, in standard deviations of the label (1)"),
+    "epsilon": Option(number, "of epsilon_insensitive, likewise (0.1)"),
+    "q": Option(number, "of quantile: which one, between 0 and 1 (0.5)"),
+    "step": Option(_step, "SIZE or RULE:SIZE, see below (1)"),
+    "regularization": Option(number, "how fast old coefficients shrink, at least 0 (0)"),
+    "batch_size": Option(whole(1), "events a step of the learner (32)"),
+    "block_size": Option(whole(1), "random features a step (256)"),
+    "max_features": Option(whole(1), "where the model stops growing (131072)"),
+    "cache_bytes": Option(whole(0), "memory to keep random features in (268435456)"),
+    "sampler": Option(one_of("iid"), "how random features are drawn: iid (iid)"),
+    "dtype": Option(one_of("float32", "float64"), "float32 or float64 (float32)"),
+    "threads": Option(whole(1), "all cores by default; results are the same"),
+    "backend": Option(one_of("auto", "numba", "numpy"), "auto, numba or numpy (auto)"),
+}
+"""The options of the model "doubly-stochastic"."""
+
+_KERNEL_OPTIONS = ("bandwidth", "gamma", "nu")
+_LOSS_OPTIONS = ("delta", "epsilon", "q")
+
+
+def task_of(settings: Sequence[tuple[str, str]]) -> str:
+    """The task that the chosen loss is for: "regression" if it can do nothing else."""
+    from streamk.losses import LOSSES, loss
+
+    name = dict(settings).get("loss")
+    return "regression" if name in LOSSES and not loss(name).classifies else "classification"
+
+
+def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]]) -> Learner:
+    """The model of that name with these options, as text.
+
+    Raises
+    ------
+    UsageError
+        If there is no such model or option, or a value cannot be read.
+    InvalidInput
+        If a value is out of its domain.
+    """
+    from streamk.learners import MODELS, DoublyStochastic, create
+
+    if name not in MODELS:
+        raise UsageError(
+            f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
+        )
+    if name != DoublyStochastic.TYPE:
+        return create(name, task=task, seed=seed, **dict(settings))
+    options = _read(settings)
+    loss_options = _taken(options, _LOSS_OPTIONS)
+    if loss_options:
+        from streamk.losses import loss
+
+        if "loss" not in options:
+            raise UsageError(
+                f"--set {next(iter(loss_options))} needs a loss, for example loss=huber"
+            )
+        options["loss"] = loss(options["loss"], **loss_options)
+    if options.keys() & set(_KERNEL_OPTIONS):
+        options["kernel"] = _made_kernel(options)
+    return create(name, task=task, seed=seed, **options)
+
+
+def _read(settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    found = {}
+    for key, text in settings:
+        if key not in OPTIONS:
+            hint = nearest(key, OPTIONS) or f"; there are {', '.join(OPTIONS)}"
+            raise UsageError(f"--set {key}: the model has no such option{hint}")
+        try:
+            found[key] = OPTIONS[key].read(text)
+        except (argparse.ArgumentTypeError, InvalidInput) as error:
+            raise UsageError(f"--set {key}: {error}") from None
+    return found
+
+
+def _made_kernel(options: dict[str, Any]) -> Any:
+    """The kernel, taking its options out of the others."""
+    from streamk.kernels import by_name
+    from streamk.learners.registry import BANDWIDTH
+
+    kernel, chosen = options.pop("kernel", "gaussian"), _taken(options, _KERNEL_OPTIONS)
+    if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
+        chosen["bandwidth"] = BANDWIDTH
+    return by_name(kernel, **chosen)
+
+
+def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in names if name in options}

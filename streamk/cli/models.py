@@ -1,0 +1,58 @@
+"""`streamk models`: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamk.cli.arguments import Parser
+from streamk.cli.model_options import OPTIONS
+from streamk.cli.tables import columns
+
+__all__ = ["main"]
+
+MODELS = {
+    "doubly-stochastic": "random features that grow by doubly stochastic gradients, columns scaled",
+}
+KERNELS = {
+    "gaussian": "exp(-|x-y|² / (2 bandwidth²))",
+    "laplacian": "exp(-Σ|xⱼ-yⱼ| / bandwidth)",
+    "matern": "Matérn of |x-y| / bandwidth with smoothness nu",
+    "cauchy": "Π 1 / (1 + (xⱼ-yⱼ)² / bandwidth²)",
+    "linear": "x·y, no bandwidth",
+}
+LOSSES = {
+    "squared": "½ (f-y)², classes and numbers",
+    "hinge": "max(0, 1 - y f), classes",
+    "squared_hinge": "½ max(0, 1 - y f)², classes",
+    "logistic": "log(1 + exp(-y f)), classes; each against the others",
+    "softmax": "cross entropy of all classes at once; the default for classes",
+    "huber": "squared up to delta, linear beyond: numbers with outliers",
+    "epsilon_insensitive": "max(0, |f-y| - epsilon), numbers",
+    "quantile": "the quantile q instead of the mean, numbers",
+}
+STEPS = {
+    "constant:SIZE": "the same size for ever, follows change; SIZE alone means this",
+    "inverse-time:SIZE": "SIZE / t in step t, settles down",
+    "adagrad:SIZE": "a step for each coefficient; twice the memory",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List models, options, kernels, losses and step sizes."""
+    parser = Parser("streamk models", "List the models, their options, the kernels and the losses.")
+    parser.add_common()
+    parser.parse(arguments)
+    options = {name: option.what for name, option in OPTIONS.items()}
+    parts = {
+        "models (--model NAME)": MODELS,
+        "options of doubly-stochastic (--set NAME=VALUE; the default in brackets)": options,
+        "kernels (--set kernel=NAME)": KERNELS,
+        "losses (--set loss=NAME)": LOSSES,
+        "step sizes (--set step=RULE:SIZE)": STEPS,
+    }
+    print(
+        "\n\n".join(
+            f"{title}\n{columns(list(part.items()), indent='  ')}" for title, part in parts.items()
+        )
+    )
+    return 0

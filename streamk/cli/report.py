@@ -1,0 +1,78 @@
+"""How a run ended, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamk.cli.tables import columns, megabytes
+from streamk.engine import Report
+
+__all__ = ["as_json", "as_text"]
+
+_STOPPED = {
+    "end": "the stream has ended",
+    "max_events": "the limit of events is reached",
+    "request": "stopped as asked",
+}
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """A report as JSON data."""
+    model, counts = report.model, report.counts
+    return {
+        "stopped": report.stopped,
+        "events": report.events,
+        "events_now": report.events_now,
+        "seconds": round(report.seconds, 3),
+        "learned": counts.learned,
+        "predicted": counts.predicted,
+        "unlabelled": counts.unlabelled,
+        "bad": counts.bad,
+        "whole": report.whole,
+        "window": report.window,
+        "lost": report.lost,
+        "features": model.n_features,
+        "classes": list(model.classes),
+        "columns": len(model.columns or ()),
+        "model_bytes": model.nbytes,
+        "epoch": report.epoch,
+    }
+
+
+def as_text(report: Report) -> str:
+    """A report as a few lines."""
+    model, counts = report.model, report.counts
+    rate = report.events_now / report.seconds if report.seconds else 0.0
+    lines = [
+        f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"
+        f" ({rate:,.0f}/s)" + (f", {report.events:,} in all" * (report.events != report.events_now))
+    ]
+    if report.whole:
+        rows = [("", "all events", "last ones")]
+        rows += [
+            (name.replace("_", " "), f"{report.whole[name]:.4f}", f"{report.window[name]:.4f}")
+            for name in report.whole
+        ]
+        lines += ["", columns(rows, indent="  ", numbers=True), ""]
+    events = f"{counts.learned:,} learned"
+    if counts.unlabelled:
+        events += f", {counts.unlabelled:,} without a label"
+    if counts.bad:
+        kinds = ", ".join(f"{name} {n:,}" for name, n in counts.bad.items())
+        events += f", {sum(counts.bad.values()):,} not usable ({kinds})"
+    facts = [
+        ("events", events),
+        (
+            "model",
+            f"{len(model.columns or ()):,} columns, {model.n_features:,} random features, "
+            + (f"{len(model.classes)} classes, " if model.is_classifier else "")
+            + megabytes(model.nbytes),
+        ),
+    ]
+    facts += [
+        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
+        for one in report.lost
+    ]
+    if report.epoch is not None:
+        facts.append(("checkpoint", f"number {report.epoch}"))
+    return "\n".join([*lines, columns(facts, indent="  ")])

@@ -1,0 +1,295 @@
+"""`streamk run`: attach a model to a stream."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from connectors.base import Sink, Source
+from connectors.errors import Unavailable
+from connectors.registry import open_sink, open_source, parse_url, schemes
+from connectors.schema import Schema
+from streamk.cli.arguments import (
+    Parser,
+    UsageError,
+    named_value,
+    nearest,
+    one_of,
+    seconds,
+    whole,
+)
+from streamk.cli.model_options import build, task_of
+from streamk.cli.report import as_json, as_text
+
+__all__ = ["main"]
+
+DESCRIPTION = """\
+Learn and predict on a stream. Every event is predicted by the model that has
+not seen it yet, the prediction is written out, then the event is learned.
+
+Sources and sinks are addresses; options of one follow a question mark:
+  file:PATH  csv:PATH  parquet:PATH     ?follow=true waits for more (file, csv)
+  kafka://HOST:PORT/TOPIC               ?group=NAME shares the partitions
+  stdin:  stdout:  river:NAME
+"""
+
+EPILOG = """\
+examples:
+  streamk run file:events.ndjson --label clicked --to file:predictions.ndjson
+  streamk run csv:prices.csv --label price --task regression --to csv:out.csv
+  streamk run river:Phishing --label label --set kernel=laplacian
+  producer | streamk run stdin: --label y --to stdout: | consumer
+  streamk run kafka://localhost:9092/events --label clicked \\
+      --to kafka://localhost:9092/predictions --checkpoint state
+  streamk run --config job.toml --max-events 100000
+
+job.toml holds the same names; what is given here goes before it:
+  source = "kafka://localhost:9092/events?group=clicks"
+  label = "clicked"
+  checkpoint = "state"
+  [set]
+  kernel = "laplacian"
+
+Credentials for Kafka come from the environment (STREAMK_KAFKA_SASL_MECHANISM
+and so on) or a file (?security_file=PATH), never from the command line.
+
+On Ctrl-C or SIGTERM the batch at work is finished, a checkpoint written and
+everything closed; a second one ends it at once.
+"""
+
+MODEL = "doubly-stochastic"
+
+_NOT_FOR_THE_ENGINE = ("source", "to", "model", "task", "seed", "set", "json", "quiet")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a stream, and report how it went."""
+    options = _options(arguments)
+    with ExitStack() as stack:
+        report = _engine(options, stack).run()
+    taken = [parse_url(options[name]).scheme for name in ("to", "dead_letters") if name in options]
+    # What is for people must not get among the predictions.
+    stream = sys.stderr if "stdout" in taken else sys.stdout
+    structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
+    if structured:
+        print(json.dumps(as_json(report)), file=stream)
+    elif not options.get("quiet"):
+        print(as_text(report), file=stream)
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> dict[str, Any]:
+    """What the configuration file and the flags say together. Raises `UsageError`."""
+    parser = _parser()
+    given = parser.parse(arguments)
+    options = given
+    if "config" in given:
+        options = {**parser.read_config(given["config"]), **given}
+        if "set" in given:
+            # Single options of the model may be overridden too.
+            options["set"] = [*parser.read_config(given["config"]).get("set", []), *given["set"]]
+    options.pop("config", None)
+    options.pop("debug", None)
+    _check(options)
+    return options
+
+
+def _parser() -> Parser:
+    parser = Parser("streamk run", DESCRIPTION, EPILOG)
+    parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
+    add = parser.add_argument_group("what is read and written").add_argument
+    add("source", metavar="SOURCE", nargs="?", help="address of the events")
+    add("--label", metavar="NAME", help="the field to be predicted (river: it is called label)")
+    add("--to", metavar="SINK", help="address that the predictions go to")
+    add("--ignore", metavar="NAME", action="append", help="a field to leave out; may be repeated")
+    add(
+        "--schema",
+        metavar="WHICH",
+        help="open (fields that come later become columns, the default), strict (an event with one"
+        " is a bad one), or a JSON file with the columns",
+    )
+    add(
+        "--absent",
+        metavar="WHICH",
+        type=one_of("zero", "missing"),
+        help="what a column that an event lacks counts as: zero (default) or missing",
+    )
+    add("--config", metavar="FILE", help="TOML file with any of these options")
+
+    add = parser.add_argument_group("the model (see: streamk models)").add_argument
+    add("--model", metavar="NAME", help=f"default: {MODEL}")
+    add(
+        "--task",
+        metavar="TASK",
+        type=one_of("classification", "regression"),
+        help="classification (default, unless the loss is for numbers) or regression",
+    )
+    add("--seed", metavar="N", type=whole(0), help="of all random numbers (default 0)")
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        type=named_value,
+        help="an option of the model; may be repeated",
+    )
+    _add_running(parser)
+    _add_trouble(parser)
+    parser.add_common()
+    return parser
+
+
+def _add_running(parser: Parser) -> None:
+    add = parser.add_argument_group("running").add_argument
+    add(
+        "--checkpoint",
+        metavar="DIR",
+        help="save model and position there, and go on from there if there is one",
+    )
+    add(
+        "--checkpoint-every",
+        metavar="N",
+        type=whole(1),
+        help="events between checkpoints (default 100000)",
+    )
+    add(
+        "--batch-size",
+        metavar="N",
+        type=whole(1),
+        help="events that are predicted before they are learned (default 256)",
+    )
+    add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
+    add(
+        "--until-end",
+        action="store_true",
+        help="stop where a live source ends when the job begins",
+    )
+    add(
+        "--window",
+        metavar="N",
+        type=whole(1),
+        help="events that the windowed figures are about (default 1000)",
+    )
+    add(
+        "--flush-interval",
+        metavar="SECONDS",
+        type=seconds,
+        help="longest wait for a full batch before predicting (default 0.05)",
+    )
+    add(
+        "--idle-timeout",
+        metavar="SECONDS",
+        type=seconds,
+        help="how long other partitions wait for a silent one (default 1)",
+    )
+    add("--json", action="store_true", help="end with one line of JSON instead of a table")
+    add("--quiet", action="store_true", help="show warnings and errors only")
+
+
+def _add_trouble(parser: Parser) -> None:
+    add = parser.add_argument_group("when something is wrong").add_argument
+    add(
+        "--dead-letters",
+        metavar="SINK",
+        help="address for events that cannot be used, with position and reason",
+    )
+    add(
+        "--on-error",
+        metavar="WHAT",
+        type=one_of("raise", "skip", "dead-letter"),
+        help="what to do with such events: raise, skip (default) or dead-letter (default with"
+        " --dead-letters)",
+    )
+    add(
+        "--data-loss",
+        metavar="WHAT",
+        type=one_of("fail", "earliest", "latest"),
+        help="what to do when the next events are gone from the source: fail (default), or go on"
+        " at the earliest or latest",
+    )
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raise `UsageError` for options that make no sense together."""
+    if "source" not in options:
+        raise UsageError(
+            "no SOURCE is given, for example file:events.ndjson"
+            f" (there are {', '.join(f'{name}:' for name in schemes() if name != 'stdout')})"
+        )
+    if "label" not in options and options.get("schema") in (None, "open", "strict"):
+        raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+    if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
+        raise UsageError("--on-error dead-letter needs --dead-letters SINK")
+    if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
+        raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
+    flags = {"source": "SOURCE", "to": "--to", "dead_letters": "--dead-letters"}
+    used: dict[str, str] = {}
+    for name, flag in flags.items():
+        if name in options:
+            address = parse_url(options[name]).text
+            if address in used:
+                raise UsageError(f"{used[address]} and {flag} are both {address}")
+            used[address] = flag
+    if "checkpoint" in options:
+        path = Path(options["checkpoint"]).expanduser()
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--checkpoint {path} is a file; it must be a directory")
+        options["checkpoint"] = path
+
+
+def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
+    """Everything put together, cheapest mistakes first."""
+    from streamk.engine import Engine, shown_on
+
+    schema = _schema(options.get("schema", "open"))
+    settings = options.get("set", [])
+    task = options.get("task") or _task(schema) or task_of(settings)
+    model = build(
+        options.get("model", MODEL), task=task, seed=options.get("seed", 0), settings=settings
+    )
+    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    engine_options["schema"] = schema
+    engine_options["ignore"] = tuple(options.get("ignore", ()))
+    source: Source = _opened(open_source, options["source"])
+    stack.callback(source.close)
+    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters")):
+        if name in options:
+            sink: Sink = _opened(open_sink, options[name])
+            stack.callback(sink.close)
+            engine_options[argument] = sink
+    if not options.get("quiet"):
+        engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
+    return Engine(source, model, **engine_options)
+
+
+def _opened(opener: Callable[[str], Any], address: str) -> Any:
+    try:
+        return opener(address)
+    except Unavailable as error:
+        if parse_url(address).host:
+            raise  # a host may be back in a minute, so this is no mistake of the command line
+        raise UsageError(str(error)) from error
+
+
+def _schema(which: str) -> Any:
+    """Open, strict, or the schema in a file."""
+    if which in ("open", "strict"):
+        return which
+    path = Path(which).expanduser()
+    if not path.is_file():
+        hint = nearest(which, ("open", "strict"))
+        raise UsageError(f"--schema {which} is neither open nor strict nor a file{hint}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    return Schema.from_json(data)
+
+
+def _task(schema: Any) -> str | None:
+    if not isinstance(schema, Schema) or schema.label is None:
+        return None
+    return "classification" if schema.is_classification else "regression"

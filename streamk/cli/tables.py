@@ -1,0 +1,44 @@
+"""Text for people: aligned columns, and figures that can be read at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["columns", "megabytes", "share"]
+
+
+def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = False) -> str:
+    """Rows of cells as aligned columns; with `numbers` all but the first are set to the right.
+
+    >>> print(columns([("accuracy", "0.9"), ("log loss", "12.25")], numbers=True))
+    accuracy    0.9
+    log loss  12.25
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if numbers and place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def megabytes(n: int) -> str:
+    """A size in memory or on disk.
+
+    >>> megabytes(999), megabytes(268_435_456)
+    ('999 bytes', '268.4 MB')
+    """
+    return f"{n} bytes" if n < 10_000 else f"{n / 1e6:,.1f} MB"
+
+
+def share(names: Sequence[object], most: int = 12) -> str:
+    """The first names of many.
+
+    >>> share(range(100), 3)
+    '0, 1, 2, … (100)'
+    """
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown}, … ({len(names)})" if len(names) > most else shown
