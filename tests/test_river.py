@@ -1,0 +1,552 @@
+"""The River estimators: River's own checks, its tools around them, and events of every kind."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import math
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import (
+    bandit,
+    base,
+    checks,
+    compose,
+    datasets,
+    drift,
+    ensemble,
+    evaluate,
+    feature_extraction,
+    linear_model,
+    metrics,
+    model_selection,
+    multiclass,
+    optim,
+    preprocessing,
+)
+
+from streamk import learners
+from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.errors import InvalidInput
+from streamk.kernels import Matern
+from streamk.learners import InverseTime
+
+SMALL: dict[str, Any] = {"max_features": 256, "block_size": 256, "seed": 1}
+
+Event = dict[Any, Any]
+
+
+def classifier(**options: Any) -> KernelClassifier:
+    return KernelClassifier(**{**SMALL, **options})
+
+
+def regressor(**options: Any) -> KernelRegressor:
+    return KernelRegressor(**{**SMALL, **options})
+
+
+def phishing(n: int = 300) -> Iterator[tuple[Event, bool]]:
+    return iter(datasets.Phishing().take(n))
+
+
+def learned(model: Any, events: Any) -> Any:
+    for x, y in events:
+        model.learn_one(x, y)
+    return model
+
+
+CHECKED: dict[str, base.Estimator] = {
+    "classifier": KernelClassifier(),
+    "regressor": KernelRegressor(),
+    "objects": classifier(kernel=Matern(nu=0.5, bandwidth=1.0), step=InverseTime(100.0), seed=None),
+    "blocks": classifier(max_features=512, kernel="laplacian"),
+    "huber": regressor(loss="huber", regularization=1e-4),
+    "pipeline": preprocessing.StandardScaler() | classifier(),
+}
+
+
+def all_checks() -> Iterator[Any]:
+    for name, model in CHECKED.items():
+        for check in checks.yield_checks(model):
+            # River's scaler learns from the whole frame before the model sees its first row.
+            if name == "pipeline" and check.__name__ == "check_learn_many_matches_learn_one":
+                continue
+            yield pytest.param(model, check, id=f"{name}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(all_checks()))
+def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], None]) -> None:
+    random.seed(0)
+    check(model.clone())
+
+
+@pytest.mark.parametrize("model", [KernelClassifier(), KernelRegressor()])
+def test_no_check_is_skipped(model: base.Estimator) -> None:
+    assert model._unit_test_skips() == set()
+    names = {check.__name__ for check in checks.yield_checks(model)}
+    assert {"check_learn_many_matches_learn_one", "check_seeding_is_idempotent"} <= names
+
+
+# What it computes
+
+
+def test_an_event_is_what_the_learner_gets_as_an_array() -> None:
+    model = classifier()
+    learner = learners.create(
+        "doubly-stochastic",
+        task="classification",
+        batch_size=1,
+        classes=(False, True),
+        **SMALL,
+    )
+    learner.add_columns(["a", "b"])
+    rng = np.random.default_rng(0)
+    for a, b in rng.normal(size=(50, 2)):
+        if learner.n_events:
+            expected = learner.predict_proba_many([[a, b]])[0]
+            found = model.predict_proba_one({"b": b, "a": a})
+            assert list(found.values()) == expected.tolist()
+            assert model.predict_one({"a": a, "b": b}) == learner.predict_many([[a, b]])[0]
+        model.learn_one({"a": a, "b": b}, bool(a * b > 0))
+        learner.learn_many([[a, b]], [bool(a * b > 0)])
+
+
+def test_it_learns_what_a_linear_model_cannot() -> None:
+    rng = np.random.default_rng(0)
+    events = [
+        ({"a": a, "b": b}, "same" if a * b > 0 else "other")
+        for a, b in rng.uniform(-1, 1, (1500, 2))
+    ]
+    accuracy = evaluate.progressive_val_score(events, KernelClassifier(seed=1), metrics.Accuracy())
+    assert accuracy.get() > 0.9
+
+
+def test_it_beats_logistic_regression() -> None:
+    scores = [
+        evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy()).get()
+        for model in (
+            KernelClassifier(seed=1),
+            preprocessing.StandardScaler()
+            | multiclass.OneVsRestClassifier(linear_model.LogisticRegression(optim.SGD(0.1))),
+        )
+    ]
+    assert scores[0] > 0.86
+    assert scores[0] > scores[1]
+
+
+def test_regression_is_in_the_unit_of_the_label() -> None:
+    rng = np.random.default_rng(0)
+    events = [({"a": a}, 1e6 + 1e3 * math.sin(3 * a)) for a in rng.uniform(-1, 1, 1000)]
+    error = evaluate.progressive_val_score(iter(events), KernelRegressor(seed=1), metrics.MAE())
+    model = learned(KernelRegressor(seed=1), events)
+    assert abs(model.predict_one({"a": 0.5}) - (1e6 + 1e3 * math.sin(1.5))) < 50
+    assert error.get() < 2e6 / 1000 + 100  # the first prediction is 0
+
+
+# Before anything is learned
+
+
+def test_predictions_before_learning() -> None:
+    X = pd.DataFrame({"a": [1.0, 2.0]}, index=[7, 9])
+    assert classifier().predict_proba_one({"a": 1.0}) == {}
+    assert classifier().predict_one({"a": 1.0}) is None
+    assert regressor().predict_one({"a": 1.0}) == 0.0
+    probabilities = classifier().predict_proba_many(X)
+    assert probabilities.shape == (2, 0)
+    assert probabilities.index.tolist() == [7, 9]
+    assert classifier().predict_many(X).tolist() == [None, None]
+    assert regressor().predict_many(X).tolist() == [0.0, 0.0]
+
+
+def test_booleans_are_two_classes_from_the_first_label_on() -> None:
+    model = classifier()
+    model.learn_one({"a": 1.0}, np.bool_(True))
+    probabilities = model.predict_proba_one({"a": 1.0})
+    assert list(probabilities) == [False, True]
+    assert 0.5 < probabilities[True] < 1.0
+    assert model.predict_one({"a": 1.0}) is True
+
+
+def test_a_single_class_is_certain() -> None:
+    model = classifier()
+    model.learn_one({"a": 1.0}, "only")
+    assert model.predict_proba_one({"a": -1.0}) == {"only": 1.0}
+    assert model.predict_one({"a": -1.0}) == "only"
+
+
+def test_a_model_can_begin_with_empty_events() -> None:
+    for model, y in ((classifier(), True), (regressor(), 2.0)):
+        model.learn_one({}, y)
+        model.predict_one({})
+        model.learn_one({"a": 1.0}, y)
+        model.learn_one({"b": 1.0, "a": 1.0}, y)
+        assert model.predict_one({"a": 1.0}) == pytest.approx(y)
+
+
+# Columns and values
+
+
+def test_the_order_of_columns_does_not_matter() -> None:
+    shuffled = random.Random(0)
+    one, other = classifier(), classifier()
+    for x, y in phishing():
+        keys = list(x)
+        shuffled.shuffle(keys)
+        mixed = {key: x[key] for key in keys}
+        assert one.predict_proba_one(x) == other.predict_proba_one(mixed)
+        one.learn_one(x, y)
+        other.learn_one(mixed, y)
+
+
+def test_an_absent_column_is_zero_whenever_it_comes() -> None:
+    full, sparse = classifier(), classifier()
+    rng = random.Random(0)
+    for x, y in phishing(100):
+        event = {name: value for name, value in x.items() if rng.random() < 0.5}
+        full.learn_one({**dict.fromkeys(x, 0.0), **event}, y)
+        sparse.learn_one(event, y)
+    for x, _ in phishing(100):
+        assert full.predict_proba_one(x)[True] == pytest.approx(
+            sparse.predict_proba_one(x)[True], abs=1e-5
+        )
+
+
+def test_a_text_is_a_column_of_its_own() -> None:
+    texts, columns = classifier(), classifier()
+    for i, colour in enumerate("rgbrrgbb" * 4):
+        texts.learn_one({"n": i % 4, "c": colour}, colour == "r")
+        columns.learn_one({"n": i % 4, f"c={colour}": 1}, colour == "r")
+    for colour in "rgb":
+        expected = columns.predict_proba_one({"n": 2, f"c={colour}": True})
+        assert texts.predict_proba_one({"n": 2, "c": colour}) == expected
+    assert texts.predict_one({"n": 2, "c": "r"}) is True
+    assert texts.predict_one({"n": 2, "c": "g"}) is False
+
+
+def test_a_column_that_was_not_learned_is_passed_over() -> None:
+    model = learned(classifier(), phishing())
+    x, _ = next(phishing())
+    before = pickle.dumps(model)
+    assert model.predict_proba_one({**x, "new": 1e9, "text": "new"}) == model.predict_proba_one(x)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_a_missing_value_is_the_mean(missing: float | None) -> None:
+    model = classifier()
+    for a in (1.0, 2.0, 6.0):
+        model.learn_one({"a": a, "b": a * a}, a > 1)
+    assert model.predict_proba_one({"a": missing, "b": 4.0}) == pytest.approx(
+        model.predict_proba_one({"a": 3.0, "b": 4.0}), abs=1e-6
+    )
+    model.learn_one({"a": missing, "b": 1.0}, False)
+    model.learn_one({"a": missing, "c": missing}, False)
+    assert 0 <= model.predict_proba_one({"a": missing})[True] <= 1
+
+
+def test_every_kind_of_number_is_the_same() -> None:
+    kinds: list[Any] = [1, 1.0, True, np.float32(1), np.int64(1), np.bool_(True)]
+    models = [classifier() for _ in kinds]
+    for model, one in zip(models, kinds, strict=True):
+        model.learn_one({"a": one, "b": 2}, True)
+        model.learn_one({"a": 0, "b": one}, False)
+    probabilities = [
+        model.predict_proba_one({"a": one, "b": one})
+        for model, one in zip(models, kinds, strict=True)
+    ]
+    assert all(p == probabilities[0] for p in probabilities)
+
+
+def test_columns_are_named_by_numbers_and_tuples_too() -> None:
+    model = classifier()
+    for i in range(8):
+        model.learn_one({0: i, np.int64(1): 1.0, ("a", "b"): i % 2, "c": 1}, i % 2 == 0)
+    assert model._model.learner.columns == (0, 1, "('a', 'b')", "c")
+    again = pickle.loads(pickle.dumps(model))
+    x = {0: 3, 1: 1.0, ("a", "b"): 1, "c": 1}
+    assert again.predict_proba_one(x) == model.predict_proba_one(x)
+    again.learn_one(x, False)
+    model.learn_one(x, False)
+    assert again.predict_proba_one(x) == model.predict_proba_one(x)
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        ({"a": 1.0, "when": dt.date(2024, 1, 1)}, "'when'"),
+        ({"a": 1.0, "many": [1, 2]}, "'many'"),
+        ({"a": 1.0, "b": math.inf}, "inf"),
+        ({"a": "x", "a=x": 1.0}, "'a=x'"),
+        ({1.5: 1.0}, "1.5"),
+        ({-1: 1.0}, "-1"),
+    ],
+)
+def test_a_bad_event_is_named_and_not_learned(x: Event, said: str) -> None:
+    model = learned(classifier(), [({"a": 1.0, "b": 1.0}, True), ({"a": 2.0, "b": 1.0}, False)])
+    before = model.predict_proba_one({"a": 1.0, "b": 2.0})
+    with pytest.raises(InvalidInput, match=said):
+        model.learn_one(x, True)
+    assert model.predict_proba_one({"a": 1.0, "b": 2.0}) == before
+
+
+def test_a_bad_label_or_option_is_named() -> None:
+    with pytest.raises(InvalidInput, match="label"):
+        classifier().learn_one({"a": 1.0}, 1.5)
+    with pytest.raises(InvalidInput, match="label"):
+        regressor().learn_one({"a": 1.0}, "high")
+    with pytest.raises(InvalidInput, match="gausian"):
+        KernelClassifier(kernel="gausian")
+    with pytest.raises(InvalidInput, match="hinge"):
+        KernelRegressor(loss="hinge")
+
+
+# Mini-batches
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_mini_batches_learn_and_predict_frames(batch_size: int) -> None:
+    model = classifier(batch_size=batch_size)
+    rows = list(phishing(500))
+    for first in range(0, 400, 100):
+        some = rows[first : first + 100]
+        model.learn_many(pd.DataFrame([x for x, _ in some]), pd.Series([y for _, y in some]))
+    X = pd.DataFrame([x for x, _ in rows[400:]], index=range(400, 500))
+    y = pd.Series([y for _, y in rows[400:]], index=X.index)
+    predicted = model.predict_many(X)
+    assert predicted.index.equals(X.index)
+    assert (predicted == y).mean() > 0.8
+    probabilities = model.predict_proba_many(X)
+    assert list(probabilities.columns) == [False, True]
+    assert np.allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
+    assert model.predict_proba_one(rows[400][0]) == probabilities.iloc[0].to_dict()
+
+
+def test_frames_with_texts_and_nulls_are_as_their_dicts() -> None:
+    X = pd.DataFrame(
+        {
+            "n": pd.array([1, None, 3, 4], dtype="Int64"),
+            "text": pd.array(["x", "y", None, "x"], dtype="string"),
+            "plain": ["u", None, "v", "u"],
+            "flag": [True, False, True, True],
+        }
+    )
+    y = pd.Series(["a", "b", "c", "a"], name="target")
+    many, one = classifier(), classifier()
+    many.learn_many(X, y)
+    events = [
+        {"n": 1, "text": "x", "plain": "u", "flag": True},
+        {"n": None, "text": "y", "plain": None, "flag": False},
+        {"n": 3, "text": None, "plain": "v", "flag": True},
+        {"n": 4, "text": "x", "plain": "u", "flag": True},
+    ]
+    learned(one, zip(events, y, strict=True))
+    probabilities = many.predict_proba_many(X)
+    for row, x in enumerate(events):
+        assert many.predict_proba_one(x) == probabilities.iloc[row].to_dict()
+        assert one.predict_proba_one(x) == pytest.approx(many.predict_proba_one(x), abs=1e-5)
+    assert many.predict_many(X).name == "target"
+
+
+def test_frames_of_a_regression() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-1, 1, (600, 2)))
+    y = pd.Series(X[0] * X[1], name="product")
+    model = regressor(batch_size=8, max_features=1024, block_size=1024)
+    model.learn_many(X[:500], y[:500])
+    predicted = model.predict_many(X[500:])
+    assert predicted.name == "product"
+    assert predicted.index.equals(X.index[500:])
+    assert (predicted - y[500:]).abs().mean() < 0.1
+    assert model.predict_one(X.loc[500].to_dict()) == predicted.loc[500]
+
+
+def test_a_frame_must_fit_its_labels() -> None:
+    with pytest.raises(InvalidInput, match="2 events came with 1 labels"):
+        classifier().learn_many(pd.DataFrame({"a": [1, 2]}), pd.Series([True]))
+
+
+def test_an_empty_frame_changes_nothing() -> None:
+    model = learned(classifier(), phishing(10))
+    X = pd.DataFrame([x for x, _ in phishing(10)])[:0]
+    before = pickle.dumps(model)
+    model.learn_many(X, pd.Series([], dtype=bool))
+    assert pickle.dumps(model) == before
+    assert len(model.predict_many(X)) == len(model.predict_proba_many(X)) == 0
+
+
+# Copies
+
+
+MAKERS: list[tuple[Callable[..., Any], Callable[[], Any]]] = [
+    (classifier, lambda: datasets.ImageSegments().take(120)),
+    (regressor, lambda: datasets.TrumpApproval().take(120)),
+]
+
+
+@pytest.mark.parametrize(("make", "data"), MAKERS)
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
+@pytest.mark.parametrize("seed", [1, None])
+def test_a_copy_goes_on_exactly(make: Any, data: Any, copied: Any, seed: int | None) -> None:
+    fresh = make(seed=seed)
+    events = list(data())
+    pairs = [(fresh, copied(fresh))]
+    halfway = learned(copied(fresh), events[:60])
+    pairs.append((halfway, copied(halfway)))
+    for one, other in pairs:
+        learned(one, events[60:])
+        learned(other, events[60:])
+        assert pickle.dumps(one._model.learner.state()) == pickle.dumps(
+            other._model.learner.state()
+        )
+
+
+def test_clones_keep_options_and_forget_the_rest() -> None:
+    kernel = Matern(nu=1.5, bandwidth=0.3)
+    model = learned(classifier(kernel=kernel, step=0.5, loss="hinge"), phishing(20))
+    clone = model.clone()
+    assert clone._get_params() == model._get_params()
+    assert clone.kernel == kernel
+    assert clone.predict_one({"a": 1}) is None
+    assert model.clone({"bandwidth": 2.0, "seed": 5}).bandwidth == 2.0
+    whole = model.clone(include_attributes=True)
+    x, _ = next(phishing())
+    assert whole.predict_proba_one(x) == model.predict_proba_one(x)
+    learned(whole, phishing(20))
+    assert whole.predict_proba_one(x) != model.predict_proba_one(x)
+
+
+def test_unseeded_models_differ_and_seeded_ones_do_not() -> None:
+    x, _ = next(phishing())
+    predicted = [
+        learned(classifier(seed=seed), phishing(20)).predict_proba_one(x)[True]
+        for seed in (None, None, 3, 3)
+    ]
+    assert predicted[0] != predicted[1]
+    assert predicted[2] == predicted[3]
+
+
+def test_parameters_are_not_mutable() -> None:
+    model = classifier()
+    model.mutate({})
+    with pytest.raises(ValueError, match="not a mutable attribute"):
+        model.mutate({"step": 0.1})
+
+
+# River's tools
+
+
+def test_progressive_validation_with_delay() -> None:
+    data = datasets.Phishing()
+    at_once = evaluate.progressive_val_score(data.take(600), classifier(), metrics.LogLoss())
+    assert at_once.get() < 0.45
+    stamped = [({**x, "t": dt.datetime(2024, 1, 1) + dt.timedelta(minutes=i)}, y)
+               for i, (x, y) in enumerate(data.take(600))]  # fmt: skip
+    model = compose.Discard("t") | classifier()
+    delayed = evaluate.progressive_val_score(
+        iter(stamped), model, metrics.LogLoss(), moment="t", delay=dt.timedelta(minutes=20)
+    )
+    assert 0.9 * at_once.get() < delayed.get() < 0.6
+
+
+def test_regression_with_delay() -> None:
+    score = evaluate.progressive_val_score(
+        datasets.TrumpApproval(), regressor(), metrics.MAE(), delay=5
+    )
+    assert score.get() < 3
+
+
+def test_pipelines() -> None:
+    model = (
+        (compose.Select("c") | preprocessing.OneHotEncoder())
+        + (compose.Select("n") | preprocessing.StandardScaler())
+    ) | classifier()
+    for i in range(200):
+        model.learn_one({"c": "xyz"[i % 3], "n": float(i % 5)}, i % 3 == 0)
+    assert model.predict_one({"c": "x", "n": 1.0}) is True
+    assert model.predict_one({"c": "y", "n": 1.0}) is False
+    report = model.debug_one({"c": "x", "n": 1.0})
+    assert "KernelClassifier" in report
+    assert "True: " in report
+    assert "KernelClassifier" in repr(model)
+    assert "KernelClassifier" in model._repr_html_()
+
+
+def test_pipelines_of_mini_batches() -> None:
+    model = preprocessing.StandardScaler() | classifier(batch_size=8)
+    rows = list(phishing(300))
+    X, y = pd.DataFrame([x for x, _ in rows]), pd.Series([y for _, y in rows])
+    model.learn_many(X, y)
+    assert (model.predict_many(X) == y).mean() > 0.85
+
+
+def test_words_of_a_text() -> None:
+    model = feature_extraction.BagOfWords(ngram_range=(1, 2)) | classifier()
+    for _ in range(10):
+        model.learn_one("a good day", "good")
+        model.learn_one("a bad day", "bad")
+    assert model.predict_one("good day") == "good"
+    assert model.predict_one("so bad") == "bad"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        multiclass.OneVsRestClassifier,
+        multiclass.OneVsOneClassifier,
+        lambda model: multiclass.OutputCodeClassifier(model, code_size=8, seed=1),
+        lambda model: drift.DriftRetrainingClassifier(model, drift.binary.DDM()),
+        lambda model: ensemble.ADWINBaggingClassifier(model, n_models=2, seed=1),
+        lambda model: model_selection.SuccessiveHalvingClassifier(
+            [model.clone({"bandwidth": b}) for b in (0.3, 0.5, 1.0, 5.0)],
+            metrics.Accuracy(),
+            budget=1000,
+        ),
+        lambda model: model_selection.BanditClassifier(
+            [model.clone({"bandwidth": b}) for b in (0.5, 50.0)],
+            metrics.Accuracy(),
+            bandit.EpsilonGreedy(epsilon=0.1, decay=0.001, burn_in=50, seed=1),
+        ),
+    ],
+)
+def test_classifiers_around_it(wrap: Any) -> None:
+    data = datasets.ImageSegments().take(500)
+    assert evaluate.progressive_val_score(data, wrap(classifier()), metrics.Accuracy()).get() > 0.6
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda models: model_selection.GreedyRegressor(models, metrics.MAE()),
+        lambda models: model_selection.BanditRegressor(
+            models, metrics.MAE(), bandit.EpsilonGreedy(epsilon=0.1, burn_in=20, seed=1)
+        ),
+        lambda models: model_selection.SuccessiveHalvingRegressor(
+            models, metrics.MAE(), budget=1000
+        ),
+    ],
+)
+def test_model_selection_of_regressors(choose: Any) -> None:
+    chosen = choose([regressor(step=step) for step in (1e-3, 0.1, 1.0)])
+    data = datasets.TrumpApproval().take(500)
+    assert evaluate.progressive_val_score(data, chosen, metrics.MAE()).get() < 2.5
+    assert chosen.best_model in chosen.models
+
+
+def test_drift_starts_over() -> None:
+    model = drift.DriftRetrainingClassifier(
+        classifier(), drift.binary.DDM(), train_in_background=False
+    )
+    rng = random.Random(0)
+    inner = model.model
+    for i in range(1200):
+        a = rng.uniform(-1, 1)
+        x, y = {"a": a}, (a > 0) == (i < 600)
+        model.predict_one(x)
+        model.learn_one(x, y)
+    assert model.model is not inner
+    assert model.predict_one({"a": 0.7}) is False

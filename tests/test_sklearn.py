@@ -1,0 +1,239 @@
+"""The scikit-learn estimators: its own checks, its tools around them, and what they compute."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from streamk import learners
+from streamk.adapters.sklearn import KernelClassifier, KernelRegressor
+from streamk.errors import InvalidInput
+from streamk.kernels import Matern
+from streamk.learners import AdaGrad
+
+ESTIMATORS = [
+    KernelClassifier(),
+    KernelRegressor(),
+    KernelClassifier(loss="logistic", kernel="laplacian", batch_size=1),
+    KernelClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
+    KernelRegressor(loss="huber", step=AdaGrad(3.0)),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def moons() -> tuple[Any, Any]:
+    return make_moons(600, noise=0.2, random_state=0)
+
+
+def classifier(**options: Any) -> KernelClassifier:
+    return KernelClassifier(
+        **{"max_features": 512, "block_size": 512, "random_state": 0, **options}
+    )
+
+
+def regressor(**options: Any) -> KernelRegressor:
+    return KernelRegressor(**{"max_features": 512, "block_size": 512, "random_state": 0, **options})
+
+
+# What it computes
+
+
+def test_fit_is_the_learner_over_shuffled_passes() -> None:
+    X, y = moons()
+    model = classifier(n_epochs=2, random_state=5).fit(X, y)
+    random = np.random.RandomState(5)
+    learner = learners.create(
+        "doubly-stochastic",
+        task="classification",
+        seed=int(random.randint(2**31)),
+        bandwidth=0.7,
+        batch_size=8,
+        max_features=512,
+        block_size=512,
+        classes=(0, 1),
+    )
+    for _ in range(2):
+        order = random.permutation(len(X))
+        learner.learn_many(X[order], y[order])
+    assert np.array_equal(model.predict_proba(X), learner.predict_proba_many(X))
+
+
+def test_partial_fit_is_the_learner_on_the_stream() -> None:
+    X, y = make_friedman1(300, random_state=0)
+    model, learner = regressor(), None
+    for first in range(0, 300, 50):
+        model.partial_fit(X[first : first + 50], y[first : first + 50])
+        learner = learner or learners.create(
+            "doubly-stochastic",
+            task="regression",
+            seed=model.learner_.state().child("learner").header["seed"],  # type: ignore[arg-type]
+            bandwidth=0.7,
+            batch_size=8,
+            max_features=512,
+            block_size=512,
+        )
+        learner.learn_many(X[first : first + 50], y[first : first + 50])
+    assert learner is not None
+    assert np.array_equal(model.predict(X), learner.predict_many(X))
+    assert model.score(X, y) > 0.7
+
+
+def test_accuracy() -> None:
+    assert cross_val_score(KernelClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
+    cancer = load_breast_cancer(return_X_y=True)
+    assert cross_val_score(KernelClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
+    diabetes = load_diabetes(return_X_y=True)
+    assert cross_val_score(KernelRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_decisions_probabilities_and_labels_agree(loss: str, n_classes: int) -> None:
+    X, _ = moons()
+    y = np.array(["no", "perhaps", "yes"])[
+        np.digitize(X[:, 0], [0.5] if n_classes == 2 else [0.0, 1.0])
+    ]
+    model = classifier(loss=loss).fit(X, y)
+    F, P = model.decision_function(X), model.predict_proba(X)
+    assert F.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
+    assert P.shape == (len(X), n_classes)
+    assert np.allclose(P.sum(axis=1), 1.0, atol=1e-12)
+    best = (F > 0).astype(int) if n_classes == 2 else F.argmax(axis=1)
+    assert np.array_equal(model.predict(X), model.classes_[best])
+    assert np.mean(P.argmax(axis=1) == best) > 0.99
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("labels", [[3, 7], [True, False], ["a", "b"], [0.0, 1.0]])
+def test_labels_come_back_as_they_were(labels: list[Any]) -> None:
+    X, y = moons()
+    kinds = np.array(labels)[y]
+    model = classifier(n_epochs=2).fit(X, kinds)
+    assert model.predict(X).dtype == kinds.dtype
+    assert np.array_equal(model.classes_, np.unique(kinds))
+    assert model.score(X, kinds) > 0.8
+
+
+def test_missing_values_are_the_mean() -> None:
+    X, y = moons()
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    assert classifier().fit(holes, y).score(X, y) > 0.9
+    model = classifier().fit(X, y)
+    mean = [[0.3, X[:, 1].mean()]]
+    assert model.predict_proba([[0.3, np.nan]]) == pytest.approx(model.predict_proba(mean))
+
+
+def test_the_random_state_decides() -> None:
+    X, y = moons()
+
+    def fit(random_state: Any) -> Any:
+        return classifier(random_state=random_state, n_epochs=1).fit(X, y).decision_function(X)
+
+    assert np.array_equal(fit(1), fit(1))
+    assert np.array_equal(fit(np.random.RandomState(1)), fit(1))
+    assert not np.array_equal(fit(1), fit(2))
+    assert not np.array_equal(fit(None), fit(None))
+
+
+# What it refuses
+
+
+def test_partial_fit_wants_to_know_the_classes() -> None:
+    X, y = moons()
+    with pytest.raises(InvalidInput, match="classes= is needed"):
+        classifier().partial_fit(X, y)
+    model = classifier().partial_fit(X, y, classes=[0, 1, 2])
+    model.partial_fit(X, y)
+    assert model.predict_proba(X).shape == (len(X), 3)
+    with pytest.raises(InvalidInput, match="differ"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(InvalidInput, match=r"label .*5.* is not one"):
+        model.partial_fit(X, y + 5)
+
+
+def test_partial_fit_goes_on_after_fit() -> None:
+    X, y = moons()
+    model = classifier(n_epochs=1).fit(X, y)
+    before = model.decision_function(X)
+    model.partial_fit(X, y)
+    assert not np.array_equal(before, model.decision_function(X))
+    assert np.array_equal(model.fit(X, y).decision_function(X), before)
+
+
+def test_bad_options_and_data() -> None:
+    X, y = moons()
+    with pytest.raises(InvalidInput, match="n_epochs"):
+        classifier(n_epochs=0).fit(X, y)
+    with pytest.raises(InvalidInput, match="gausian"):
+        classifier(kernel="gausian").fit(X, y)
+    with pytest.raises(ValueError, match="infinity"):
+        classifier().fit(np.where(X > 1, np.inf, X), y)
+    with pytest.raises(ValueError, match="3 features"):
+        classifier().fit(X, y).predict(np.zeros((1, 3)))
+    with pytest.raises(NotFittedError):
+        regressor().predict(X)
+
+
+# Copies and tools
+
+
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
+def test_a_copy_goes_on_exactly(copied: Any) -> None:
+    X, y = moons()
+    assert clone(copied(classifier())).get_params() == classifier().get_params()
+    model = classifier(n_epochs=1).fit(X, y)
+    twin = copied(model)
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+    model.partial_fit(X, y)
+    assert not np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+    twin.partial_fit(X, y)
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+
+
+@pytest.mark.slow
+def test_grid_search_over_a_pipeline_in_processes() -> None:
+    X, y = moons()
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), classifier(n_epochs=2)),
+        {"kernelclassifier__bandwidth": [0.3, 50.0], "kernelclassifier__kernel": ["gaussian"]},
+        cv=2,
+        n_jobs=2,
+    )
+    search.fit(X, y)
+    assert search.best_params_["kernelclassifier__bandwidth"] == 0.3
+    assert search.score(X, y) > 0.9
+
+
+def test_frames_and_categories() -> None:
+    X = pd.DataFrame({"colour": ["red", "green", "blue"] * 40, "shape": ["x", "o"] * 60})
+    y = (X["colour"] == "red") ^ (X["shape"] == "x")
+    model = make_pipeline(OneHotEncoder(sparse_output=False), classifier())
+    assert model.fit(X, y).score(X, y) == 1.0
+    frame = pd.DataFrame(moons()[0], columns=["a", "b"])
+    fitted = classifier(n_epochs=1).fit(frame, moons()[1])
+    assert fitted.feature_names_in_.tolist() == ["a", "b"]
+    assert fitted.n_features_in_ == 2
+
+
+def test_one_versus_rest() -> None:
+    X, _ = moons()
+    y = np.digitize(X[:, 0], [0.0, 1.0])
+    assert OneVsRestClassifier(classifier()).fit(X, y).score(X, y) > 0.9
