@@ -35,7 +35,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("inspct", ["run", "inspect"])
     "; did you mean 'inspect'?"
     """
-    near = difflib.get_close_matches(name, list(known), 1)
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    near += [other for other in names if name and other.startswith(name)]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -118,7 +120,7 @@ def _converted(action: argparse.Action, value: Any) -> Any:
     """A value from a configuration file, as the flag would have given it."""
     if action.nargs == 0:
         if not isinstance(value, bool):
-            raise TypeError(f"is true or false, not {value!r}")
+            raise TypeError(f"must be true or false, not {value!r}")
         return value
     read: Callable[[str], Any] = action.type if callable(action.type) else str
     if isinstance(action, argparse._AppendAction):
@@ -134,7 +136,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise TypeError(f"is one value, not {type(value).__name__}")
+    raise TypeError(f"must be a word or a number, not a {type(value).__name__}")
 
 
 def existing_path(path: str, what: str) -> Path:

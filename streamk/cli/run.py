@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.base import Sink, Source
-from connectors.errors import Unavailable
+from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
 from connectors.schema import Schema
 from streamk.cli.arguments import (
@@ -271,7 +271,7 @@ def _opened(opener: Callable[[str], Any], address: str) -> Any:
     except Unavailable as error:
         if parse_url(address).host:
             raise  # a host may be back in a minute, so this is no mistake of the command line
-        raise UsageError(str(error)) from error
+        raise BadURL(str(error)) from error
 
 
 def _schema(which: str) -> Any:
