@@ -112,7 +112,7 @@ class Feed:
 
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
-        sequencer, source = self.sequencer, self._source
+        source = self._source
         held = self._too_far_ahead()
         if held != self._held and isinstance(source, Holding):
             source.hold(held)
@@ -122,11 +122,12 @@ class Feed:
         except OffsetOutOfRange as error:
             self._recover(error)
             return
+        sequencer = self.sequencer  # only now: a rebalance during the poll may have replaced it
         before = sequencer.ready
         for chunk in chunks:
             sequencer.add(chunk)
         if held and not isinstance(source, Holding):
-            self._give_back(held)
+            self._give_back(held.intersection(sequencer.partitions))
         if source.finished():
             sequencer.finish()
         elif not chunks:

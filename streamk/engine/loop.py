@@ -180,34 +180,22 @@ class Engine:
         progress_interval: float = 1.0,
     ) -> None:
         on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
-        _check_choice("on_error", on_error, OnError)
-        _check_choice("data_loss", data_loss, DataLoss)
         if (on_error == "dead-letter") != (dead_letters is not None):
             raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("checkpoint_every", checkpoint_every, 1),
-            ("max_events", max_events, 0),
-            ("buffer_events", buffer_events, 1),
-            ("buffer_bytes", buffer_bytes, 1),
-            ("window", window, 1),
-            ("keep", keep, 2),
-            ("flush_interval", flush_interval, 0),
-            ("idle_timeout", idle_timeout, 0),
-            ("progress_interval", progress_interval, 0),
-        ):
-            if value is not None and not value >= least:
-                raise InvalidInput(f"{name}={value!r} must be at least {least}")
+        _check_choice("on_error", on_error, OnError)
+        _check_choice("data_loss", data_loss, DataLoss)
+        _check_least(1, batch_size=batch_size, checkpoint_every=checkpoint_every, window=window)
+        _check_least(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
+        _check_least(0, flush_interval=flush_interval, idle_timeout=idle_timeout)
+        _check_least(0, progress_interval=progress_interval, max_events=max_events)
+        _check_least(2, keep=keep)
         if isinstance(schema, Schema):
             if label not in (None, schema.label):
                 raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
             label = schema.label
         self._source, self._sink = source, sink
-        self._sinks = {
-            name: some
-            for name, some in (("sink", sink), ("dead_letters", dead_letters))
-            if some is not None
-        }
+        sinks = {"sink": sink, "dead_letters": dead_letters}
+        self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._batch_size, self._max_events = batch_size, max_events
@@ -414,6 +402,12 @@ class Engine:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _check_least(least: int, **options: float | None) -> None:
+    for name, value in options.items():
+        if value is not None and not value >= least:
+            raise InvalidInput(f"{name}={value!r} must be at least {least}")
 
 
 def _check_choice(name: str, value: Any, choices: Any) -> None:

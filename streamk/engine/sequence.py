@@ -26,14 +26,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from connectors.base import Chunk, Rows, concatenate
+from connectors.base import Chunk
+from streamk.engine.batch import Batch, nbytes
 from streamk.errors import EngineError, StateError
 
-__all__ = ["Batch", "Pass", "Sequencer"]
-
-Int64s = npt.NDArray[np.int64]
+__all__ = ["Pass", "Sequencer"]
 
 _NEVER = np.iinfo(np.int64).min
 """The clock of a partition that has shown nothing: before every timestamp."""
@@ -46,92 +44,6 @@ class Pass:
     partition: str
     offset: int
     clock: int
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Consecutive events of the sequence.
-
-    Attributes
-    ----------
-    names : sequence of str
-        Names of partitions; `codes` index into it.
-    codes : int array (n,)
-        The partition of each event.
-    offsets, timestamps : int64 arrays (n,)
-        As the source gave them, timestamps in milliseconds.
-    clocks : int64 array (n,)
-        The clock of the event's partition at the event, its first sorting key.
-    values : sequence (n,)
-        Raw events.
-    keys : list of bytes or None
-    """
-
-    names: Sequence[str]
-    codes: npt.NDArray[np.intp]
-    offsets: Int64s
-    timestamps: Int64s
-    clocks: Int64s
-    values: Sequence[Any]
-    keys: list[bytes | None] | None = None
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def position(self, i: int) -> tuple[str, int]:
-        """Partition and offset of event `i`."""
-        return self.names[self.codes[i]], int(self.offsets[i])
-
-    def slice(self, start: int, stop: int) -> Batch:
-        """Events `start` to `stop`, counted inside this batch."""
-        cut = slice(start, stop)
-        return Batch(
-            self.names,
-            self.codes[cut],
-            self.offsets[cut],
-            self.timestamps[cut],
-            self.clocks[cut],
-            self.values[cut],
-            None if self.keys is None else self.keys[cut],
-        )
-
-    @staticmethod
-    def join(parts: Sequence[Batch]) -> Batch:
-        """One batch of several, in the given order; their `names` are one table."""
-        if len(parts) == 1:
-            return parts[0]
-        keys: list[bytes | None] | None = None
-        if any(part.keys is not None for part in parts):
-            keys = [k for part in parts for k in (part.keys or [None] * len(part))]
-        return Batch(
-            parts[0].names,
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([part.offsets for part in parts]),
-            np.concatenate([part.timestamps for part in parts]),
-            np.concatenate([part.clocks for part in parts]),
-            concatenate([part.values for part in parts]),
-            keys,
-        )
-
-    def reorder(self, order: npt.NDArray[np.intp]) -> Batch:
-        """The events in another order, given as an array of indices."""
-        picks = order.tolist()
-        values: Sequence[Any]
-        if isinstance(self.values, Rows):
-            y = self.values.y
-            y = y[order] if isinstance(y, np.ndarray) else y and [y[i] for i in picks]
-            values = Rows(self.values.X[order], y)
-        else:
-            values = [self.values[i] for i in picks]
-        return Batch(
-            self.names,
-            self.codes[order],
-            self.offsets[order],
-            self.timestamps[order],
-            self.clocks[order],
-            values,
-            None if self.keys is None else [self.keys[i] for i in picks],
-        )
 
 
 @dataclass(slots=True)
@@ -301,7 +213,7 @@ class Sequencer:
             lane.pending.append(lane.admit(chunk, self._names))
             lane.buffered += len(chunk)
             lane.silent = False
-            self.buffered_bytes += _nbytes(chunk.values)
+            self.buffered_bytes += nbytes(chunk.values)
         self._settle(lane)
 
     def finish(self, partitions: Iterable[str] | None = None) -> None:
@@ -325,7 +237,7 @@ class Sequencer:
         while len(lane.pending) > 1 and lane.buffered - len(lane.pending[-1]) >= keep:
             tail = lane.pending.pop()
             lane.buffered -= len(tail)
-            self.buffered_bytes -= _nbytes(tail.values)
+            self.buffered_bytes -= nbytes(tail.values)
             cut = int(tail.offsets[0])
         if cut is not None:
             last = lane.pending[-1]
@@ -411,7 +323,7 @@ class Sequencer:
         self.ready -= n
         self.events += n
         self.clock = int(batch.clocks[-1])
-        self.buffered_bytes -= _nbytes(batch.values)
+        self.buffered_bytes -= nbytes(batch.values)
         lanes = list(self._lanes.values())
         counts = [n] if len(lanes) == 1 else np.bincount(batch.codes, minlength=len(self._names))
         for lane in lanes:
@@ -498,11 +410,3 @@ class Sequencer:
             segment = segment.reorder(np.argsort(segment.clocks, kind="stable"))
         self._ready.append(segment)
         self.ready += len(segment)
-
-
-def _nbytes(values: Sequence[Any]) -> int:
-    if isinstance(values, Rows):
-        return values.X.nbytes
-    if len(values) and isinstance(values[0], bytes):
-        return sum(map(len, values))
-    return 0

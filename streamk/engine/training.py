@@ -17,8 +17,8 @@ from connectors.base import Output, Rows, Sink, Source
 from connectors.errors import BadRecord
 from connectors.formats import BadEvent, Decoded, Decoder, decoder
 from connectors.schema import Schema, infer
+from streamk.engine.batch import Batch
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
-from streamk.engine.sequence import Batch
 from streamk.errors import EngineError, InvalidInput, NotLearned, StateError
 from streamk.learners.base import Learner
 

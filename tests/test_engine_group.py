@@ -1,0 +1,344 @@
+"""Members of one group: partitions move, members die and come back, every event counts once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import BATCH, learner, same_model, split
+
+from connectors.base import AssignedCallback, Chunk, RevokedCallback
+from connectors.errors import ConnectorError
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, Report, newest_checkpoint
+from streamk.engine.checkpoint import lock
+from streamk.engine.group import Owner
+from streamk.errors import EngineError
+
+N = 400
+DATA, TIMES = split(N, 4)
+ALL = tuple(DATA)
+
+
+class Killed(Exception):
+    pass
+
+
+class Member(MemorySource):
+    """A member of a group; what happens to it is scripted by the number of the poll."""
+
+    def __init__(
+        self,
+        group: dict[str, tuple[int, str]],
+        first: tuple[str, ...],
+        script: Mapping[int, Callable[[Member], None]],
+        data: Any = None,
+    ) -> None:
+        super().__init__(data or DATA, timestamps=TIMES)
+        self.commits = group
+        self.mine: tuple[str, ...] = ()
+        self.script = {1: lambda member: member.rebalance(first), **script}
+        self.polls = 0
+        self.fenced = False
+        self.calls: list[str] = []
+
+    def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
+        self.on_revoked, self.on_assigned = on_revoked, on_assigned
+
+    def rebalance(self, partitions: tuple[str, ...]) -> None:
+        if self.mine:
+            self.on_revoked(self.mine)
+        self.mine, self.fenced = partitions, False
+        self._next = {p: self.commits.get(p, (0, ""))[0] for p in ALL}
+        self.on_assigned(partitions)
+
+    def partitions(self) -> tuple[str, ...]:
+        return self.mine
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self.polls += 1
+        if self.polls in self.script:
+            self.script[self.polls](self)
+        chunks = []
+        for name in self.mine:
+            n = min(10, len(self._values[name]) - self._next[name])
+            if n:
+                chunks.append(self._take(name, n))
+        return chunks
+
+    def lag(self) -> int:
+        return sum(len(self._values[name]) - self._next[name] for name in self.mine)
+
+    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        if self.fenced:
+            raise ConnectorError("the group has given the partitions away")
+        assert set(offsets) <= set(self.mine)
+        super().commit(offsets, metadata)
+
+    def finished(self) -> bool:
+        return bool(self.mine) and self.lag() == 0
+
+
+def run(
+    directory: Path,
+    group: dict[str, tuple[int, str]],
+    first: tuple[str, ...],
+    script: Mapping[int, Callable[[Member], None]] | None = None,
+    *,
+    data: Any = None,
+    **options: Any,
+) -> Report:
+    source = Member(group, first, script or {}, data)
+    model = options.pop("model", None) or learner()
+    options = {"label": "y", "ignore": ("id",), "batch_size": BATCH, **options}
+    options = {"checkpoint": directory, "checkpoint_every": 2 * BATCH, **options}
+    return Engine(source, model, **options).run()
+
+
+def dies(_: Member) -> None:
+    raise Killed
+
+
+def run_and_die(directory: Path, group: Any, first: tuple[str, ...], **options: Any) -> None:
+    with pytest.raises(Killed):
+        run(directory, group, first, {5: dies}, **options)
+
+
+def learned(directory: Path, member: str) -> int:
+    """Events in a member's last checkpoint."""
+    found = newest_checkpoint(directory / member)
+    assert found is not None
+    n = found.model.header["n_events"]
+    assert isinstance(n, int)
+    return n
+
+
+def test_a_dead_member_is_merged_into_its_heir(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    known = 0
+
+    def other_lives_and_dies(member: Member) -> None:
+        nonlocal known
+        run_and_die(tmp_path, group, ALL[2:])
+        known = learned(tmp_path, "member-1")
+        assert 0 < known < sum(len(DATA[name]) for name in ALL[2:])
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL[:2], {4: other_lives_and_dies})
+    assert report.model.n_events == N
+    assert report.counts.learned == N - known
+    assert not report.lost
+    found = newest_checkpoint(tmp_path / "member-0")
+    other = newest_checkpoint(tmp_path / "member-1")
+    assert found is not None
+    assert other is not None
+    assert found.body["absorbed"] == [other.body["lineage"]]
+
+
+def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
+    """A new member that takes over has the dead one's model, exactly."""
+    group: dict[str, tuple[int, str]] = {}
+    run_and_die(tmp_path, group, ALL)
+    held = lock(tmp_path / "member-0")  # somebody else is in that slot now
+    assert held is not None
+    found = newest_checkpoint(tmp_path / "member-0")
+    assert found is not None
+    before = type(learner()).from_state(found.model)
+
+    def freed(member: Member) -> None:
+        os.close(held)
+        member.rebalance(ALL)
+
+    with pytest.raises(Killed):
+        run(tmp_path, group, (), {2: freed, 3: dies})
+    heir = newest_checkpoint(tmp_path / "member-1")
+    assert heir is not None
+    merged = type(learner()).from_state(heir.model)
+    X = np.random.default_rng(0).normal(size=(50, len(before.columns or ())))
+    np.testing.assert_array_equal(merged.decision_many(X), before.decision_many(X))
+    assert merged.n_events == before.n_events
+
+
+def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    returned: list[Report] = []
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        member.rebalance(ALL)
+
+    def other_returns(member: Member) -> None:
+        member.on_revoked(member.mine)
+        returned.append(run(tmp_path, group, ALL[2:]))
+        member.mine = ()
+        member.rebalance(ALL[:2])
+
+    report = run(tmp_path, group, ALL[:2], {4: other_dies, 6: other_returns})
+    # Every event is in exactly one of the two models.
+    assert report.model.n_events + returned[0].model.n_events == N
+    assert returned[0].model.n_events > 0
+    assert not report.lost
+    assert not returned[0].lost
+
+    # And when the one that returned is gone for good, that is true of whoever is left.
+    last = run(tmp_path, group, ALL)
+    assert last.model.n_events == N
+    found = newest_checkpoint(tmp_path / "member-0")
+    assert found is not None
+    assert len(found.body["absorbed"]) == len(set(found.body["absorbed"])) == 2
+
+
+def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    reports: list[Report] = []
+
+    def scale_out(member: Member) -> None:
+        member.on_revoked(member.mine)
+        reports.append(run(tmp_path, group, ALL[2:]))
+        member.mine = ()
+        member.rebalance(ALL[:2])
+
+    report = run(tmp_path, group, ALL, {5: scale_out})
+    assert reports[0].model.n_events + report.model.n_events == N
+    assert report.counts.learned == report.model.n_events
+    found = newest_checkpoint(tmp_path / "member-1")
+    assert found is not None
+    assert found.body["absorbed"] == []
+
+
+def test_a_revoked_batch_is_read_again(tmp_path: Path) -> None:
+    """The same partitions come back: the model is that of an undisturbed run."""
+    group: dict[str, tuple[int, str]] = {}
+    sink = MemorySink()
+    script = {k: lambda member: member.rebalance(ALL) for k in (3, 4, 7)}
+    report = run(tmp_path, group, ALL, script, sink=sink, flush_interval=0)
+    plain = run(tmp_path / "plain", {}, ALL)
+    assert same_model(report.model, plain.model)
+    assert report.whole == plain.whole
+    positions = [(output.partition, output.offset) for output in sink.outputs]
+    assert len(positions) == len(set(positions)) == N
+
+
+def test_what_was_not_committed_is_unlearned(tmp_path: Path) -> None:
+    """Fenced off: the next owner will learn it, so this member must not have."""
+    group: dict[str, tuple[int, str]] = {}
+
+    def fenced(member: Member) -> None:
+        member.fenced = True
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL, {6: fenced}, checkpoint_every=10 * BATCH)
+    plain = run(tmp_path / "plain", {}, ALL)
+    assert report.counts.learned == N
+    assert same_model(report.model, plain.model)
+
+
+def test_an_unreadable_dead_member_is_reported_lost(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        for path in (tmp_path / "member-1").glob("*/model.safetensors"):
+            path.write_bytes(b"")
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL[:2], {4: other_dies})
+    assert [(lost["partition"], lost["start"]) for lost in report.lost] == [
+        (name, 0) for name in ALL[2:]
+    ]
+    assert "no checkpoint in" in report.lost[0]["reason"]
+    assert report.model.n_events + sum(lost["stop"] for lost in report.lost) == N
+
+
+def test_an_older_checkpoint_of_a_dead_member_loses_the_rest(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        newest = newest_checkpoint(tmp_path / "member-1")
+        assert newest is not None
+        (newest.path / "model.safetensors").unlink()
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL[:2], {4: other_dies})
+    gone = sum(lost["stop"] - lost["start"] for lost in report.lost)
+    assert gone > 0
+    assert report.model.n_events + gone == N
+
+
+def test_a_different_model_cannot_be_merged(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:], model=learner(regularization=0.1))
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL[:2], {4: other_dies})
+    assert "started from another model" in report.lost[0]["reason"]
+
+
+def test_a_member_on_another_machine_is_reported_lost(tmp_path: Path) -> None:
+    group = {ALL[0]: (30, Owner("member-7", 3, "f00").to_metadata())}
+    report = run(tmp_path, group, ALL)
+    assert report.lost[0]["reason"].startswith("learned by member-7: there is no member-7 in")
+    assert (report.lost[0]["start"], report.lost[0]["stop"]) == (0, 30)
+    assert report.events == N - 30
+
+
+def test_an_offset_that_somebody_has_reset_is_honoured(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    run_and_die(tmp_path, group, ALL)
+    taken, _ = group[ALL[0]]
+    group[ALL[0]] = (taken + 5, "")
+    report = run(tmp_path, group, ALL)
+    assert report.learned[ALL[0]] == [[0, taken], [taken + 5, len(DATA[ALL[0]])]]
+    assert report.counts.learned == N - 5
+
+
+def test_columns_of_the_dead_one_are_taken_over(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    data: dict[str, Sequence[Any]] = {
+        name: [{**event, f"only {name}": 1.0} for event in DATA[name]] for name in ALL
+    }
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[3:], data=data)
+        member.rebalance(ALL)
+
+    report = run(tmp_path, group, ALL[:3], {4: other_dies}, data=data)
+    assert report.model.n_events == N
+    assert report.schema is not None
+    assert set(report.schema.columns) >= {f"only {name}" for name in ALL}
+    assert report.model.columns == report.schema.columns
+
+
+def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
+    def fence(member: Member) -> None:
+        member.fenced = True
+
+    with pytest.raises(ConnectorError, match="given the partitions away"):
+        run(tmp_path, {}, ALL, {3: fence})
+
+
+def test_owners() -> None:
+    owner = Owner("member-3", 12, "abc")
+    assert Owner.parse(owner.to_metadata()) == owner
+    for other in ("", "{}", "[]", "3", '{"member": "m", "epoch": 1, "lineage": "x"}', "null"):
+        assert Owner.parse(other) is None
+
+
+def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
+    run(tmp_path, {}, ALL)
+    with pytest.raises(EngineError, match="has read partition 't:0'"):
+        Engine(
+            MemorySource({"t:1": DATA["t:1"]}),
+            learner(),
+            label="y",
+            ignore=("id",),
+            batch_size=BATCH,
+            checkpoint=tmp_path,
+        ).run()
