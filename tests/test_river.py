@@ -284,6 +284,8 @@ def test_columns_are_named_by_numbers_and_tuples_too() -> None:
         ({"a": "x", "a=x": 1.0}, "'a=x'"),
         ({1.5: 1.0}, "1.5"),
         ({-1: 1.0}, "-1"),
+        ({None: 1.0, 3: 1.0}, "None"),
+        ({("c", "d"): 1.0, "('c', 'd')": 1.0}, "twice"),
     ],
 )
 def test_a_bad_event_is_named_and_not_learned(x: Event, said: str) -> None:

@@ -23,7 +23,7 @@ from river.utils import dataframe
 
 from streamk import learners
 from streamk.errors import InvalidInput
-from streamk.features.columns import Column
+from streamk.features.columns import Column, column_key
 from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
 from streamk.losses import Loss
@@ -95,21 +95,21 @@ class _Model:
 
     def _meet(self, names: Sequence[Hashable]) -> None:
         """Give names not met before their columns, in an order that is not the event's."""
-        new = {_column(name): name for name in names if name not in self._index}
+        new = {name: _column(name) for name in names if name not in self._index}
         if new or self.learner.columns is None:
-            columns = sorted(new, key=lambda column: (isinstance(column, str), column))
-            self.learner.add_columns(columns)
-            for column in columns:
-                self._index[new[column]] = len(self._index)
+            ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
+            self.learner.add_columns([new[name] for name in ordered])
+            for name in ordered:
+                self._index[name] = len(self._index)
             self._lay_out()
 
 
-def _column(name: Hashable) -> Column:
+def _column(name: Any) -> Column:
     """Return the learner's name of a column, the same in every process."""
-    if isinstance(name, np.integer):
-        return int(name)
-    # River's n-grams are tuples of words.
-    return repr(name) if isinstance(name, tuple) else name  # type: ignore[return-value]
+    if isinstance(name, tuple):
+        return repr(name)  # River's n-grams are tuples of words
+    column_key(name)  # refuses what cannot be a name
+    return int(name) if isinstance(name, np.integer) else name
 
 
 def _cells(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
@@ -282,7 +282,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     _task = "classification"
 
     def _start(self, label: Any) -> None:
-        if isinstance(label, bool | np.bool_) and not self._model.learner.classes:
+        if not self._model.learner.n_events and isinstance(label, bool | np.bool_):
             # River's binary classifiers know both labels from the start.
             self._model = _Model(self._make(classes=(False, True)))
 
@@ -305,10 +305,11 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
             If a value is of no use, naming it.
         """
         learner = self._model.learner
-        if not learner.classes:
+        classes = learner.classes
+        if not classes:
             return {}
         probabilities = learner.predict_proba_many(self._model.row(x, learn=False))
-        return dict(zip(learner.classes, probabilities[0].tolist(), strict=True))
+        return dict(zip(classes, probabilities[0].tolist(), strict=True))
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
         """Most probable label, None before the first has been learned.
