@@ -1,9 +1,11 @@
 """Start a real Apache Kafka broker on this machine, for trying streamk and for its tests.
 
-    python demos/local_kafka.py
+    python demos/local_kafka.py --topic events --topic predictions:4
 
-needs Java 17 or newer and Maven, nothing else. The first start puts the broker together from
-Maven Central into a cache directory (43 MB); later starts take a few seconds and no network.
+makes those topics on it (with one partition, and with four). It needs Java 17 or newer and Maven,
+nothing else; making topics needs kafka-python, which comes with streamk. The first start puts the
+broker together from Maven Central into a cache directory (43 MB); later starts take a few seconds
+and no network.
 The broker is one KRaft node that listens on loopback only, on free ports; it prints its address
 and runs until Ctrl-C or SIGTERM, and takes its data with it when it goes.
 
@@ -242,6 +244,17 @@ class LocalKafka:
         shutil.rmtree(self._home, ignore_errors=True)
         atexit.unregister(self.close)
 
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Make a topic on the running broker."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import NewTopic
+
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_topics([NewTopic(name, partitions, 1)])
+        finally:
+            admin.close()
+
     def log_tail(self) -> str:
         """Return the last lines of the broker's own log."""
         return _tail(self._log.read_text(errors="replace"))
@@ -392,16 +405,34 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.partition(":")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not re.fullmatch(r"|[1-9]\d*", partitions):
+        raise argparse.ArgumentTypeError("it is written NAME or NAME:PARTITIONS, such as events:4")
+    return name, int(partitions or 1)
+
+
 def main() -> int:
     """Run a broker until it is told to stop."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.add_argument(
+        "--topic",
+        metavar="NAME[:PARTITIONS]",
+        type=_topic,
+        action="append",
+        default=[],
+        help="make this topic, with one partition unless told; may be repeated",
+    )
+    topics = parser.parse_args().topic
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     try:
         with LocalKafka() as broker:
+            for name, partitions in topics:
+                broker.create_topic(name, partitions)
             print(f"Apache Kafka {KAFKA_VERSION} at {broker.address} (Ctrl-C stops it)", flush=True)
             while not stopping.is_set():
                 status = broker.wait(0.2)
