@@ -239,6 +239,23 @@ def test_hold_keeps_what_is_held(kafka_address: str, kafka_topic: MakeTopic) -> 
         assert offsets(read(src, 1), one) == [50]
 
 
+def test_what_was_fetched_before_the_hold_comes_after_it(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic(2)
+    fill(kafka_address, topic, 50, 0)
+    fill(kafka_address, topic, 50, 1)
+    with source(kafka_address, topic) as src:
+        first: list[Chunk] = []
+        while not first:
+            first = src.poll(10, 0.2)
+        (held,) = {chunk.partition for chunk in first}
+        src.hold([held])
+        assert {chunk.partition for chunk in read(src, 50)} != {held}
+        src.hold([])
+        assert offsets(read(src, 40), held) == list(range(10, 50))
+
+
 def test_aborted_transactions_leave_gaps(kafka_address: str, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     name = f"{topic}:0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -308,6 +309,7 @@ class KafkaSource:
     def _poll(self, max_events: int, timeout: float) -> dict[Any, list[Any]]:
         from kafka import errors
 
+        self._free_slot()
         try:
             polled = self._consumer.poll(timeout_ms=1000 * timeout, max_records=max_events)
         except errors.OffsetOutOfRangeError as error:
@@ -319,6 +321,18 @@ class KafkaSource:
             wanted = self._consumer.position(tp, timeout_ms=0)
             raise self._out_of_range(tp, wanted) from None
         return {tp: records for tp, records in polled.items() if tp in self._names and records}
+
+    def _free_slot(self) -> None:
+        """Let partitions that are held no more be read again.
+
+        kafka-python parks what it has parsed of a paused partition and takes it back only when
+        the slot for the partition being read is None. Since 3.0 (3.0.12 still) a partition that
+        was read up stays in the slot, so that a resumed one would never be read again.
+        """
+        with contextlib.suppress(AttributeError):
+            fetcher = self._consumer._fetcher
+            if not fetcher._next_partition_records:
+                fetcher._next_partition_records = None
 
     def _out_of_range(self, tp: Any, wanted: int) -> ConnectorError:
         name = partition_name(*tp)
