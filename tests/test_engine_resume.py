@@ -161,7 +161,7 @@ class LiveSource(WhimsicalSource):
 class KeepingSink(CrashingSink):
     """Like a topic: what was written stays."""
 
-    def mark(self) -> None:
+    def mark(self) -> Any:
         return None
 
 

@@ -73,10 +73,10 @@ def test_figures_are_progressive_validation() -> None:
 
     assert [output.offset for output in sink.outputs] == list(range(100))
     assert sink.outputs[0].value == {"prediction": None}
-    P = [output.value["probabilities"] for output in sink.outputs[BATCH:]]
-    assert all(math.isclose(sum(p.values()), 1) for p in P)
+    shown = [output.value["probabilities"] for output in sink.outputs[BATCH:]]
+    assert all(math.isclose(sum(p.values()), 1) for p in shown)
     best = [output.value["prediction"] for output in sink.outputs[BATCH:]]
-    assert [max(p, key=p.get) for p in P] == best
+    assert [max(p, key=p.get) for p in shown] == best
 
 
 def test_regression() -> None:
