@@ -1,0 +1,9 @@
+"""Frozen scenarios against peers: each prints a table and writes JSON; see README.md beside this.
+
+Run from the repository's root::
+
+    python -m benchmarks.first_light --data DIR
+    python -m benchmarks.adult --data DIR
+    python -m benchmarks.speed --data DIR
+    python -m benchmarks --data DIR          # all three and the page of results
+"""

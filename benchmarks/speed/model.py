@@ -1,0 +1,43 @@
+"""The model and the loops over arrays that several parts measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.data import Dataset
+from connectors.memory import MemorySource
+from streamk.engine import Engine
+from streamk.learners import Learner, create
+
+FEATURES = 1024
+BATCH = 256
+SEED = 1
+
+
+def model(data: Dataset, mini_batch: int = BATCH) -> Learner:
+    """A learner that moves all of its 1,024 features in every mini-batch."""
+    return create(
+        "doubly-stochastic",
+        task="classification",
+        seed=SEED,
+        max_features=FEATURES,
+        block_size=FEATURES,
+        batch_size=mini_batch,
+        classes=sorted(set(data.y.tolist())),
+    )
+
+
+def through_engine(data: Dataset, mini_batch: int = BATCH) -> Any:
+    """Predict and learn all events with the engine, from memory; returns its report."""
+    source = MemorySource((data.X, data.y), columns=data.columns)
+    return Engine(source, model(data, mini_batch), label="label", batch_size=BATCH).run()
+
+
+def by_hand(data: Dataset, mini_batch: int = BATCH) -> None:
+    """Predict and learn all events batch by batch, without an engine."""
+    learner = model(data, mini_batch)
+    for first in range(0, len(data), BATCH):
+        some = slice(first, first + BATCH)
+        if first:
+            learner.predict_proba_many(data.X[some])
+        learner.learn_many(data.X[some], data.y[some])
