@@ -1,0 +1,404 @@
+"""A consumer of a Kafka topic as a process of its own, to be stopped, killed and started again.
+
+`Job` says what the process does; run as a program, this file does it. It tells how far it is on
+its standard output, one JSON object a line, so that a test can strike by progress, not by time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from connectors.base import Chunk, Output, Sink
+from connectors.kafka import KafkaSource
+from connectors.registry import open_sink
+from streamk.engine import Checkpoint, Engine, newest_checkpoint
+from streamk.learners import create
+
+PATIENCE = 60.0
+"""Seconds after which a process that shows no progress is a failure."""
+
+BORN = 1_700_000_000_000
+"""Timestamp of the first event, in milliseconds."""
+
+Position = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does: `Engine` on a topic, with a small model.
+
+    Attributes
+    ----------
+    address, topic : str
+    directory : str
+        Of checkpoints.
+    output, dead_letters : str, optional
+        Addresses of sinks.
+    group, instance : str, optional
+        Consumer group, and name of a static member in it.
+    whim : int, optional
+        Seed of random poll sizes.
+    strike : (str, int), optional
+        The process kills itself the n-th time (from 1) that it comes to this point: before the
+        operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
+        or when a checkpoint asks the sink for its mark ("mark").
+    pause : float
+        Seconds to rest after each batch: a slow model.
+    features : int
+        Size of the model.
+    options : dict
+        Of the engine.
+    """
+
+    address: str
+    topic: str
+    directory: str
+    output: str | None = None
+    dead_letters: str | None = None
+    group: str | None = None
+    instance: str | None = None
+    session_timeout: float = 6.0
+    whim: int | None = None
+    strike: tuple[str, int] | None = None
+    pause: float = 0.0
+    features: int = 64
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> Process:
+        return Process(self)
+
+    def run(self) -> dict[str, Any]:
+        """The report of a run that nothing disturbs."""
+        with self.start() as process:
+            return process.report()
+
+    def but(self, **changes: Any) -> Job:
+        return replace(self, **changes)
+
+
+# --- in the test's process ----------------------------------------------------------------------
+
+
+class Process:
+    """A running `Job`."""
+
+    def __init__(self, job: Job) -> None:
+        self._log = Path(job.directory + ".log")
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, __file__, json.dumps(asdict(job))],
+                cwd=Path(__file__).parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.written = 0
+        """Predictions that this process has handed to its sink."""
+        self.owned: tuple[str, ...] = ()
+        """Partitions that it reads."""
+        self._report: dict[str, Any] | None = None
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as out:
+            for line in out:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def until(self, condition: Callable[[Process], bool]) -> bool:
+        """Wait until the condition holds; False if the process ends before."""
+        while not condition(self):
+            try:
+                line = self._lines.get(timeout=PATIENCE)
+            except queue.Empty:
+                pytest.fail(f"no progress in {PATIENCE} s; its log:\n{self.log[-4000:]}")
+            if line is None:
+                self._lines.put(None)
+                return False
+            if not line.endswith("\n"):
+                continue  # cut short by a kill
+            news = json.loads(line)
+            self.written = news.get("written", self.written)
+            self.owned = tuple(news.get("owned", self.owned))
+            self._report = news.get("report")
+        return True
+
+    def until_written(self, count: int) -> bool:
+        return self.until(lambda self: self.written >= count)
+
+    def kill(self) -> None:
+        """SIGKILL, as `kill -9`."""
+        self._popen.kill()
+        self.wait()
+
+    def signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit status, once it has ended."""
+        self.until(lambda _: False)
+        self._reader.join()
+        return self._popen.wait(PATIENCE)
+
+    def report(self) -> dict[str, Any]:
+        """What it says at its end, which must be a good one."""
+        status = self.wait()
+        assert status == 0, f"exit status {status}; its log:\n{self.log[-4000:]}"
+        assert self._report is not None
+        return self._report
+
+
+def fill(
+    address: str, topic: str, records: Iterable[tuple[int, int, bytes | None]], **options: Any
+) -> None:
+    """Write records (partition, timestamp, value), in this order."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address, linger_ms=20, batch_size=1 << 18, **options)
+    try:
+        for partition, timestamp, value in records:
+            producer.send(topic, value, partition=partition, timestamp_ms=timestamp)
+        producer.flush()
+    finally:
+        producer.close()
+
+
+def read_all(address: str, topic: str) -> Iterator[Any]:
+    """Every record of a topic."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=address, enable_auto_commit=False, fetch_max_bytes=64 << 20
+    )
+    try:
+        every = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
+        ends = consumer.end_offsets(every)
+        consumer.assign(every)
+        consumer.seek_to_beginning(*every)
+        deadline = time.monotonic() + PATIENCE
+        while any(consumer.position(tp) < ends[tp] for tp in every):
+            assert time.monotonic() < deadline, f"topic {topic} cannot be read to its end"
+            for records in consumer.poll(200, max_records=10_000).values():
+                yield from records
+    finally:
+        consumer.close()
+
+
+def outputs(address: str, topic: str) -> dict[Position, list[dict[str, Any]]]:
+    """What an output topic says of each input, in the order of writing."""
+    found: dict[Position, list[dict[str, Any]]] = defaultdict(list)
+    for record in read_all(address, topic):
+        headers = dict(record.headers)
+        assert sorted(headers) == ["streamk-offset", "streamk-partition", "streamk-topic"]
+        partition = b"%s:%s" % (headers["streamk-topic"], headers["streamk-partition"])
+        found[partition.decode(), int(headers["streamk-offset"])].append(json.loads(record.value))
+    return dict(found)
+
+
+def newest(directory: str | Path, member: int = 0) -> Checkpoint:
+    """The checkpoint that a member would go on from."""
+    found = newest_checkpoint(Path(directory) / f"member-{member}")
+    assert found is not None
+    return found
+
+
+def positions(learned: Mapping[str, Sequence[Sequence[int]]]) -> list[Position]:
+    """Every offset in a table of ranges, as often as it is in it."""
+    return sorted(
+        (name, offset)
+        for name, ranges in learned.items()
+        for start, stop in ranges
+        for offset in range(start, stop)
+    )
+
+
+def stream(
+    count: int, shares: Sequence[float], *, seed: int = 0, first: int = 0
+) -> Iterator[tuple[int, int, bytes]]:
+    """JSON events in partitions of unequal rates, whose times interleave and sometimes go back.
+
+    Yields (partition, timestamp, value). From the middle on a new column comes up.
+    """
+    rng = random.Random(seed)
+    numbers = range(len(shares))
+    for i in range(first, first + count):
+        a, b = rng.uniform(-2, 2), rng.uniform(-2, 2)
+        label = "far" if a * a + b * b > 3 else "up" if a * b > 0 else "down"
+        late = f', "late": {rng.uniform(-1, 1):.4f}' if i >= count / 2 else ""
+        value = f'{{"a": {a:.5f}, "b": {b:.5f}, "c": "{rng.choice("xyz")}"{late}, "y": "{label}"}}'
+        (partition,) = rng.choices(numbers, shares)
+        yield partition, BORN + 10 * i - rng.randrange(60), value.encode()
+
+
+# --- in the process of the job ------------------------------------------------------------------
+
+
+def _tell(**news: Any) -> None:
+    sys.stdout.write(json.dumps(news) + "\n")
+    sys.stdout.flush()
+
+
+class _Striker:
+    """Ends the process with SIGKILL the n-th time that it comes to a point."""
+
+    def __init__(self, strike: tuple[str, int] | None) -> None:
+        self._point, self._left = strike or ("", 0)
+
+    def __call__(self, point: str) -> None:
+        if point == self._point:
+            self._left -= 1
+            if not self._left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Source(KafkaSource):
+    """Asks for a random number of events each time, if it has a whim."""
+
+    def set_up(self, whim: int | None, striker: _Striker) -> Self:
+        self._whim = None if whim is None else random.Random(whim)
+        self._striker = striker
+        self._told: tuple[str, ...] = ()
+        return self
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        if self._whim is not None:
+            # Sizes of every order: from single events to more than was asked for.
+            max_events = round(10 ** self._whim.uniform(0, 4))
+        chunks = super().poll(max_events, timeout)
+        if self._told != self.partitions():
+            self._told = self.partitions()
+            _tell(owned=self._told)
+        return chunks
+
+    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        self._striker("commit")
+        super().commit(offsets, metadata)
+        self._striker("committed")
+
+
+class _ToldSink:
+    """Passes on to a sink and tells how much."""
+
+    def __init__(self, inner: Sink, pause: float, striker: _Striker) -> None:
+        self._inner, self._pause, self._striker = inner, pause, striker
+        self._written = 0
+        self.flush, self.rewind, self.close = inner.flush, inner.rewind, inner.close
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self._inner.write(outputs)
+        self._written += len(outputs)
+        _tell(written=self._written)
+        time.sleep(self._pause)
+
+    def mark(self) -> Any:
+        self._striker("mark")
+        return self._inner.mark()
+
+
+def _count_fsyncs(striker: _Striker) -> None:
+    fsync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        striker("fsync")
+        fsync(descriptor)
+
+    os.fsync = counted
+
+
+def work(job: Job) -> None:
+    striker = _Striker(job.strike)
+    _count_fsyncs(striker)
+    with contextlib.ExitStack() as stack:
+        source = _Source(
+            (job.address,),
+            job.topic,
+            group=job.group,
+            group_instance_id=job.instance,
+            session_timeout=job.session_timeout,
+        ).set_up(job.whim, striker)
+        stack.callback(source.close)
+        sink = None
+        if job.output is not None:
+            sink = _ToldSink(open_sink(job.output), job.pause, striker)
+        dead = None if job.dead_letters is None else open_sink(job.dead_letters)
+        model = create(
+            "doubly-stochastic",
+            task="classification",
+            seed=5,
+            max_features=job.features,
+            block_size=64,
+            batch_size=64,
+        )
+        report = Engine(
+            source,
+            model,
+            **{
+                "label": "y",
+                "sink": sink,
+                "dead_letters": dead,
+                "checkpoint": job.directory,
+                **job.options,
+            },
+        ).run()
+    _tell(
+        report={
+            "stopped": report.stopped,
+            "events": report.events,
+            "events_now": report.events_now,
+            "counts": asdict_counts(report.counts),
+            "n_events": report.model.n_events,
+            "whole": report.whole,
+            "learned": report.learned,
+            "lost": report.lost,
+            "epoch": report.epoch,
+        }
+    )
+
+
+def asdict_counts(counts: Any) -> dict[str, Any]:
+    return dict(vars(counts))
+
+
+def main() -> None:
+    raw = json.loads(sys.argv[1])
+    raw["strike"] = raw["strike"] and tuple(raw["strike"])
+    work(Job(**raw))
+
+
+if __name__ == "__main__":
+    import logging
+
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("streamk").setLevel(logging.INFO)
+    main()

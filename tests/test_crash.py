@@ -1,0 +1,180 @@
+"""Killed with SIGKILL again and again, on a real broker, a run leaves no trace of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from crash_kit import BORN, Job, Process, fill, newest, outputs, positions, stream
+
+from streamk.engine import newest_checkpoint
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+
+MakeTopic = Callable[..., str]
+
+KEPT = {"retention.ms": "-1"}
+"""The events are older than what a broker keeps by default."""
+
+EVENTS = 200_000
+SHARES = (0.5, 0.28, 0.17, 0.05)
+
+# A checkpoint syncs the model's file, the manifest, the directory they are in and, renamed, the
+# directory above: fsync 4k + 1 to 4k + 4. The first checkpoint is written before any event.
+STRIKES = [
+    ("fsync", 1),
+    ("fsync", 5),
+    ("fsync", 10),
+    ("fsync", 7),
+    ("fsync", 12),
+    ("commit", 2),
+    ("committed", 2),
+    ("mark", 3),
+]
+
+
+def test_killed_at_random_moments(
+    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, output = kafka_topic(4, **KEPT), kafka_topic(3, **KEPT)
+    fill(kafka_address, topic, stream(EVENTS, SHARES))
+    undisturbed = Job(
+        kafka_address,
+        topic,
+        str(tmp_path / "undisturbed"),
+        output=f"file:{tmp_path / 'predictions.ndjson'}",
+        features=512,
+        whim=0,
+        options={"until_end": True, "checkpoint_every": 5000},
+    )
+    expected = undisturbed.run()
+    assert expected["stopped"] == "end"
+
+    killed = undisturbed.but(
+        directory=str(tmp_path / "killed"),
+        output=f"kafka://{kafka_address}/{output}",
+        group=f"g-{topic}",
+        instance="a",
+    )
+    rng = random.Random(11)
+    plan: list[tuple[str, int] | None] = [None] * 20 + STRIKES
+    rng.shuffle(plan)
+    found_at = []
+    for whim, strike in enumerate(plan, 1):
+        with killed.but(whim=whim, strike=strike).start() as process:
+            if strike is None:
+                # Now and then while it is starting; else after some batches and a bit more.
+                process.until_written(rng.randint(-1000, 13_000))
+                time.sleep(rng.uniform(0, 0.05))
+                process.kill()
+            assert process.wait() == -9
+        if (Path(killed.directory) / "member-0").is_dir():
+            last = newest_checkpoint(Path(killed.directory) / "member-0")
+            found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
+    report = killed.but(whim=99).run()
+    assert 0 < report["events_now"] < EVENTS
+    assert len(set(found_at)) > 10, "the kills are not spread over the run"
+
+    # The model, the counts, the figures and the place in the stream, to the last bit.
+    a, b = newest(undisturbed.directory), newest(killed.directory)
+    model = "model.safetensors"
+    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    assert a.model.header == b.model.header
+    assert a.body["training"] == b.body["training"]
+    assert a.body["feed"] == b.body["feed"]
+    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
+        assert report[same] == expected[same]
+
+    # Every event was learned, once.
+    assert report["n_events"] == report["counts"]["learned"] == EVENTS
+    learned = positions(report["learned"])
+    assert len(set(learned)) == len(learned) == EVENTS
+
+    # Every event was predicted, and the same way each time.
+    right = {}
+    with (tmp_path / "predictions.ndjson").open() as file:
+        for line in file:
+            value = json.loads(line)
+            del value["timestamp"]
+            right[value.pop("partition"), value.pop("offset")] = value
+    assert sorted(right) == learned
+    written = outputs(kafka_address, output)
+    assert sorted(written) == learned
+    assert all(value == right[place] for place, found in written.items() for value in found)
+    duplicates = sum(map(len, written.values())) - EVENTS
+    assert duplicates > 0
+    print(f"{len(plan)} kills, the checkpoints they left at {found_at} of {EVENTS} events,")
+    print(f"{duplicates} predictions written again")
+
+
+def in_phases(phases: int, size: int) -> Iterator[list[tuple[int, int, bytes]]]:
+    """Events as they come in: in each phase one partition in three is silent.
+
+    When it speaks again, what it brings is older than what the others have brought meanwhile.
+    """
+    rng = random.Random(5)
+    events = [value for _, _, value in stream(phases * size, (1.0,))]
+    clocks = [BORN] * 3
+    for phase in range(phases):
+        silent = phase % 3
+        records = []
+        for value in events[phase * size : (phase + 1) * size]:
+            partition = (silent + rng.choice((1, 1, 2))) % 3
+            clocks[partition] += rng.randrange(20)
+            records.append((partition, clocks[partition], value))
+        yield records
+
+
+def test_killed_while_partitions_fall_silent(
+    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Live, so that the clock decides whom the others wait for: it decides once for all."""
+    phases, size = 15, 448
+    topic, output = kafka_topic(3, **KEPT), kafka_topic(**KEPT)
+    job = Job(
+        kafka_address,
+        topic,
+        str(tmp_path / "checkpoints"),
+        output=f"kafka://{kafka_address}/{output}",
+        options={
+            "batch_size": 64,
+            "checkpoint_every": 256,
+            "idle_timeout": 0.1,
+            "flush_interval": 0.01,
+        },
+    )
+    rng = random.Random(3)
+    process: Process | None = None
+    kills, journals = 0, 0
+    for phase, records in enumerate(in_phases(phases, size)):
+        process = process or job.but(whim=phase).start()
+        # Half of it while the process waits for more, so that the silent one is passed over.
+        fill(kafka_address, topic, records[: size // 2])
+        process.until_written(process.written + rng.randrange(size // 2))
+        fill(kafka_address, topic, records[size // 2 :])
+        if phase % 4 != 3:
+            process.until_written(process.written + rng.randrange(size // 4))
+            time.sleep(rng.uniform(0, 0.05))
+            process.kill()
+            kills += 1
+            journals += len(list((tmp_path / "checkpoints" / "member-0").glob("*.journal")))
+            process = None
+    if process is not None:
+        process.kill()
+    total = phases * size
+    report = job.but(options={**job.options, "until_end": True}).run()
+    assert report["stopped"] == "end"
+    assert journals > 0
+    assert report["n_events"] == report["events"] == report["counts"]["learned"] == total
+    learned = positions(report["learned"])
+    assert len(set(learned)) == len(learned) == total
+    written = outputs(kafka_address, output)
+    assert sorted(written) == learned
+    assert all(value == found[0] for found in written.values() for value in found)
+    again = sum(map(len, written.values())) - total
+    assert again > 0
+    print(f"{kills} kills, {journals} journals, {total} events, {again} predictions written again")
