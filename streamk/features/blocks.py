@@ -130,6 +130,17 @@ class FeatureBlocks:
             return None
         return self._W[:stop], self._b[:stop]
 
+    def take(self, old: FeatureBlocks) -> None:
+        """Take over the kept frequencies of the same features in fewer columns, the first ones."""
+        d = len(old.keys)
+        chunks = min(old._kept, self._budget)
+        self._W, self._b = self._allocate(chunks)
+        self._W[:, :d], self._b[:] = old._W[:chunks], old._b[:chunks]
+        added = np.empty((chunks, len(self.keys) - d, CHUNK), self.dtype)
+        self._generate(0, added, self._b, self.keys[d:])
+        self._W[:, d:] = added
+        self._kept = chunks
+
     def features(self, X: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
         """Return the features of the chunks from `first` to `stop`, (n, chunks * CHUNK)."""
         out = np.empty((len(X), (stop - first) * CHUNK), self.dtype)
@@ -147,13 +158,20 @@ class FeatureBlocks:
             np.empty((chunks, CHUNK), self.dtype),
         )
 
-    def _generate(self, first: int, W: NDArray[Any], b: NDArray[Any]) -> None:
+    def _generate(
+        self,
+        first: int,
+        W: NDArray[Any],
+        b: NDArray[Any],
+        keys: NDArray[np.uint64] | None = None,
+    ) -> None:
         law, scale = self.kernel.law, self.kernel.frequency_scale
         dof = self.kernel.degrees_of_freedom
+        keys = self.keys if keys is None else keys
 
         def fill(some: slice) -> None:
             self._backend.frequencies(
-                self.seed, law, dof, scale, self.keys, first + some.start, W[some], b[some]
+                self.seed, law, dof, scale, keys, first + some.start, W[some], b[some]
             )
 
         # A normal costs about as much as a hundred multiplications.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -94,9 +94,11 @@ class Coefficients:
         self._values = np.ascontiguousarray(np.moveaxis(binary(self._values[:, 0]), -1, 1))
         self._squares = np.repeat(self._squares, 2, axis=1)
 
-    def permute(self, order: NDArray[np.intp]) -> None:
-        """Reorder the outputs."""
-        self._resize(lambda old: np.ascontiguousarray(old[:, order]))
+    def select(self, outputs: Sequence[int | None]) -> None:
+        """Take the outputs numbered, in that order; None is a new one with zero coefficients."""
+        numbers = [self.n_outputs if number is None else number for number in outputs]
+        self.add_outputs(self.n_outputs + 1)
+        self._resize(lambda old: np.ascontiguousarray(old[:, numbers]))
 
     def copy(self) -> Self:
         """Return an independent copy."""

@@ -18,6 +18,7 @@ from streamk.features.random_features import SAMPLERS, check_dtype, check_events
 from streamk.kernels import Kernel
 from streamk.learners.classes import Classes, Label, check_labels, check_numbers
 from streamk.learners.coefficients import Coefficients
+from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
@@ -328,7 +329,10 @@ class DoublyStochastic:
         if not self.is_classifier:
             return F[:, 0]
         self._need_classes()
-        best = (F[:, 0] > 0).astype(np.intp) if F.shape[1] == 1 else F.argmax(axis=1)
+        if F.shape[1] > 1:
+            best = F.argmax(axis=1)
+        else:
+            best = ((F[:, 0] > 0) & (len(self.classes) > 1)).astype(np.intp)
         return self._classes.decode(best)
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -376,7 +380,10 @@ class DoublyStochastic:
         InvalidInput
             If a column is there already.
         """
+        old = self._blocks
         self._set_columns((*(self._columns or ()), *names))
+        if old is not None:
+            self._features.take(old)
 
     def _set_columns(self, columns: tuple[Column, ...]) -> None:
         keys = column_keys(columns)
@@ -485,16 +492,16 @@ class DoublyStochastic:
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        self._check_mergeable(other)
-        mine, others = self.n_events - common_events, other.n_events - common_events
-        if common_events < 0 or mine < 0 or others < 0:
-            raise InvalidInput(
-                f"common_events={common_events} is more than the learners' "
-                f"{self.n_events} and {other.n_events} events, or negative"
-            )
+        check_mergeable(self, other, _MERGEABLE)
+        mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
-        self._align(other)
+        new = [name for name in other._columns or () if name not in (self._columns or ())]
+        if new:
+            self.add_columns(new)
+        if self.is_classifier:
+            self._classes.encode(other.classes)
+            self._fit_outputs()
         self.n_steps = max(self.n_steps, other.n_steps)
         theirs = self._matched(other)
         if mine:
@@ -503,39 +510,16 @@ class DoublyStochastic:
             self._coefficients = theirs
         self.n_events += others
 
-    def _check_mergeable(self, other: Self) -> None:
-        for name in ("kernel", "loss", "is_classifier", "step", "dtype", *_OPTIONS):
-            if name != "cache_bytes" and getattr(self, name) != getattr(other, name):
-                raise InvalidInput(
-                    f"cannot merge learners that differ in {name}: "
-                    f"{getattr(self, name)!r} and {getattr(other, name)!r}"
-                )
-
-    def _align(self, other: Self) -> None:
-        """Take in the other's columns and classes."""
-        new = [name for name in other._columns or () if name not in (self._columns or ())]
-        if new:
-            self.add_columns(new)
-        if self.is_classifier:
-            self._classes.encode(other.classes)
-            self._fit_outputs()
-
     def _matched(self, other: Self) -> Coefficients:
         """Return a copy of the other's coefficients with its outputs in this learner's order."""
-        copy = other._coefficients.copy()
-        if not self.is_classifier:
-            return copy
-        if other._n_outputs() == 1 and self.loss.name != "softmax":
-            swapped = other.classes[:2] == self.classes[1::-1]
-            if self._n_outputs() == 1:
-                if swapped or other.classes == self.classes[1:2]:
-                    copy.scale = -copy.scale
-                return copy
-            copy.split(self.loss.split_binary)
-        copy.add_outputs(len(self.classes))
-        order = list(self._classes.encode(other.classes))
-        rest = [number for number in range(len(self.classes)) if number not in order]
-        copy.permute(np.argsort(order + rest))
+        copy, there = other._coefficients.copy(), other.classes
+        if copy.n_outputs > 1 or self._coefficients.n_outputs > 1:
+            if copy.n_outputs == 1 and self.loss.name != "softmax":
+                copy.split(self.loss.split_binary)
+            copy.select([there.index(c) if c in there else None for c in self.classes])
+        elif there[1:2] != self.classes[1:2] and there[:1] != self.classes[:1]:
+            # The one output stands for the second class, and that is the other's first.
+            copy.scale = -copy.scale
         return copy
 
 
@@ -552,6 +536,12 @@ _OPTIONS = (
     "sampler",
 )
 """Options that are plain JSON, by their names."""
+
+_MERGEABLE = (
+    *("kernel", "loss", "is_classifier", "step", "dtype", "seed", "sampler"),
+    *("regularization", "batch_size", "block_size", "max_features"),
+)
+"""What learners must have in common to be merged."""
 
 
 def _classifies(loss: Loss, task: str | None) -> bool:
