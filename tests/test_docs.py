@@ -1,0 +1,82 @@
+"""The user guide is true: its examples run, its links lead somewhere, its options exist.
+
+Blocks marked `python` run as they stand; those marked `py` need a broker or the network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from connectors.records import BAD_KINDS
+from connectors.registry import schemes
+from streamk.cli.run import _parser
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+TEXT = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT[page], flags=re.MULTILINE | re.DOTALL)
+
+
+EXAMPLES = [(page, block) for page in TEXT for block in blocks(page, "python")]
+
+
+def test_the_guide_has_its_pages() -> None:
+    assert TEXT.keys() == {"index.md", "streams.md", "resume.md", "models.md", "data.md"}
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize(
+    ("page", "source"), EXAMPLES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(EXAMPLES)]
+)
+def test_examples_run(page: str, source: str) -> None:
+    exec(compile(source, page, "exec"), {"__name__": "guide"})
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_all_examples_are_well_formed(page: str) -> None:
+    for block in blocks(page, "py"):
+        compile(block, page, "exec")
+    for block in blocks(page, "toml"):
+        tomllib.loads(block)
+    for block in blocks(page, "json"):
+        json.loads(block)
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_links_and_files_are_there(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT[page])
+    demos = re.findall(r"demos/\w+\.py", TEXT[page])
+    missing = [link for link in links if "://" not in link and not (DOCS / link).exists()]
+    missing += [demo for demo in demos if not (DOCS.parent / demo).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_options_and_addresses_exist(page: str) -> None:
+    flags = {name for action in _parser()._actions for name in action.option_strings}
+    flags |= {"--data", "--schema", "--topic"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT[page])) <= flags
+    addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", TEXT[page]))
+    assert addresses <= set(schemes())
+
+
+def test_every_kind_of_bad_event_is_explained() -> None:
+    table = TEXT["streams.md"].partition("| kind | the event |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)
+    assert {kind for cell in named for kind in cell.strip().split(", ")} == set(BAD_KINDS)
+
+
+def test_the_configuration_of_the_guide_is_read(tmp_path: Path) -> None:
+    (job,) = blocks("index.md", "toml")
+    (tmp_path / "job.toml").write_text(job)
+    options = _parser().read_config(str(tmp_path / "job.toml"))
+    assert options["label"] == "clicked"
+    assert ("max_features", "65536") in options["set"]
