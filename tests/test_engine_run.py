@@ -7,8 +7,11 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -446,6 +449,32 @@ def test_signals_stop_the_run_and_are_given_back() -> None:
     assert report.events == BATCH  # the unfinished batch is left
     assert sink.closed
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    code = """
+import time
+from connectors.memory import MemorySink, MemorySource
+from engine_kit import events, learner
+from streamk.engine import Engine
+
+class Stuck(MemorySink):
+    def write(self, outputs):
+        print("stuck", flush=True)
+        time.sleep(60)
+
+Engine(MemorySource(events(100)), learner(), label="y", sink=Stuck()).run()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parent
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert process.poll() is None  # it finishes its batch
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
 
 
 def test_a_failing_sink_ends_the_run() -> None:
