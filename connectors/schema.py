@@ -373,7 +373,10 @@ def _number_label_type(labels: list[Any], task: str | None) -> LabelType:
     whole = all(value.is_integer() for value in finite)
     if task == "classification":
         if not whole:
-            raise BadRecord("classes are text, booleans or whole numbers; these labels are not")
+            raise BadRecord(
+                "classes are text, booleans or whole numbers, and these labels are not; to learn"
+                " numbers choose the task regression"
+            )
         return "int"
     return "int" if whole and len(set(finite)) <= MAX_CLASSES else "float"
 

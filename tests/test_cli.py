@@ -232,7 +232,7 @@ def test_csv_and_regression(tmp_path: Path) -> None:
     out, _ = streamk(*run, "--set", "loss=huber", "--json", cwd=tmp_path)
     assert "rmse" in json.loads(out)["whole"]
     _, err = streamk(*run, cwd=tmp_path, status=2)
-    assert "classes are text, booleans or whole numbers" in err
+    assert "to learn numbers choose the task regression" in err
 
 
 def test_a_river_data_set(tmp_path: Path) -> None:
