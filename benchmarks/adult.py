@@ -115,8 +115,11 @@ def render(document: Mapping[str, Any]) -> str:
     return "\n\n".join(
         [
             common.table(["test error after one pass", "%"], rows),
-            f"Chosen on training rows: {chosen}. A pass over {found['training_rows']:,} rows and "
-            f"the test take {found['seconds_a_pass']:g} s.",
+            (
+                f"Chosen on training rows: {chosen}.\n"
+                f"A pass over {found['training_rows']:,} rows and the test take "
+                f"{found['seconds_a_pass']:g} s."
+            ),
             common.origin(document),
         ]
     )

@@ -25,8 +25,8 @@ RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("streamk", "numpy", "numba", "river", "scikit-learn", "kafka-python", "msgspec")
 
 
-def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+def arguments(name: str, description: str | None, *, out: bool = True) -> argparse.ArgumentParser:
+    """The options that every benchmark has; `out`: it writes one file."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description=description,
@@ -42,12 +42,13 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
         action="store_true",
         help="a few events, generated ones without --data: tries the code, measures nothing",
     )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="JSON to write (default: benchmarks/results/; none with --quick)",
-    )
+    if out:
+        parser.add_argument(
+            "--out",
+            metavar="FILE",
+            type=Path,
+            help="JSON to write (default: benchmarks/results/; none with --quick)",
+        )
     return parser
 
 
@@ -111,7 +112,7 @@ def machine() -> dict[str, Any]:
         "vectors": [flag for flag in ("avx2", "fma", "avx512f") if flag in known],
         "memory_gib": round(pages * size / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
-        "load_before": round(os.getloadavg()[0], 2),
+        "load": round(os.getloadavg()[0], 2),
     }
 
 
@@ -178,8 +179,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = []
     for line in lines:
-        first, *others = (cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(
-            zip(line, widths, strict=True)))
+        first, *others = (
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
         text.append("  ".join([first, *others]).rstrip())
     return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
 
@@ -193,10 +196,10 @@ def ranged(figure: Mapping[str, Any], digits: int = 0) -> tuple[str, str]:
 
 
 def origin(document: Mapping[str, Any]) -> str:
-    """One line on where and when the figures come from."""
+    """Two lines on where and when the figures come from."""
     m, v = document["machine"], document["versions"]
     packages = ", ".join(f"{name} {v[name]}" for name in ("numpy", "numba", "river"))
     return (
-        f"{document['date'][:10]}, {m['cpu']}, {m['cores']} cores ({', '.join(m['vectors'])}), "
+        f"{document['date'][:10]}, {m['cpu']}, {m['cores']} cores ({', '.join(m['vectors'])}),\n"
         f"Python {v['python']}, {packages}"
     )

@@ -214,7 +214,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         type=int,
         default=EVENTS,
         metavar="N",
-        help="first events of each set, 0 for all; hours in all then (default: %(default)s)",
+        help="first events of each set, 0 for all; many hours then (default: %(default)s)",
     )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")
     options = parser.parse_args(argv)

@@ -3,14 +3,15 @@
 A process produces events at a fixed rate, a second one runs the engine, and this one consumes the
 predictions. An event's latency runs from the moment at which it was due to be sent, also where the
 producer was late, to the moment at which a poll has brought its prediction. All clocks are the
-machine's one monotonic clock.
+machine's one monotonic clock. The same with a plain loop of kafka-python's clients in place of the
+engine, which sends every event back as it is, shows what Kafka and the machine take.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -29,6 +30,8 @@ FLUSH_INTERVAL = 0.001
 """Seconds: how long the engine lets events wait for a batch to fill. At 10,000 events/s one fills
 in 26 ms, at 100 in 2.6 s, so nearly all events are predicted by a flush."""
 WARM_UP = 8 * BATCH
+Server = Callable[[str, str, str, Dataset], None]
+
 PATIENCE = 60.0
 """Seconds without a prediction after which the run is given up."""
 
@@ -38,21 +41,25 @@ def measure(address: str, data: Dataset, seconds: float, rates: tuple[int, ...])
     values = broker.encoded(data, "json")
     rows = []
     for rate in rates:
-        rows.append(_measure(address, data, values, rate, max(1, round(rate * seconds))))
-        common.note(f"  {rows[-1]}")
+        for name, serve in (("engine", _serve), ("plain echo", _echo)):
+            n = max(1, round(rate * seconds))
+            rows.append({"name": name} | _measure(address, serve, data, values, rate, n))
+            common.note(f"  {rows[-1]}")
     return {"flush_interval_s": FLUSH_INTERVAL, "rates": rows}
 
 
 def _measure(
-    address: str, data: Dataset, values: list[bytes], rate: int, n: int
+    address: str, serve: Server, data: Dataset, values: list[bytes], rate: int, n: int
 ) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     events, predictions = broker.new_topic(address), broker.new_topic(address)
-    engine = context.Process(target=_serve, args=(address, events, predictions, data))
-    engine.start()
+    server = context.Process(target=serve, args=(address, events, predictions, data))
+    server.start()
     mine, theirs = context.Pipe()
     warm, measured = _cut(values, 0, WARM_UP), _cut(values, WARM_UP, n)
-    producer = context.Process(target=_produce, args=(address, events, warm, measured, rate, theirs))
+    producer = context.Process(
+        target=_produce, args=(address, events, warm, measured, rate, theirs)
+    )
     producer.start()
     try:
         with broker.consumer(address, predictions) as one:
@@ -62,8 +69,8 @@ def _measure(
             _receive(one, arrived, WARM_UP + n)
         began, ended = mine.recv()
     finally:
-        # SIGTERM: the engine stops in order, the producer may wait for a word that never comes.
-        for process in (engine, producer):
+        # SIGTERM: the engine stops in order; the producer may wait for a word that never comes.
+        for process in (server, producer):
             process.terminate()
             process.join()
     due = began + np.arange(n) * (1e9 / rate)
@@ -135,11 +142,23 @@ def _serve(address: str, events: str, predictions: str, data: Dataset) -> None:
     ).run()
 
 
+def _echo(address: str, events: str, predictions: str, _: Dataset) -> None:
+    """Send each event back, until SIGTERM."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address)
+    with broker.consumer(address, events) as one:
+        while True:
+            for record in broker.records(one, 0.1):
+                position = ("streamk-offset", b"%d" % record.offset)
+                producer.send(predictions, record.value, headers=[position])
+
+
 def render(found: Mapping[str, Any]) -> str:
     """The table of this part."""
     rows = [
         [
-            f"{row['rate']:,} events/s",
+            f"{row['rate']:,} events/s, {row['name']}",
             f"{row['events']:,}",
             f"{row['achieved_rate']:,.0f}",
             *(f"{row[key]:,.1f}" for key in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),

@@ -78,8 +78,13 @@ def _import(line: str) -> float:
 def render(found: Mapping[str, Any]) -> str:
     """The tables of this part."""
     state = common.table(
-        [f"state, d={found['columns']}, {found['outputs']} outputs, cache_bytes=0", "bytes",
-         "a feature and output", "other arrays", "header"],
+        [
+            f"state, d={found['columns']}, {found['outputs']} outputs, cache_bytes=0",
+            "bytes",
+            "a feature and output",
+            "other arrays",
+            "header",
+        ],
         [
             [
                 f"{row['features']:,} features",
