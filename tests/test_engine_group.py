@@ -210,6 +210,22 @@ def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
     assert found.body["absorbed"] == []
 
 
+def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
+    """The heir may look at once, and must find that nobody is there."""
+    free: list[bool] = []
+
+    class Leaving(Member):
+        def close(self) -> None:
+            held = lock(tmp_path / "member-0")
+            free.append(held is not None)
+            if held is not None:
+                os.close(held)
+
+    source = Leaving({}, ALL, {})
+    Engine(source, learner(), label="y", ignore=("id",), checkpoint=tmp_path).run()
+    assert free == [True]
+
+
 def test_a_revoked_batch_is_read_again(tmp_path: Path) -> None:
     """The same partitions come back: the model is that of an undisturbed run."""
     group: dict[str, tuple[int, str]] = {}

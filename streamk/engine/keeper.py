@@ -239,14 +239,21 @@ class Keeper:
                 places = found.body["feed"]["sequence"]["partitions"]
                 for partition, offset in offsets.items():
                     start = places.get(partition, {"offset": offset})["offset"]
-                    self._feed.lose(partition, start, offset, f"not in {found.path}")
+                    self._lose(partition, start, offset, f"not in {found.path}")
                 _log.info("took over what %s had learned", found.path)
         except (StateError, InvalidInput) as error:
             for partition, offset in offsets.items():
                 start = self._source.start(partition)
-                self._feed.lose(partition, start, offset, f"learned by {owner.member}: {error}")
+                self._lose(partition, start, offset, f"learned by {owner.member}: {error}")
             return False
         return True
+
+    def _lose(self, partition: str, start: int, stop: int, reason: str) -> None:
+        """Report as lost what lies in a range and was not learned here at an earlier time."""
+        for known_start, known_stop in sorted(self._feed.learned.get(partition, ())):
+            self._feed.lose(partition, start, min(known_start, stop), reason)
+            start = max(start, known_stop)
+        self._feed.lose(partition, start, stop, reason)
 
     def _absorb(self, found: Checkpoint) -> None:
         if found.body["initial"] != self._initial:

@@ -246,9 +246,10 @@ class Engine:
         """
         began = time.monotonic()
         with ExitStack() as stack:
-            # Closed in the reverse order: sinks first, the member's slot last.
-            stack.callback(self._release)
+            # Closed in the reverse order: sinks first; the member's slot before the group is left,
+            # because whoever gets the partitions takes over from a member whose slot is free.
             stack.callback(self._source.close)
+            stack.callback(self._release)
             for sink in self._sinks.values():
                 stack.callback(sink.close)
             stack.enter_context(self._signals())

@@ -1,0 +1,181 @@
+"""Two consumers in one group on a real broker; one is killed, and another one comes back."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash_kit import Job, Position, Process, fill, newest, outputs, positions, stream
+
+from connectors.kafka import KafkaSource
+from streamk.engine import Checkpoint, newest_checkpoint
+from streamk.engine.group import Owner
+from streamk.learners import from_state
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MakeTopic = Callable[..., str]
+
+SHARES = (0.3, 0.3, 0.2, 0.2)
+PART = 4000
+"""Events that come at a time, when those who are to read them are there."""
+
+
+@pytest.fixture
+def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
+    """One member of a group that shares a topic of four partitions."""
+    kept = {"retention.ms": "-1"}
+    topic, output = kafka_topic(4, **kept), kafka_topic(**kept)
+    return Job(
+        kafka_address,
+        topic,
+        str(tmp_path / "checkpoints"),
+        output=f"kafka://{kafka_address}/{output}",
+        group=f"g-{topic}",
+        options={"batch_size": 64, "checkpoint_every": 320, "idle_timeout": 0.1},
+    )
+
+
+def more(job: Job, part: int) -> None:
+    fill(job.address, job.topic, stream(PART, SHARES, seed=part, first=part * PART))
+
+
+def owns(n: int) -> Callable[[Process], bool]:
+    return lambda process: len(process.owned) == n
+
+
+def committed(job: Job) -> dict[str, tuple[int, Owner]]:
+    """What the group has committed: offset and owner by partition."""
+    source = KafkaSource((job.address,), job.topic, group=job.group)
+    try:
+        found = {}
+        for number in range(len(SHARES)):
+            name = f"{job.topic}:{number}"
+            offset, metadata = source.committed(name) or (0, "")
+            owner = Owner.parse(metadata)
+            assert owner is not None
+            found[name] = (offset, owner)
+        return found
+    finally:
+        source.close()
+
+
+def last_word(job: Job) -> Checkpoint:
+    """The checkpoint that member-1 has committed last."""
+    epochs = {owner.epoch for _, owner in committed(job).values() if owner.member == "member-1"}
+    found = newest_checkpoint(Path(job.directory) / "member-1", min(epochs))
+    assert found is not None
+    return found
+
+
+def taken(checkpoint: Checkpoint) -> list[Position]:
+    return positions(checkpoint.body["feed"]["learned"])
+
+
+def n_events(checkpoint: Checkpoint) -> int:
+    """Events in a model, of whomever it was learned."""
+    return from_state(checkpoint.model).n_events
+
+
+def every(job: Job) -> list[Position]:
+    """Every position of the topic."""
+    source = KafkaSource((job.address,), job.topic)
+    try:
+        return positions({name: [[0, source.end(name)]] for name in source.partitions()})
+    finally:
+        source.close()
+
+
+def assert_all_predicted(job: Job) -> None:
+    assert job.output is not None
+    assert sorted(outputs(job.address, job.output.rpartition("/")[2])) == every(job)
+
+
+@pytest.mark.parametrize(
+    "strike",
+    [("committed", 4), ("commit", 4)],
+    ids=["after-a-commit", "between-checkpoint-and-commit"],
+)
+def test_a_dead_member_is_taken_over(job: Job, strike: tuple[str, int]) -> None:
+    more(job, 0)
+    with job.start() as first:
+        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
+        with job.but(strike=strike).start() as second:
+            assert second.until(owns(2))
+            assert first.until(owns(2))
+            more(job, 1)
+            assert second.wait() == -signal.SIGKILL
+        dead = last_word(job)
+        if strike[0] == "commit":
+            assert newest(job.directory, 1).epoch == dead.epoch + 1
+        assert n_events(dead) == len(taken(dead)) > 0
+
+        # The other one goes on at the committed offsets, with what the dead one knew.
+        assert first.until(owns(4))
+        more(job, 2)
+        assert first.until_written(first.written + PART // 2)
+        heir = newest(job.directory, 0)
+        assert heir.body["absorbed"] == [dead.body["lineage"]]
+        assert n_events(heir) == len(taken(heir)) + len(taken(dead))
+        assert not set(taken(heir)) & set(taken(dead))
+        assert not heir.body["feed"]["lost"]
+
+        # A third comes back into the dead one's place; what was absorbed stays absorbed.
+        with job.start() as third:
+            assert third.until(owns(2))
+            assert first.until(owns(2))
+            assert "member-1 was taken over by another member" in third.log
+            more(job, 3)
+            assert third.until_written(PART // 4)
+            back = newest(job.directory, 1)
+            assert back.body["lineage"] != dead.body["lineage"]
+            assert n_events(back) == len(taken(back)) > 0
+
+            # The first one leaves in order: gone is gone, it is taken over as well.
+            first.signal(signal.SIGTERM)
+            left = first.report()
+            assert left["stopped"] == "request"
+            assert third.until(owns(4))
+            third.signal(signal.SIGTERM)
+            right = third.report()
+        assert right["n_events"] == len(positions(right["learned"])) + left["n_events"]
+        assert not right["lost"]
+
+    # Whoever is last knows every event, each once.
+    last = job.but(options={**job.options, "until_end": True}).run()
+    assert last["stopped"] == "end"
+    assert last["n_events"] == 4 * PART
+    assert not last["lost"]
+    parts = [taken(dead), *(positions(one["learned"]) for one in (left, right, last))]
+    assert sorted(place for part in parts for place in part) == every(job)
+    assert_all_predicted(job)
+
+
+def test_what_cannot_be_taken_over_is_reported(job: Job) -> None:
+    more(job, 0)
+    with job.start() as first:
+        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
+        with job.but(strike=("committed", 4)).start() as second:
+            assert second.until(owns(2))
+            assert first.until(owns(2))
+            more(job, 1)
+            assert second.wait() == -signal.SIGKILL
+        dead = last_word(job)
+        shutil.rmtree(dead.path.parent)
+        assert first.until(owns(4))
+        first.signal(signal.SIGTERM)
+        first.report()
+    last = job.but(options={**job.options, "until_end": True}).run()
+    lost: dict[str, Any] = {one["partition"]: [] for one in last["lost"]}
+    for one in last["lost"]:
+        lost[one["partition"]].append([one["start"], one["stop"]])
+        assert "learned by member-1" in one["reason"]
+    # Lost is what the dead one had learned: neither less nor what others have learned too.
+    assert positions(lost) == taken(dead)
+    assert sorted(positions(last["learned"]) + taken(dead)) == every(job)
+    assert last["n_events"] == 2 * PART - len(taken(dead))
+    assert_all_predicted(job)
