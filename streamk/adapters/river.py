@@ -149,7 +149,7 @@ class _Estimator:
         kernel: str | Kernel = "gaussian",
         bandwidth: float = 0.5,
         loss: str | Loss | None = None,
-        step: float | Step = 1.0,
+        step: float | Step | None = None,
         regularization: float = 0.0,
         batch_size: int = 1,
         block_size: int = 2048,
@@ -252,8 +252,9 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         sqrt(2) apart in the root of the mean square.
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
-    step : float or Step, default 1.0
-        Step size; a number is a constant one, see `streamk.learners.steps` for others.
+    step : float or Step, optional
+        Step size, 1 by default; a number is a constant one, see `streamk.learners.steps` for
+        others.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     batch_size : int, default 1
@@ -387,7 +388,8 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     bandwidth : float, default 0.5
     loss : str or Loss, optional
         "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
-    step : float or Step, default 1.0
+    step : float or Step, optional
+        0.5 by default.
     regularization : float, default 0
     batch_size : int, default 1
     block_size : int, default 2048

@@ -24,9 +24,8 @@ __all__ = ["main"]
 
 SOURCE = "river:ImageSegments"
 LABEL = "label"
-BATCH = 4
-"""The stream is short: the model takes a step every few events."""
-MAX_FEATURES = 8192
+BATCH = 1
+"""One event at a time, as River's models take them."""
 WINDOW = 250
 STOP = 1000
 """Here the run is stopped on purpose, to be resumed; whole batches."""
@@ -113,10 +112,7 @@ def main(arguments: Sequence[str]) -> int:
     picture = out / "accuracy.png"
     _draw(lines, picture)
     print(f"\n{columns(rows, numbers=True)}\n")
-    print("Each event is predicted before it is learned. River's model has its defaults, streamk's")
-    print(
-        f"too, but for steps of {BATCH} events and {MAX_FEATURES:,} features: the stream is short."
-    )
+    print("Each event is predicted before it is learned. Every model has its defaults.")
     print(f"Accuracy along the stream: {picture}")
     print(f"Every prediction:          {out / 'predictions.ndjson'}")
     print(f"The model as it is now:    streamk inspect {out / 'state'}")
@@ -141,13 +137,7 @@ def _fresh(out: Path) -> Path:
 
 
 def _model() -> Learner:
-    return create(
-        "doubly-stochastic",
-        task="classification",
-        seed=1,
-        batch_size=BATCH,
-        max_features=MAX_FEATURES,
-    )
+    return create("doubly-stochastic", task="classification", seed=1)
 
 
 def _kernel_line(first: Sequence[Event], out: Path) -> Line:

@@ -12,6 +12,7 @@ from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
+from streamk.losses import Loss
 from streamk.state import State
 
 BANDWIDTH = 0.5
@@ -23,18 +24,27 @@ def _doubly_stochastic(
     task: str,
     kernel: str | Kernel = "gaussian",
     bandwidth: float = BANDWIDTH,
-    step: float | Step = 1.0,
-    loss: str | None = None,
+    step: float | Step | None = None,
+    loss: str | Loss | None = None,
+    batch_size: int = 1,
+    block_size: int = 2048,
+    max_features: int = 2048,
     **options: Any,
 ) -> Scaled:
     if isinstance(kernel, str):
         kernel = kernels.by_name(kernel, **({} if kernel == "linear" else {"bandwidth": bandwidth}))
+    classifies = task == "classification"
+    if step is None:
+        step = 1.0 if classifies else 0.5
     return Scaled(
         DoublyStochastic(
             kernel,
-            loss=loss or ("softmax" if task == "classification" else "squared"),
+            loss=loss or ("softmax" if classifies else "squared"),
             task=task,
             step=Constant(step) if isinstance(step, int | float) else step,
+            batch_size=batch_size,
+            block_size=block_size,
+            max_features=max_features,
             **options,
         )
     )
@@ -55,8 +65,10 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     task : {"classification", "regression"}
     seed : int, default 0
     **options
-        ``kernel`` (name or Kernel), ``bandwidth``, ``step`` (number or Step), ``loss`` and the
-        options of the learner.
+        ``kernel`` (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; 1
+        for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1),
+        ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every
+        event moves every feature; with ``max_features`` above ``block_size`` the model grows.
 
     Raises
     ------
