@@ -128,14 +128,18 @@ def versions() -> dict[str, str]:
 
 
 def _revision() -> str | None:
-    """The commit that was measured, "-dirty" if files differ from it."""
+    """The commit that was measured, "-dirty" if code differs from it; None outside a checkout."""
+    code = ("streamk", "connectors", ":(glob)benchmarks/**/*.py")
     try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
-        )
-    except OSError:
+        commit = _git("rev-parse", "--short", "HEAD")
+        return commit + ("-dirty" if _git("status", "--porcelain", "--", *code) else "")
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip() or None
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 # --- timing -------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Progressive accuracy, log loss and events/s, side by side with River's models.
 
 Every model predicts each event before it learns it. All take the same events in the same order,
-in one process and in turn, a thousand events at a time; all have their default options. River's
-linear models come after a StandardScaler, as they need one; ours scale by themselves. An event is
-scored by its predicted probabilities; the log loss takes them as at least 1e-15. Events for which
-a model knows no class yet (the first one, or the first batch) are not scored.
+in one process and in turn, a thousand events at a time (the engine, all of them at once); all have
+their default options, but for the engine's second line, a model that grows for as long as it
+learns. River's linear models come after a StandardScaler, as they need one; ours scale by
+themselves. An event is scored by its predicted probabilities; the log loss takes them as at least
+1e-15. Events for which a model knows no class yet (the first one, or the engine's first batch of
+256) are not scored.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from benchmarks.data import SETS, Dataset, load
 SEED = 1
 EVENTS = 20_000
 TURN = 1_000
-ENGINE = "streamk, engine, batches of 256"
+BATCH = 256
+ENGINES: dict[str, dict[str, Any]] = {
+    "streamk, engine": {},
+    "streamk, engine, growing": {"batch_size": 32, "block_size": 256, "max_features": 1 << 17},
+}
+"""Options of the models that the engine runs; none: what `streamk run` takes."""
 
 
 # --- the models ---------------------------------------------------------------------------------
@@ -146,15 +153,15 @@ def _progress(done: int, scores: Mapping[str, Score]) -> None:
     common.note(f"  {done:,} events: " + "; ".join(rates))
 
 
-def through_engine(data: Dataset) -> dict[str, Any]:
-    """Our growing learner, fed by the engine from memory."""
+def through_engine(data: Dataset, model_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Our learner, fed by the engine from memory."""
     from connectors.memory import MemorySource
     from streamk.engine import Engine
     from streamk.learners import create
 
-    model = create("doubly-stochastic", task="classification", seed=SEED)
+    model = create("doubly-stochastic", task="classification", seed=SEED, **model_options)
     source = MemorySource((data.X, data.y), columns=data.columns)
-    engine = Engine(source, model, label="label", absent="missing", batch_size=256)
+    engine = Engine(source, model, label="label", absent="missing", batch_size=BATCH)
     began = time.perf_counter()
     report = engine.run()
     seconds = time.perf_counter() - began
@@ -173,14 +180,16 @@ def measure(data: Dataset) -> dict[str, Any]:
     """All models on one data set."""
     common.note(f"{data.name}: {len(data):,} events of {len(data.columns)} columns")
     warm_up(data)
-    engine = {ENGINE: through_engine(data)}
-    return {"data": data.describe(), "models": engine | one_by_one(data, ONE_BY_ONE)}
+    figures = {name: through_engine(data, options) for name, options in ENGINES.items()}
+    common.note("  " + "; ".join(f"{n} {f['events_per_s']:,.0f}/s" for n, f in figures.items()))
+    return {"data": data.describe(), "models": figures | one_by_one(data, ONE_BY_ONE)}
 
 
 def warm_up(data: Dataset) -> None:
     """Compile what the models compile, outside of what is timed."""
     few = data.first(300)
-    through_engine(few)
+    for options in ENGINES.values():
+        through_engine(few, options)
     model = _kernel(few.y.dtype == bool)
     for x, label in few.events(0, 20):
         model.predict_proba_one(x)
@@ -200,7 +209,7 @@ def render(document: Mapping[str, Any]) -> str:
         header = [title, *(name.partition("_")[0] for name in sets)]
         rows = [
             [name, *(format(found["models"][name][key], form) for found in sets.values())]
-            for name in (ENGINE, *ONE_BY_ONE)
+            for name in (*ENGINES, *ONE_BY_ONE)
         ]
         tables.append(common.table(header, rows))
     counts = ", ".join(f"{name} {found['data']['events']:,}" for name, found in sets.items())
@@ -220,7 +229,13 @@ def run(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     sets = [load(name, options.data, quick=options.quick) for name in options.sets]
     results = {data.name: measure(data.first(options.events)) for data in sets}
-    settings = {"events": options.events, "seed": SEED, "in_turn": TURN}
+    settings = {
+        "events": options.events,
+        "seed": SEED,
+        "in_turn": TURN,
+        "engine_batch": BATCH,
+        "engines": ENGINES,
+    }
     common.finish("first_light", options, settings, results, render)
 
 

@@ -1,5 +1,8 @@
 """The engine from memory on elec2: 1,024 features, batches of 256, predicting and learning.
 
+The engine takes batches of 256 events, always; the learner may cut them into mini-batches, a step
+each.
+
 Work of an event in the plain kernels, in flops (an fma is two), with m features, d columns and K
 outputs: predicting projects (2 m d), takes a cosine (`COSINE` m) and sums up (2 m K); learning
 does all of that again, because the coefficients have moved, and adds the gradient (2 m K). The
@@ -33,6 +36,7 @@ def measure(data: Dataset, rounds: int) -> dict[str, Any]:
     contestants: dict[str, Callable[[], Any]] = {
         "engine, mini-batches of 256": lambda: through_engine(data),
         "engine, mini-batches of 32": lambda: through_engine(data, 32),
+        "engine, mini-batches of 1": lambda: through_engine(data, 1),
         "learner alone, mini-batches of 256": lambda: by_hand(data),
         "scikit-learn RBFSampler + SGDClassifier": lambda: _scikit_learn(data),
     }

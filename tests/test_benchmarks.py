@@ -1,0 +1,205 @@
+"""The benchmarks run, on a few generated events; what they measure is not looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The benchmarks are run from the repository's root, they are not installed.
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.delenv("STREAMK_DATA", raising=False)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "STREAMK_DATA"}
+    return subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def quick(name: str, out: Path, *arguments: object) -> Any:
+    """Results of a quick run, after a look at what it printed."""
+    done = run(name, "--quick", "--out", out, *arguments)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document["quick"]
+    assert document["versions"]["river"]
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 100
+    return document["results"]
+
+
+@pytest.mark.slow
+def test_first_light(tmp_path: Path) -> None:
+    from benchmarks.first_light import ENGINES, ONE_BY_ONE
+
+    sets = ("airlines_h2o_44k", "rialto")
+    results = quick("benchmarks.first_light", tmp_path / "out.json", "--sets", *sets)
+    assert tuple(results) == sets
+    for found in results.values():
+        assert list(found["models"]) == [*ENGINES, *ONE_BY_ONE]
+        for name, figures in found["models"].items():
+            assert figures["events"] == found["data"]["events"], name
+            assert 0 <= figures["accuracy"] <= 1, name
+            assert figures["log_loss"] > 0, name
+    assert results["rialto"]["data"]["classes"] == 10
+
+
+def test_one_event_at_a_time_is_rivers_progressive_validation() -> None:
+    from river import evaluate, metrics
+
+    from benchmarks import first_light
+    from benchmarks.data import load
+
+    data = load("elec2", None, quick=True)
+    name = "River logistic regression"
+    make = first_light.ONE_BY_ONE[name]
+    mine = first_light.one_by_one(data, {name: make})[name]
+    accuracy, loss = metrics.Accuracy(), metrics.LogLoss()
+    evaluate.progressive_val_score(data.events(0, len(data)), make(True), accuracy)
+    evaluate.progressive_val_score(data.events(0, len(data)), make(True), loss)
+    assert mine["accuracy"] == pytest.approx(accuracy.get(), abs=1e-5)
+    assert mine["log_loss"] == pytest.approx(loss.get(), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_adult(tmp_path: Path) -> None:
+    arguments = ("--gamma", 0.2, 0.8, "--step", 1, "--seeds", 1, 2, 3)
+    found = quick("benchmarks.adult", tmp_path / "out.json", *arguments)
+    assert found["chosen"] in ({"gamma": 0.2, "step": 1}, {"gamma": 0.8, "step": 1})
+    best, other = (one["held_out_error"] for one in found["tried"])
+    assert best <= other
+    assert list(found["test_errors"]) == ["1", "2", "3"]
+    assert found["median"] == sorted(found["test_errors"].values())[1]
+
+
+@pytest.mark.slow
+def test_speed(tmp_path: Path) -> None:
+    arguments = ("--parts", "memory", "river", "state")
+    found = quick("benchmarks.speed", tmp_path / "out.json", *arguments)
+    assert list(found) == ["memory", "river", "state"]
+    for row in found["state"]["state"]:
+        # A chunk of features is whole: at most 63 more than are in use.
+        assert row["bytes_a_feature_and_output"] == pytest.approx(4, rel=64 / row["features"])
+    constant = {
+        (row["other_arrays"], row["nbytes"] - row["coefficients"])
+        for row in found["state"]["state"]
+    }
+    assert len(constant) == 1
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_speed_through_kafka(tmp_path: Path, kafka_address: str) -> None:
+    arguments = ("--parts", "kafka", "latency", "--kafka", kafka_address)
+    found = quick("benchmarks.speed", tmp_path / "out.json", *arguments)
+    assert found["kafka"]["json"]["events"] == found["kafka"]["float32"]["events"]
+    assert [row["name"] for row in found["latency"]["rates"]] == ["engine", "plain echo"]
+    for row in found["latency"]["rates"]:
+        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+def test_without_data_the_command_says_where_to_get_it() -> None:
+    done = run("benchmarks.adult")
+    assert done.returncode == 2
+    assert "docs/data.md" in done.stderr
+    assert "STREAMK_DATA" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def save(directory: Path, **changed: Any) -> Path:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "X": rng.integers(0, 2, (9, 123)).astype(np.uint8),
+        "y": np.array([-1, 1, -1] * 3, dtype=np.int8),
+        "X_test": np.ones((2, 123), dtype=np.uint8),
+        "y_test": np.array([1, -1], dtype=np.int8),
+        **changed,
+    }
+    np.savez(directory / "a9a.npz", **{k: v for k, v in arrays.items() if v is not None})
+    return directory
+
+
+def test_a_set_is_read_from_the_directory_or_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.data import load
+
+    data = load("a9a", save(tmp_path))
+    assert data.X.dtype == np.float32
+    assert data.y.tolist() == [False, True, False] * 3
+    assert data.test is not None
+    assert data.test[1].tolist() == [True, False]
+    monkeypatch.setenv("STREAMK_DATA", str(tmp_path))
+    assert load("a9a", None).describe() == data.describe()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"X": np.zeros((9, 8))}, r"X of shape \(9, 8\), not \(events, 123\)"),
+        ({"y": None}, "no array 'y'"),
+        ({"y": np.arange(9)}, "label 0 is none of"),
+    ],
+)
+def test_another_set_of_that_name_is_refused(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    from benchmarks.data import DataError, load
+
+    with pytest.raises(DataError, match=message):
+        load("a9a", save(tmp_path, **changed))
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "is not there"), (b"?", "cannot be read")])
+def test_a_file_that_is_no_data_set(tmp_path: Path, content: bytes | None, message: str) -> None:
+    from benchmarks.data import DataError, load
+
+    if content is not None:
+        (tmp_path / "elec2.npz").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load("elec2", tmp_path)
+
+
+def test_what_is_missing_is_left_out_of_the_dict() -> None:
+    from benchmarks.data import load
+
+    data = load("airlines_h2o_44k", None, quick=True)
+    (x, _), (full, _) = list(data.events(5, 7))
+    assert set(full) - set(x) == {data.columns[-1]}
+
+
+# --- the page of results ------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    from benchmarks.page import PAGE, page
+
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run python -m benchmarks.page"
+
+
+def test_results_are_of_full_runs() -> None:
+    from benchmarks.common import RESULTS
+
+    for path in RESULTS.glob("*.json"):
+        assert not json.loads(path.read_text(encoding="utf-8"))["quick"], path.name
