@@ -27,6 +27,7 @@ import pytest
 from connectors.base import Chunk, Output, Sink
 from connectors.kafka import KafkaSource
 from connectors.registry import open_sink
+from connectors.schema import Schema
 from streamk.engine import Checkpoint, Engine, newest_checkpoint
 from streamk.learners import create
 
@@ -63,7 +64,7 @@ class Job:
     features : int
         Size of the model.
     options : dict
-        Of the engine.
+        Of the engine; a schema as JSON data.
     """
 
     address: str
@@ -188,7 +189,8 @@ def fill(
     producer = KafkaProducer(bootstrap_servers=address, linger_ms=20, batch_size=1 << 18, **options)
     try:
         for partition, timestamp, value in records:
-            producer.send(topic, value, partition=partition, timestamp_ms=timestamp)
+            key = b"key" if value is None else None  # only a key can be buried
+            producer.send(topic, value, key=key, partition=partition, timestamp_ms=timestamp)
         producer.flush()
     finally:
         producer.close()
@@ -360,6 +362,9 @@ def work(job: Job) -> None:
             block_size=64,
             batch_size=64,
         )
+        options = dict(job.options)
+        if "schema" in options:
+            options["schema"] = Schema.from_json(options["schema"])
         report = Engine(
             source,
             model,
@@ -368,7 +373,7 @@ def work(job: Job) -> None:
                 "sink": sink,
                 "dead_letters": dead,
                 "checkpoint": job.directory,
-                **job.options,
+                **options,
             },
         ).run()
     _tell(
@@ -376,7 +381,7 @@ def work(job: Job) -> None:
             "stopped": report.stopped,
             "events": report.events,
             "events_now": report.events_now,
-            "counts": asdict_counts(report.counts),
+            "counts": asdict(report.counts),
             "n_events": report.model.n_events,
             "whole": report.whole,
             "learned": report.learned,
@@ -384,10 +389,6 @@ def work(job: Job) -> None:
             "epoch": report.epoch,
         }
     )
-
-
-def asdict_counts(counts: Any) -> dict[str, Any]:
-    return dict(vars(counts))
 
 
 def main() -> None:

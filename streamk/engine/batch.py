@@ -106,6 +106,6 @@ def nbytes(values: Sequence[Any]) -> int:
     """Bytes of raw events; 0 for dicts, whose size is not known without walking through them."""
     if isinstance(values, Rows):
         return values.X.nbytes
-    if len(values) and isinstance(values[0], bytes):
-        return sum(map(len, values))
-    return 0
+    present = filter(None, values)  # a record may have no value: a tombstone
+    first = next(present, None)
+    return len(first) + sum(map(len, present)) if isinstance(first, bytes) else 0

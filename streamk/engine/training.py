@@ -27,6 +27,12 @@ __all__ = ["Counts", "OnError", "SchemaOptions", "Trainer"]
 OnError = Literal["raise", "skip", "dead-letter"]
 Floats = npt.NDArray[np.float64]
 
+_LARGEST_RAW = 1 << 17
+"""Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
+Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
+_LONGEST_NAME = 1 << 12
+"""Characters of a reason or of the name of a column in it, which comes out of the event too."""
+
 
 @dataclass(frozen=True)
 class SchemaOptions:
@@ -390,8 +396,8 @@ def _dead_letter(batch: Batch, event: BadEvent) -> Output:
         "partition": partition,
         "offset": offset,
         "kind": event.kind,
-        "reason": reason,
-        "column": column,
+        "reason": reason[:_LONGEST_NAME],
+        "column": column[:_LONGEST_NAME] if isinstance(column, str) else column,
         **_raw(batch.values, i),
     }
     key = batch.keys[i] if batch.keys else None
@@ -399,14 +405,19 @@ def _dead_letter(batch: Batch, event: BadEvent) -> Output:
 
 
 def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
-    """The event as it came: text, else base64 for bytes, else JSON as far as it goes."""
+    """The event as it came: text, else base64 for bytes, else JSON as far as it goes.
+
+    Of a large one only the beginning, and its size in bytes: it can be read where it was.
+    """
     if isinstance(values, Rows):
         X, y = values[i]
         return {"value": json.dumps([*X.tolist(), y], default=str), "encoding": "json"}
     value = values[i]
     if not isinstance(value, bytes):
         return {"value": json.dumps(value, default=str), "encoding": "json"}
+    cut = {"size": len(value)} if len(value) > _LARGEST_RAW else {}
+    value = value[:_LARGEST_RAW]
     try:
-        return {"value": value.decode(), "encoding": "utf-8"}
+        return {"value": value.decode(), "encoding": "utf-8", **cut}
     except UnicodeDecodeError:
-        return {"value": base64.b64encode(value).decode(), "encoding": "base64"}
+        return {"value": base64.b64encode(value).decode(), "encoding": "base64", **cut}
