@@ -13,7 +13,11 @@ import numpy.typing as npt
 from connectors.records import Rejected, show
 from connectors.schema import Schema
 
-__all__ = ["LabelReader"]
+__all__ = ["LARGEST_LABEL", "LabelReader"]
+
+LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
+"""A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
+columns are, cannot hold the square of its error."""
 
 _EXACT: dict[str | None, type] = {"bool": bool, "int": int, "str": str, "float": float}
 _WANTED = {
@@ -51,13 +55,13 @@ class LabelReader:
         label: Any
         is_bool = isinstance(value, bool | np.bool_)
         if self._type == "str" and isinstance(value, str):
-            label = str(value)
+            label = self._text(value)
         elif self._type == "bool" and is_bool:
             label = bool(value)
         elif self._type == "int" and not is_bool and isinstance(value, numbers.Real):
             label = self._whole(value)
         elif self._type == "float" and not is_bool and isinstance(value, numbers.Real):
-            label = self._finite(value)
+            label = self._quantity(value)
         else:
             raise self._out_of_domain(value)
         if self._allowed is not None and (type(label), label) not in self._allowed:
@@ -73,7 +77,8 @@ class LabelReader:
         if (
             not self._as_text
             and kinds <= {self._exact, type(None)}
-            and (self._type != "float" or _all_finite(labels))
+            and (self._type != "float" or _all_quantities(labels))
+            and (self._type != "str" or _all_text(labels))
             and (self._allowed is None or all((type(v), v) in self._allowed for v in labels))
         ):
             return labels, []
@@ -95,6 +100,21 @@ class LabelReader:
             return float(cell) if "_" not in cell else cell
         except ValueError:
             return cell
+
+    def _text(self, value: str) -> str:
+        if not _all_text([value]):
+            raise Rejected("undecodable", f"the label {show(value)} is no valid text", self._name)
+        return str(value)
+
+    def _quantity(self, value: Any) -> float:
+        number = self._finite(value)
+        if abs(number) > LARGEST_LABEL:
+            raise Rejected(
+                "label out of domain",
+                f"{show(value)} is larger than {LARGEST_LABEL:.3g}",
+                self._name,
+            )
+        return number
 
     def _finite(self, value: Any) -> float:
         try:
@@ -120,8 +140,17 @@ class LabelReader:
         return Rejected("label out of domain", f"{show(value)}, not {wanted}", self._name)
 
 
-def _all_finite(labels: list[Any]) -> bool:
-    return all(value is None or math.isfinite(value) for value in labels)
+def _all_quantities(labels: list[Any]) -> bool:
+    return all(value is None or abs(value) <= LARGEST_LABEL for value in labels)
+
+
+def _all_text(labels: list[Any]) -> bool:
+    """Whether all can be written: half of a surrogate pair, which JSON can escape, cannot."""
+    try:
+        "".join(label for label in labels if label is not None).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _listed(y: npt.NDArray[Any], label_type: str | None) -> list[Any]:

@@ -150,6 +150,7 @@ def test_a_bad_event_is_reported_and_the_others_decoded(
         ("int", (1, 2), [1, 2], {3: "label out of domain"}),
         ("bool", None, [True, False], {"maybe": "label out of domain"}),
         ("float", None, [1.0, -2.5], {"x": "label out of domain", math.inf: "inf"}),
+        ("float", None, [1.8e19], {1.9e19: "label out of domain", -1e25: "label out of domain"}),
         ("float", None, [1.0], {math.nan: "NaN"}),
     ],
 )
@@ -168,6 +169,17 @@ def test_labels_and_their_domain(
     assert [(event.row, event.column, event.kind) for event in out.bad] == [
         (len(good) + i, "y", kind) for i, kind in enumerate(bad.values())
     ]
+
+
+def test_a_class_that_is_no_valid_text_is_a_bad_event() -> None:
+    schema = Schema(("a",), label="y", label_type="str", absent="missing")
+    # Python's own parser, which reads what has a NaN in it, lets half of a surrogate pair through.
+    out = decode(
+        "json", schema, b'{"a": NaN, "y": "\\ud800"}', b'{"a": NaN, "y": "\\ud83d\\ude00"}'
+    )
+    assert out.y == ["\N{GRINNING FACE}"]
+    assert [(event.row, event.column, event.kind) for event in out.bad] == [(0, "y", "undecodable")]
+    assert decode("dict", schema, {"a": 1.0, "y": "\ud800"}).bad[0].kind == "undecodable"
 
 
 def test_one_and_true_are_different_labels() -> None:
