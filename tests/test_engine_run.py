@@ -28,11 +28,14 @@ from engine_kit import (
 
 from connectors.base import Chunk, Rows
 from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.labels import LARGEST_LABEL
 from connectors.memory import MemorySink, MemorySource
 from connectors.schema import Schema
 from streamk.engine import Engine
 from streamk.engine.feed import Feed
 from streamk.errors import EngineError, InvalidInput
+from streamk.kernels import Gaussian, Kernel, Linear
+from streamk.learners import DoublyStochastic, Scaled
 
 
 def run(source: Any, model: Any = None, **options: Any) -> Any:
@@ -311,6 +314,20 @@ def test_dead_letters_of_arrays_and_dicts() -> None:
     stream[18] = {"a": object(), "y": "up"}
     run(MemorySource(stream), dead_letters=letters)
     assert "object at" in letters.outputs[0].value["value"]
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=1.0), Linear()])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_path: Path) -> None:
+    stream = [{"a": e["a"] / 1000, "b": e["b"], "y": e["a"]} for e in events(100)]
+    stream[70]["a"] = sign * 3.4e38
+    stream[75]["y"] = sign * LARGEST_LABEL
+    stream[80]["y"] = sign * 1e25
+    model = Scaled(DoublyStochastic(kernel, loss="squared", seed=3, batch_size=8))
+    report = run(MemorySource(stream), model, checkpoint=tmp_path / "state")
+    assert report.counts.bad == {"label out of domain": 1}
+    assert report.counts.learned == 99
+    assert all(map(math.isfinite, report.whole.values()))
 
 
 def test_raise_names_the_event() -> None:

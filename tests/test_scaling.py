@@ -132,6 +132,20 @@ def test_one_huge_value_cannot_poison_the_scale(size):
     scaled.learn_many(X, labels(X))
 
 
+@pytest.mark.parametrize("size", [3.4e38, -1e140])
+@pytest.mark.parametrize("name", ["gaussian", "laplacian", "linear"])
+def test_an_event_unlike_all_before_is_predicted(name, size):
+    """Scaled by what was usual before it, it is out of the range of single precision."""
+    X = events(50, missing=0.0)
+    scaled = Scaled(DoublyStochastic(kernels.by_name(name), seed=3, max_features=256))
+    scaled.learn_many(X, labels(X))
+    far = X.copy()
+    far[7, 1] = size
+    decided, others = scaled.decision_many(far), np.arange(50) != 7
+    assert np.isfinite(decided).all()
+    np.testing.assert_array_equal(decided[others], scaled.decision_many(X)[others])
+
+
 # --- a learner behind it --------------------------------------------------------------------
 
 

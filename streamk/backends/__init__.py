@@ -18,7 +18,7 @@ twin defines::
     step(...)                                                     all of these for a mini-batch
     measure(X, count, mean, squares, numeric)                     take rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                 factor = 1 / spread of the columns
-    rescale(X, mean, factor, out)                                 out = (X - mean) * factor
+    rescale(X, mean, factor, out)                                 out = (X - mean) * factor, bounded
 
 with X (n, d), W (chunks, d, CHUNK), b (chunks, CHUNK), A, squares, g and the gradient's out
 (chunks, outputs, CHUNK), acc (n, outputs, LANES), F float64 and G (n, outputs), y float64 (n,),
@@ -73,6 +73,10 @@ TAG_RADIUS = 16
 FAIR_COIN = 0.5
 """Deviation that a column of zeros and ones is given, however rare its ones are: divided by its
 own, a rare one would outweigh all other columns."""
+FARTHEST = 1e18
+"""Scaled value from which on a value counts as this far out, so that single precision can hold
+what a learner makes of it. The scaled values of events that the scale has taken in stay below the
+root of their number, so this is for predicting an event that is unlike all before it."""
 ROUNDING = 1e-12
 """Deviation, relative to the mean, up to which a column is constant but for rounding."""
 
@@ -169,7 +173,7 @@ class Backend(Protocol):
         ...
 
     def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> None:
-        """Write the scaled rows, a NaN as 0."""
+        """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`."""
         ...
 
 

@@ -19,6 +19,7 @@ from numba.extending import overload
 from streamk.backends import (
     CHUNK,
     FAIR_COIN,
+    FARTHEST,
     LANES,
     ROUNDING,
     TAG_FREQUENCY,
@@ -485,8 +486,8 @@ def spread(count: Any, mean: Any, squares: Any, numeric: Any, factor: Any) -> No
 
 @_exact
 def rescale(X: Any, mean: Any, factor: Any, out: Any) -> None:
-    """Write the rows less the mean, times the factor; a NaN becomes 0."""
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
     for r in range(X.shape[0]):
         for j in range(X.shape[1]):
-            x = X[r, j]
-            out[r, j] = 0.0 if math.isnan(x) else (x - mean[j]) * factor[j]
+            z = (X[r, j] - mean[j]) * factor[j]
+            out[r, j] = 0.0 if math.isnan(z) else min(max(z, -FARTHEST), FARTHEST)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from streamk.backends import (
     CHUNK,
     FAIR_COIN,
+    FARTHEST,
     LANES,
     ROUNDING,
     TAG_FREQUENCY,
@@ -334,6 +335,7 @@ def spread(
 
 
 def rescale(X: NDArray[Any], mean: NDArray[Any], factor: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the rows less the mean, times the factor; a NaN becomes 0."""
-    with np.errstate(over="ignore"):  # the learner refuses what does not fit its dtype
-        out[...] = np.where(np.isnan(X), 0.0, (X - mean) * factor)
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
+    with np.errstate(over="ignore"):  # an infinity is bounded too
+        Z = (X - mean) * factor
+    out[...] = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))

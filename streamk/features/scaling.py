@@ -20,7 +20,8 @@ class RunningScale:
     columns in units of their deviations. The mean squared distance of two events is then 2, for
     any number of columns, so a kernel's bandwidth is relative to the spread of the stream. The
     deviation of a column that has held only 0 and 1 is taken as 1/2, and of a constant one as 1.
-    A NaN is missing: it counts for nothing and becomes 0, the mean.
+    A NaN is missing: it counts for nothing and becomes 0, the mean. What would be farther out than
+    1e18 becomes that, with its sign.
 
     Parameters
     ----------
