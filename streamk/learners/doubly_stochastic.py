@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, kernels
-from streamk.backends import CHUNK
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.features.blocks import FeatureBlocks
-from streamk.features.columns import Column, column_keys
+from streamk.features.columns import Column
 from streamk.features.random_features import SAMPLERS, check_dtype, check_events, check_seed
 from streamk.kernels import Kernel
 from streamk.learners.classes import Classes, Label, check_labels, check_numbers
 from streamk.learners.coefficients import Coefficients
+from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart
-from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.learners.steps import Constant, Step, step_from_json
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
@@ -119,21 +118,27 @@ class DoublyStochastic:
         self.cache_bytes, self.threads = cache_bytes, threads
         self.sampler, self.dtype = sampler, check_dtype(dtype)
         self._check_options()
-        self._backend = backends.select(backend)
-        self._n_blocks = -(-max_features // block_size)
-        self._loss_key = (int(self.loss.code), self.loss.parameter, self.is_classifier)
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
         self._classes = Classes(classes)
-        self._columns: tuple[Column, ...] | None = None
-        self._blocks: FeatureBlocks | None = None
-        self._coefficients = Coefficients(
-            self.dtype, self._n_outputs(), squares=isinstance(self.step, AdaGrad)
+        self._function = KernelFunction(
+            kernel,
+            self.loss,
+            classes=self.is_classifier,
+            n_outputs=self._n_outputs(),
+            seed=self.seed,
+            step=self.step,
+            regularization=regularization,
+            block_size=block_size,
+            max_features=max_features,
+            cache_bytes=cache_bytes,
+            dtype=self.dtype,
+            threads=threads,
+            backend=backends.select(backend),
         )
-        self.n_steps = 0
         self.n_events = 0
         if columns is not None:
-            self._set_columns(tuple(columns))
+            self.add_columns(columns)
 
     def _check_options(self) -> None:
         for name, least in (
@@ -160,7 +165,7 @@ class DoublyStochastic:
     @property
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
-        return self._columns
+        return self._function.columns
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -170,17 +175,22 @@ class DoublyStochastic:
     @property
     def n_features(self) -> int:
         """Random features in use."""
-        return min(self.n_steps * self.block_size, self.max_features)
+        return self._function.n_features
+
+    @property
+    def n_steps(self) -> int:
+        """Mini-batches learned, t of Algorithm 1."""
+        return self._function.n_steps
 
     @property
     def nbytes(self) -> int:
         """Memory of coefficients and kept frequencies, in bytes."""
-        return self._coefficients.nbytes + (self._blocks.nbytes if self._blocks else 0)
+        return self._function.nbytes
 
     @property
     def coefficients(self) -> NDArray[Any]:
         """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
-        return self._coefficients.dense(self.n_features)
+        return self._function.coefficients.dense(self.n_features)
 
     # Learning
 
@@ -200,11 +210,12 @@ class DoublyStochastic:
         """
         events = self._check(X)
         labels = self.check_labels(y, len(events))
-        if self._blocks is None:
-            self._set_columns(tuple(range(events.shape[1])))
+        if self.columns is None:
+            self.add_columns(range(events.shape[1]))
         for first in range(0, len(events), self.batch_size):
             some = slice(first, first + self.batch_size)
-            self._learn(events[some], self._numbers(labels[some]))
+            self._function.learn(events[some], self._numbers(labels[some]))
+            self.n_events += len(events[some])
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events, plain labels (object) or numbers (float64).
@@ -240,59 +251,6 @@ class DoublyStochastic:
         """Learn from one event x of shape (d,) with label y, a step by itself."""
         self.learn_many(_one(x), [y])
 
-    def _learn(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
-        """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features."""
-        t, coefficients, features = self.n_steps + 1, self._coefficients, self._features
-        start = (t - 1) % self._n_blocks * self.block_size
-        stop = min(start + self.block_size, self.max_features)
-        first, last = start // CHUNK, -(-stop // CHUNK)
-        coefficients.grow(last)
-        gamma = self.step.size(t)
-        decay = 1.0 - gamma * self.regularization
-        rate = self.step.rate(t) / (stop - start)
-        weight = features.amplitude / len(X)
-        scale = coefficients.lazy_scale(decay)
-        chunks = max(last, -(-self.n_features // CHUNK))
-        small = len(X) * (stop - start) <= _FUSED
-        kept = features.kept(chunks, len(X)) if small and scale is not None else None
-        if kept is not None and scale is not None:
-            finite = self._backend.step(
-                X,
-                y,
-                *kept,
-                coefficients.values(0, chunks),
-                coefficients.squares(0, chunks),
-                (first, start - first * CHUNK, stop - first * CHUNK),
-                self.kernel.cosine,
-                self.kernel.heavy_tailed,
-                self._loss_key,
-                coefficients.scale * features.amplitude,
-                weight,
-                rate / scale,
-            )
-            self._check_finite(finite)
-            coefficients.scale = scale
-        else:
-            F = self._decide(X)
-            self._check_finite(np.isfinite(F).all())
-            G = np.empty(F.shape, self.dtype)
-            self._backend.loss_gradient(*self._loss_key, F, y, weight, G)
-            coefficients.decay(decay)
-            rate /= coefficients.scale
-            for begin, g in features.gradient(X, G, first, last):
-                end, edge = begin + len(g), begin * CHUNK
-                values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
-                self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
-        self.n_steps = t
-        self.n_events += len(X)
-
-    def _check_finite(self, finite: Any) -> None:
-        if not finite:
-            raise InvalidInput(
-                f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
-                "or take a smaller step"
-            )
-
     # Predicting
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -313,7 +271,7 @@ class DoublyStochastic:
         InvalidInput
             If the columns do not fit or a value is not finite.
         """
-        return self._decide(self._check(X))
+        return self._function.decide(self._check(X))
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
@@ -364,12 +322,6 @@ class DoublyStochastic:
         """Probability of each class for one event x of shape (d,)."""
         return dict(zip(self.classes, self.predict_proba_many(_one(x))[0].tolist(), strict=True))
 
-    def _decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        if not self.n_steps:
-            return np.zeros((len(X), self._coefficients.n_outputs))
-        A = self._coefficients.values(0, -(-self.n_features // CHUNK))
-        return self._features.decide(X, A, self._coefficients.scale)
-
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
@@ -380,40 +332,20 @@ class DoublyStochastic:
         InvalidInput
             If a column is there already.
         """
-        old = self._blocks
-        self._set_columns((*(self._columns or ()), *names))
-        if old is not None:
-            self._features.take(old)
-
-    def _set_columns(self, columns: tuple[Column, ...]) -> None:
-        keys = column_keys(columns)
-        self._columns = columns
-        self._blocks = FeatureBlocks(
-            self.kernel,
-            keys,
-            seed=self.seed,
-            backend=self._backend,
-            dtype=self.dtype,
-            cache_bytes=self.cache_bytes,
-            threads=self.threads,
-        )
-
-    @property
-    def _features(self) -> FeatureBlocks:
-        assert self._blocks is not None, "columns are set before the first step"
-        return self._blocks
+        self._function.add_columns(tuple(names))
 
     def _check(self, X: ArrayLike) -> NDArray[Any]:
-        return check_events(X, self.dtype, self._columns)
+        return check_events(X, self.dtype, self.columns)
 
     def _n_outputs(self) -> int:
         return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
-        if self._coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
-            self._coefficients.split(self.loss.split_binary)
-        self._coefficients.add_outputs(self._n_outputs())
+        coefficients = self._function.coefficients
+        if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
+            coefficients.split(self.loss.split_binary)
+        coefficients.add_outputs(self._n_outputs())
 
     def _need_classes(self) -> None:
         if not self.classes:
@@ -430,14 +362,14 @@ class DoublyStochastic:
             "loss": self.loss.to_json(),
             "task": "classification" if self.is_classifier else "regression",
             "step": self.step.to_json(),
-            "columns": None if self._columns is None else list(self._columns),
+            "columns": None if self.columns is None else list(self.columns),
             "classes": list(self.classes),
-            "scale": self._coefficients.scale,
+            "scale": self._function.coefficients.scale,
             "dtype": self.dtype.name,
         }
         for name in (*_OPTIONS, "n_steps", "n_events"):
             header[name] = getattr(self, name)
-        return State(header, self._coefficients.arrays())
+        return State(header, self._function.coefficients.arrays())
 
     @classmethod
     def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
@@ -463,14 +395,16 @@ class DoublyStochastic:
                 backend=backend,
                 **{name: header[name] for name in _OPTIONS},
             )
-            learner.n_steps, learner.n_events = int(header["n_steps"]), int(header["n_events"])
+            function = learner._function
+            function.n_steps = int(header["n_steps"])
+            learner.n_events = int(header["n_events"])
             scale = float(header["scale"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
                 "it is damaged or was changed by hand"
             ) from error
-        learner._coefficients.load(state.arrays, -(-learner.n_features // CHUNK), scale)
+        function.coefficients.load(state.arrays, function.n_chunks, scale)
         return learner
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
@@ -496,24 +430,25 @@ class DoublyStochastic:
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
-        new = [name for name in other._columns or () if name not in (self._columns or ())]
+        new = [name for name in other.columns or () if name not in (self.columns or ())]
         if new:
             self.add_columns(new)
         if self.is_classifier:
             self._classes.encode(other.classes)
             self._fit_outputs()
-        self.n_steps = max(self.n_steps, other.n_steps)
+        function = self._function
+        function.n_steps = max(self.n_steps, other.n_steps)
         theirs = self._matched(other)
         if mine:
-            self._coefficients.mix(theirs, mine / (mine + others))
+            function.coefficients.mix(theirs, mine / (mine + others))
         else:
-            self._coefficients = theirs
+            function.coefficients = theirs
         self.n_events += others
 
     def _matched(self, other: Self) -> Coefficients:
         """Return a copy of the other's coefficients with its outputs in this learner's order."""
-        copy, there = other._coefficients.copy(), other.classes
-        if copy.n_outputs > 1 or self._coefficients.n_outputs > 1:
+        copy, there = other._function.coefficients.copy(), other.classes
+        if copy.n_outputs > 1 or self._function.coefficients.n_outputs > 1:
             if copy.n_outputs == 1 and self.loss.name != "softmax":
                 copy.split(self.loss.split_binary)
             copy.select([there.index(c) if c in there else None for c in self.classes])
@@ -522,9 +457,6 @@ class DoublyStochastic:
             copy.scale = -copy.scale
         return copy
 
-
-_FUSED = 1 << 18
-"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
 
 _OPTIONS = (
     "seed",

@@ -1,0 +1,208 @@
+"""The function that a doubly stochastic learner learns, on checked arrays and numbers alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CHUNK, Backend
+from streamk.errors import InvalidInput
+from streamk.features.blocks import FeatureBlocks
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel
+from streamk.learners.coefficients import Coefficients
+from streamk.learners.steps import AdaGrad, Step
+from streamk.losses import Loss
+
+_FUSED = 1 << 18
+"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
+
+
+class KernelFunction:
+    """Coefficients of random features, which follow from the seed (Dai et al. 2014).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    loss : Loss
+    classes : bool
+        Whether labels are numbers of classes (else numbers to be predicted).
+    n_outputs : int
+    seed : int
+    step : Step
+    regularization : float
+    block_size, max_features, cache_bytes : int
+    dtype : numpy dtype
+    threads : int or None
+    backend : Backend
+        Options are those of `streamk.learners.DoublyStochastic`, checked there.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: Loss,
+        *,
+        classes: bool,
+        n_outputs: int,
+        seed: int,
+        step: Step,
+        regularization: float,
+        block_size: int,
+        max_features: int,
+        cache_bytes: int,
+        dtype: np.dtype[Any],
+        threads: int | None,
+        backend: Backend,
+    ) -> None:
+        self.columns: tuple[Column, ...] | None = None
+        """The columns of a batch, None before they are set."""
+        self.n_steps = 0
+        self.coefficients = Coefficients(dtype, n_outputs, squares=isinstance(step, AdaGrad))
+        self._kernel, self._seed, self._step = kernel, seed, step
+        self._regularization = regularization
+        self._block_size, self._max_features = block_size, max_features
+        self._n_blocks = -(-max_features // block_size)
+        self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
+        self._backend = backend
+        self._loss = (int(loss.code), loss.parameter, classes)
+        self._blocks: FeatureBlocks | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return min(self.n_steps * self._block_size, self._max_features)
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks that hold the features in use."""
+        return -(-self.n_features // CHUNK)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of coefficients and kept frequencies, in bytes."""
+        return self.coefficients.nbytes + (self._blocks.nbytes if self._blocks else 0)
+
+    def add_columns(self, names: tuple[Column, ...]) -> None:
+        """Set the columns, or append some to them.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        columns = (*(self.columns or ()), *names)
+        old, self._blocks = (
+            self._blocks,
+            FeatureBlocks(
+                self._kernel,
+                column_keys(columns),
+                seed=self._seed,
+                backend=self._backend,
+                dtype=self._dtype,
+                cache_bytes=self._cache_bytes,
+                threads=self._threads,
+            ),
+        )
+        self.columns = columns
+        if old is not None:
+            self._blocks.take(old)
+
+    def decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
+        if not self.n_steps:
+            return np.zeros((len(X), self.coefficients.n_outputs))
+        A = self.coefficients.values(0, self.n_chunks)
+        return self._features.decide(X, A, self.coefficients.scale)
+
+    def learn(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
+        """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
+
+        Raises
+        ------
+        InvalidInput
+            If a prediction overflows; nothing is learned then.
+        """
+        t, coefficients, features = self.n_steps + 1, self.coefficients, self._features
+        start = (t - 1) % self._n_blocks * self._block_size
+        stop = min(start + self._block_size, self._max_features)
+        last = -(-stop // CHUNK)
+        coefficients.grow(last)
+        decay = 1.0 - self._step.size(t) * self._regularization
+        rate = self._step.rate(t) / (stop - start)
+        weight = features.amplitude / len(X)
+        scale = coefficients.lazy_scale(decay)
+        chunks = max(last, self.n_chunks)
+        small = len(X) * (stop - start) <= _FUSED
+        kept = features.kept(chunks, len(X)) if small and scale is not None else None
+        if kept is not None and scale is not None:
+            self._learn_fused(X, y, kept, start, stop, weight, rate / scale)
+            coefficients.scale = scale
+        else:
+            self._learn_in_parts(X, y, start, stop, weight, rate, decay)
+        self.n_steps = t
+
+    def _learn_fused(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.float64],
+        kept: tuple[NDArray[Any], NDArray[Any]],
+        start: int,
+        stop: int,
+        weight: float,
+        rate: float,
+    ) -> None:
+        """Step on the features from `start` to `stop` in one call, all frequencies being kept."""
+        first, chunks, coefficients = start // CHUNK, len(kept[0]), self.coefficients
+        finite = self._backend.step(
+            X,
+            y,
+            *kept,
+            coefficients.values(0, chunks),
+            coefficients.squares(0, chunks),
+            (first, start - first * CHUNK, stop - first * CHUNK),
+            self._kernel.cosine,
+            self._kernel.heavy_tailed,
+            self._loss,
+            coefficients.scale * self._features.amplitude,
+            weight,
+            rate,
+        )
+        self._check_finite(finite)
+
+    def _learn_in_parts(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.float64],
+        start: int,
+        stop: int,
+        weight: float,
+        rate: float,
+        decay: float,
+    ) -> None:
+        """Step on the features from `start` to `stop`, chunk by chunk."""
+        coefficients = self.coefficients
+        F = self.decide(X)
+        self._check_finite(np.isfinite(F).all())
+        G = np.empty(F.shape, self._dtype)
+        self._backend.loss_gradient(*self._loss, F, y, weight, G)
+        coefficients.decay(decay)
+        rate /= coefficients.scale
+        for begin, g in self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK)):
+            end, edge = begin + len(g), begin * CHUNK
+            values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
+            self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
+
+    def _check_finite(self, finite: Any) -> None:
+        if not finite:
+            raise InvalidInput(
+                f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
+                "or take a smaller step"
+            )
+
+    @property
+    def _features(self) -> FeatureBlocks:
+        assert self._blocks is not None, "columns are set before the first step"
+        return self._blocks
