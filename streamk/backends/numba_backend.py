@@ -41,6 +41,9 @@ _SOFTMAX, _HUBER = int(LossCode.SOFTMAX), int(LossCode.HUBER)
 _EPSILON_INSENSITIVE = int(LossCode.EPSILON_INSENSITIVE)
 _GROUPS = CHUNK // 4
 
+ROWS = 16
+"""Rows that pass through a chunk together: their phases and features stay in the first cache."""
+
 
 @_compile
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
@@ -165,83 +168,97 @@ def _compiled_cos_turns(u: Any) -> Any:
 
 
 @_compile
-def _project(row: Any, W: Any, b: Any, cosine: Any, u: Any, phi: Any) -> None:
-    """Write the features of one row and one chunk into phi, by way of the phases u."""
-    d = row.shape[0]
-    for i in range(CHUNK):
-        u[i] = b[i] if cosine else 0.0
+def _project(X: Any, W: Any, b: Any, cosine: Any, u: Any, phi: Any) -> None:
+    """Write the features of a few rows and one chunk into phi, by way of the phases u."""
+    rows, d = X.shape
     whole = d - d % 4
-    for j in range(0, whole, 4):
-        x0, x1, x2, x3 = row[j], row[j + 1], row[j + 2], row[j + 3]
+    for r in range(rows):
+        x, v = X[r], u[r]
         for i in range(CHUNK):
-            u[i] = (((u[i] + x0 * W[j, i]) + x1 * W[j + 1, i]) + x2 * W[j + 2, i]) + x3 * W[
-                j + 3, i
-            ]
-    for j in range(whole, d):
-        x0 = row[j]
-        for i in range(CHUNK):
-            u[i] += x0 * W[j, i]
+            v[i] = b[i] if cosine else 0.0
+        for j in range(0, whole, 4):
+            x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+            for i in range(CHUNK):
+                v[i] = (((v[i] + x0 * W[j, i]) + x1 * W[j + 1, i]) + x2 * W[j + 2, i]) + x3 * W[
+                    j + 3, i
+                ]
+        for j in range(whole, d):
+            x0 = x[j]
+            for i in range(CHUNK):
+                v[i] += x0 * W[j, i]
+    # One loop over all of them: entering a vector loop costs as much as a few of its rounds.
+    phases, features = u.reshape(-1), phi.reshape(-1)
     if cosine:
-        for i in range(CHUNK):
-            phi[i] = _cos_turns(u[i])
+        for i in range(rows * CHUNK):
+            features[i] = _cos_turns(phases[i])
     else:
-        for i in range(CHUNK):
-            phi[i] = u[i]
+        for i in range(rows * CHUNK):
+            features[i] = phases[i]
 
 
 @_compile
 def _add(A: Any, phi: Any, acc: Any) -> None:
-    """Add one chunk's coefficients times one row's features to the row's partial sums."""
-    for k in range(acc.shape[0]):
-        a, s = A[k], acc[k]
-        for i in range(LANES):
-            s[i] = ((s[i] + a[i] * phi[i]) + a[i + LANES] * phi[i + LANES]) + a[
-                i + 2 * LANES
-            ] * phi[i + 2 * LANES]
-        for i in range(LANES):
-            s[i] += a[i + 3 * LANES] * phi[i + 3 * LANES]
+    """Add one chunk's coefficients times a few rows' features to the rows' partial sums."""
+    for k in range(A.shape[0]):
+        a = A[k]
+        for r in range(acc.shape[0]):
+            f, s = phi[r], acc[r, k]
+            for i in range(LANES):
+                s[i] = (
+                    ((s[i] + a[i] * f[i]) + a[i + LANES] * f[i + LANES])
+                    + a[i + 2 * LANES] * f[i + 2 * LANES]
+                ) + a[i + 3 * LANES] * f[i + 3 * LANES]
 
 
 @_compile
 def _accumulate(X: Any, W: Any, b: Any, A: Any, cosine: Any, u: Any, phi: Any, acc: Any) -> None:
+    n = X.shape[0]
     for c in range(W.shape[0]):
-        for r in range(X.shape[0]):
-            _project(X[r], W[c], b[c], cosine, u, phi)
-            _add(A[c], phi, acc[r])
+        for r in range(0, n, ROWS):
+            end = min(r + ROWS, n)
+            _project(X[r:end], W[c], b[c], cosine, u, phi)
+            _add(A[c], phi, acc[r:end])
 
 
 @_compile
 def _add_gradient(G: Any, phi: Any, out: Any) -> None:
-    """Add one row's loss gradients times its features to one chunk's sums."""
-    for k in range(G.shape[0]):
-        g, o = G[k], out[k]
-        for i in range(CHUNK):
-            o[i] += g * phi[i]
+    """Add a few rows' loss gradients times their features to one chunk's sums."""
+    for k in range(out.shape[0]):
+        o = out[k]
+        for r in range(G.shape[0]):
+            g, f = G[r, k], phi[r]
+            for i in range(CHUNK):
+                o[i] += g * f[i]
 
 
 @_compile
 def _gradient(X: Any, W: Any, b: Any, G: Any, cosine: Any, u: Any, phi: Any, out: Any) -> None:
+    n = X.shape[0]
     for c in range(W.shape[0]):
         out[c] = 0.0
-        for r in range(X.shape[0]):
-            _project(X[r], W[c], b[c], cosine, u, phi)
-            _add_gradient(G[r], phi, out[c])
+        for r in range(0, n, ROWS):
+            end = min(r + ROWS, n)
+            _project(X[r:end], W[c], b[c], cosine, u, phi)
+            _add_gradient(G[r:end], phi, out[c])
 
 
 @_compile
 def _features(X: Any, W: Any, b: Any, cosine: Any, u: Any, phi: Any, out: Any) -> None:
-    for r in range(X.shape[0]):
-        for c in range(W.shape[0]):
-            _project(X[r], W[c], b[c], cosine, u, phi)
-            for i in range(CHUNK):
-                out[r, c * CHUNK + i] = phi[i]
+    n = X.shape[0]
+    for c in range(W.shape[0]):
+        for r in range(0, n, ROWS):
+            end = min(r + ROWS, n)
+            _project(X[r:end], W[c], b[c], cosine, u, phi)
+            out[r:end, c * CHUNK : (c + 1) * CHUNK] = phi[: end - r]
 
 
 def _scratch(X: Any, W: Any, wide: bool) -> tuple[Any, Any, Any]:
-    """Return X, the phases and the features of one chunk, in the precision of each."""
+    """Return X, the phases and the features of a few rows, in the precision of each."""
+    shape = (min(ROWS, len(X)), CHUNK)
+    phi = np.empty(shape, W.dtype)
     if wide:
-        return X.astype(np.float64), np.empty(CHUNK), np.empty(CHUNK, W.dtype)
-    return X, np.empty(CHUNK, W.dtype), np.empty(CHUNK, W.dtype)
+        return X.astype(np.float64), np.empty(shape), phi
+    return X, np.empty(shape, W.dtype), phi
 
 
 def accumulate(X: Any, W: Any, b: Any, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
@@ -364,20 +381,21 @@ def _predict_keeping(
     X: Any, W: Any, b: Any, A: Any, first: Any, cosine: Any, u: Any, phi: Any, kept: Any, acc: Any
 ) -> None:
     """Accumulate, keeping the features of the chunks from `first` on that `kept` has room for."""
+    n = X.shape[0]
     for c in range(W.shape[0]):
         inside = first <= c < first + kept.shape[0]
-        for r in range(X.shape[0]):
-            target = kept[c - first, r] if inside else phi
-            _project(X[r], W[c], b[c], cosine, u, target)
-            _add(A[c], target, acc[r])
+        for r in range(0, n, ROWS):
+            end = min(r + ROWS, n)
+            some = kept[c - first, r:end] if inside else phi
+            _project(X[r:end], W[c], b[c], cosine, u, some)
+            _add(A[c], some, acc[r:end])
 
 
 @_compile
 def _gradient_of(kept: Any, G: Any, out: Any) -> None:
     for c in range(kept.shape[0]):
         out[c] = 0.0
-        for r in range(kept.shape[1]):
-            _add_gradient(G[r], kept[c, r], out[c])
+        _add_gradient(G, kept[c], out[c])
 
 
 @_exact
@@ -400,7 +418,7 @@ def _step(
     code, parameter, classes = loss
     n, outputs, chunks = X.shape[0], A.shape[1], (stop + CHUNK - 1) // CHUNK
     acc = np.zeros((n, outputs, LANES), A.dtype)
-    phi, kept = np.empty(CHUNK, A.dtype), np.empty((chunks, n, CHUNK), A.dtype)
+    phi, kept = np.empty((min(ROWS, n), CHUNK), A.dtype), np.empty((chunks, n, CHUNK), A.dtype)
     _predict_keeping(X, W, b, A, first, cosine, u, phi, kept, acc)
     F, G = np.empty((n, outputs)), np.empty((n, outputs), A.dtype)
     finish(acc, factor, F)
