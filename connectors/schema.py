@@ -12,7 +12,7 @@ import numbers
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from connectors.base import Rows
 from connectors.errors import BadRecord
 from connectors.records import Name, Rejected, flatten, parse_number, reader, sort_key
 
-__all__ = ["MAX_CLASSES", "MAX_COLUMNS", "Schema", "infer"]
+__all__ = ["MAX_CLASSES", "MAX_COLUMNS", "Absent", "Mode", "Schema", "infer"]
 
 Kind = Literal["number", "text"]
 LabelType = Literal["bool", "int", "str", "float"]
+Mode = Literal["open", "strict"]
+Absent = Literal["zero", "missing"]
 
 MAX_COLUMNS = 16_384
 """Default cap on columns: a batch of 1,024 events is then at most 64 MiB. A field of identifiers
@@ -34,9 +36,9 @@ MAX_CLASSES = 20
 
 _FORMAT = 1
 _CHOICES: dict[str, tuple[object, ...]] = {
-    "label_type": (None, "bool", "int", "str", "float"),
-    "mode": ("open", "strict"),
-    "absent": ("zero", "missing"),
+    "label_type": (None, *get_args(LabelType)),
+    "mode": get_args(Mode),
+    "absent": get_args(Absent),
 }
 
 
@@ -83,8 +85,8 @@ class Schema:
     label_type: LabelType | None = None
     kinds: Mapping[Name, Kind] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
-    mode: Literal["open", "strict"] = "open"
-    absent: Literal["zero", "missing"] = "zero"
+    mode: Mode = "open"
+    absent: Absent = "zero"
     ignore: tuple[Name, ...] = ()
     max_columns: int = MAX_COLUMNS
 
@@ -182,8 +184,8 @@ def infer(
     fields: tuple[str, ...] | None = None,
     task: Literal["classification", "regression"] | None = None,
     classes: tuple[Any, ...] | None = None,
-    mode: Literal["open", "strict"] = "open",
-    absent: Literal["zero", "missing"] = "zero",
+    mode: Mode = "open",
+    absent: Absent = "zero",
     ignore: tuple[Name, ...] = (),
     max_columns: int = MAX_COLUMNS,
 ) -> Schema:

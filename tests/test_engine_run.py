@@ -506,9 +506,14 @@ def test_a_failing_sink_ends_the_run() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
-        ({"idle_timeout": -1}, "idle_timeout=-1 must be at least 0"),
-        ({"keep": 1}, "keep=1 must be at least 2"),
+        ({"batch_size": 0}, "batch_size=0 must be a whole number of at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number"),
+        ({"max_events": "9"}, "max_events='9' must be a whole number"),
+        ({"idle_timeout": -1}, "idle_timeout=-1 must be a number of seconds, at least 0"),
+        ({"flush_interval": math.nan}, "flush_interval=nan must be a number of seconds"),
+        ({"keep": 1}, "keep=1 must be a whole number of at least 2"),
+        ({"schema": "closed"}, "schema='closed' is none of 'open', 'strict'"),
+        ({"absent": "nan"}, "absent='nan' is none of 'zero', 'missing'"),
         ({"on_error": "ignore"}, "on_error='ignore' is none of 'raise', 'skip', 'dead-letter'"),
         ({"on_error": "dead-letter"}, "go together"),
         ({"on_error": "skip", "dead_letters": MemorySink()}, "go together"),

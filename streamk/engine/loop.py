@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from types import FrameType
 from typing import Any, Literal, get_args
 
 from connectors.base import Sink, Source
-from connectors.schema import Schema
+from connectors.schema import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
@@ -158,8 +159,8 @@ class Engine:
         model: Learner,
         *,
         label: str | int | None = None,
-        schema: Schema | Literal["open", "strict"] = "open",
-        absent: Literal["zero", "missing"] = "zero",
+        schema: Schema | Mode = "open",
+        absent: Absent = "zero",
         ignore: tuple[str | int, ...] = (),
         sink: Sink | None = None,
         dead_letters: Sink | None = None,
@@ -184,15 +185,19 @@ class Engine:
             raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
         _check_choice("on_error", on_error, OnError)
         _check_choice("data_loss", data_loss, DataLoss)
-        _check_least(1, batch_size=batch_size, checkpoint_every=checkpoint_every, window=window)
-        _check_least(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
-        _check_least(0, flush_interval=flush_interval, idle_timeout=idle_timeout)
-        _check_least(0, progress_interval=progress_interval, max_events=max_events)
-        _check_least(2, keep=keep)
+        _check_whole(1, batch_size=batch_size, checkpoint_every=checkpoint_every, window=window)
+        _check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
+        _check_whole(0, max_events=max_events)
+        _check_whole(2, keep=keep)
+        _check_seconds(flush_interval=flush_interval, idle_timeout=idle_timeout)
+        _check_seconds(progress_interval=progress_interval)
+        _check_choice("absent", absent, Absent)
         if isinstance(schema, Schema):
             if label not in (None, schema.label):
                 raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
             label = schema.label
+        else:
+            _check_choice("schema", schema, Mode)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
@@ -405,10 +410,16 @@ class Engine:
                 signal.signal(number, handler)
 
 
-def _check_least(least: int, **options: float | None) -> None:
+def _check_whole(least: int, **options: int | None) -> None:
     for name, value in options.items():
-        if value is not None and not value >= least:
-            raise InvalidInput(f"{name}={value!r} must be at least {least}")
+        if value is not None and not (isinstance(value, int) and value >= least):
+            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def _check_seconds(**options: float) -> None:
+    for name, value in options.items():
+        if not (isinstance(value, int | float) and 0 <= value < math.inf):
+            raise InvalidInput(f"{name}={value!r} must be a number of seconds, at least 0")
 
 
 def _check_choice(name: str, value: Any, choices: Any) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from connectors.base import Output, Rows, Sink, Source
 from connectors.errors import BadRecord
 from connectors.formats import BadEvent, Decoded, Decoder, decoder
-from connectors.schema import Schema, infer
+from connectors.schema import Absent, Mode, Schema, infer
 from streamk.engine.batch import Batch
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
 from streamk.errors import EngineError, InvalidInput, NotLearned, StateError
@@ -39,8 +39,8 @@ class SchemaOptions:
     """How the columns are found; see `connectors.schema.Schema` for each."""
 
     label: str | int | None
-    schema: Schema | Literal["open", "strict"]
-    absent: Literal["zero", "missing"]
+    schema: Schema | Mode
+    absent: Absent
     ignore: tuple[str | int, ...]
 
 
