@@ -221,6 +221,8 @@ def loss(name: str, **parameter: float) -> Loss:
     code = Code[name.upper()]
     key, value = _PARAMETERS.get(code, ("", 0.0))
     value = parameter.pop(key, value)
+    if not isinstance(value, int | float):
+        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be a number")
     if parameter:
         takes = f"{key}=" if key else "no parameter"
         raise InvalidInput(f"loss {name!r} takes {takes}, not {', '.join(sorted(parameter))}")

@@ -837,17 +837,22 @@ def test_a_column_is_named_by_its_name():
         ({"backend": "fortran"}, ["fortran", "numba"]),
         ({"loss": "huber", "classes": ["a"]}, ["classes", "classification"]),
         ({"columns": ["a", "a"]}, ["twice", "a"]),
+        ({"regularization": "much"}, ["regularization", "much"]),
+        ({"seed": True}, ["seed=True", "whole number"]),
+        ({"step": 0.5}, ["step=0.5", "Step"]),
+        ({"loss": 3}, ["loss=3", "Loss"]),
+        ({"kernel": "gaussian"}, ["kernel='gaussian'", "Kernel"]),
     ],
 )
 def test_a_wrong_option_is_named_with_the_fix(options, words):
     with pytest.raises(InvalidInput) as error:
-        DoublyStochastic(kernels.Gaussian(), **options)
+        DoublyStochastic(**{"kernel": kernels.Gaussian(), **options})
     for word in words:
         assert word in str(error.value)
 
 
 @pytest.mark.parametrize("make", [InverseTime, Constant, AdaGrad])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "one"])
 def test_steps_must_be_positive(make, value):
     with pytest.raises(InvalidInput, match=str(value)):
         make(value)

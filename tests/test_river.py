@@ -285,6 +285,7 @@ def test_columns_are_named_by_numbers_and_tuples_too() -> None:
         ({1.5: 1.0}, "1.5"),
         ({-1: 1.0}, "-1"),
         ({None: 1.0, 3: 1.0}, "None"),
+        ({"a": 10**400, "b": 1.0}, "'a' is past the range"),
         ({("c", "d"): 1.0, "('c', 'd')": 1.0}, "twice"),
     ],
 )
@@ -301,6 +302,8 @@ def test_a_bad_label_or_option_is_named() -> None:
         classifier().learn_one({"a": 1.0}, 1.5)
     with pytest.raises(InvalidInput, match="label"):
         regressor().learn_one({"a": 1.0}, "high")
+    with pytest.raises(InvalidInput, match="label is past the range"):
+        regressor().learn_one({"a": 1.0}, 10**400)
     with pytest.raises(InvalidInput, match="gausian"):
         KernelClassifier(kernel="gausian")
     with pytest.raises(InvalidInput, match="hinge"):

@@ -65,8 +65,8 @@ class _Model:
             try:
                 self._pack(self._row.data, 0, *self._get(x))
                 return self._row
-            except (KeyError, struct.error):
-                pass  # another column, a string or None
+            except (KeyError, OverflowError, struct.error):
+                pass  # another column, a string, None or a number past the range of floats
         return self._rows([x], learn=learn)
 
     def rows(self, frame: Any, *, learn: bool) -> Rows:
@@ -126,6 +126,8 @@ def _cells(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
             raise InvalidInput(
                 f"column {name!r} is {value!r}; a value is a number, a boolean, a string or None"
             ) from None
+        except OverflowError:
+            raise InvalidInput(f"column {name!r} is past the range of numbers") from None
     return cells
 
 

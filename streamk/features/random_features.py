@@ -36,7 +36,8 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 def check_seed(seed: int) -> int:
     """Return the seed as an int, which must be in 0 ... 2^64 - 1, else raise InvalidInput."""
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**64:
         raise InvalidInput(f"seed={seed!r} must be a whole number from 0 to 2^64 - 1")
     return int(seed)
 

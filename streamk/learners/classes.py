@@ -92,6 +92,8 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
         raise InvalidInput(
             "labels of a regression must be numbers; for classes use a loss such as 'softmax'"
         ) from None
+    except OverflowError as error:
+        raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None
     if numbers.shape != (n,):
         raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
     if not np.isfinite(numbers).all():

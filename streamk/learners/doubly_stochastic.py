@@ -110,9 +110,15 @@ class DoublyStochastic:
         backend: str = "auto",
     ) -> None:
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
-        self.is_classifier = _classifies(self.loss, task)
-        self.kernel, self.seed = kernel, check_seed(seed)
+        self.kernel = kernel
         self.step = Constant(1.0) if step is None else step
+        for name, kind in (("kernel", Kernel), ("loss", Loss), ("step", Step)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(
+                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
+                )
+        self.is_classifier = _classifies(self.loss, task)
+        self.seed = check_seed(seed)
         self.regularization = regularization
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
         self.cache_bytes, self.threads = cache_bytes, threads
@@ -153,7 +159,8 @@ class DoublyStochastic:
                 continue
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
-        if not (math.isfinite(self.regularization) and self.regularization >= 0):
+        nu = self.regularization
+        if not (isinstance(nu, int | float | np.number) and 0 <= nu < math.inf):
             raise InvalidInput(f"regularization={self.regularization!r} must be at least 0")
         if self.sampler not in SAMPLERS:
             raise InvalidInput(

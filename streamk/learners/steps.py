@@ -17,7 +17,7 @@ class Step:
 
     def __post_init__(self) -> None:
         for option, value in vars(self).items():
-            if not (math.isfinite(value) and value > 0):
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise InvalidInput(
                     f"{option}={value!r} of {type(self).__name__} must be a positive number"
                 )
