@@ -215,7 +215,10 @@ class Source(Protocol):
         """Offset and metadata of the last commit; None where the source keeps none."""
 
     def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
-        """Record the next position of each partition, where the source can keep it."""
+        """Record the next position of each partition, where the source can keep it.
+
+        Raises `Revoked` where a group has given the partitions to another member.
+        """
 
     def finished(self) -> bool:
         """True once a bounded source has given its last event."""

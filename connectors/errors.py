@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadRecord", "BadURL", "ConnectorError", "OffsetOutOfRange", "Unavailable"]
+__all__ = ["BadRecord", "BadURL", "ConnectorError", "OffsetOutOfRange", "Revoked", "Unavailable"]
 
 
 class ConnectorError(Exception):
@@ -19,6 +19,10 @@ class Unavailable(ConnectorError):
 
 class BadRecord(ConnectorError, ValueError):
     """A record, or a description of records, that cannot be used as it is."""
+
+
+class Revoked(ConnectorError):
+    """A commit was refused: the group has given the partitions to another member."""
 
 
 class OffsetOutOfRange(ConnectorError):

@@ -12,7 +12,7 @@ import pytest
 from engine_kit import BATCH, learner, same_model, split
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback
-from connectors.errors import ConnectorError
+from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.checkpoint import lock
@@ -338,6 +338,33 @@ def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
 
     with pytest.raises(ConnectorError, match="given the partitions away"):
         run(tmp_path, {}, ALL, {3: fence})
+
+
+def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path: Path) -> None:
+    class Sleeper(Member):
+        def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+            if self.fenced:
+                raise Revoked("the group has moved on")
+            super().commit(offsets, metadata)
+
+    def fence(member: Member) -> None:
+        member.fenced = True
+
+    script = {3: fence, 9: lambda member: member.rebalance(ALL)}
+    source = Sleeper({}, ALL, script)
+    report = Engine(
+        source,
+        learner(),
+        label="y",
+        ignore=("id",),
+        batch_size=BATCH,
+        checkpoint=tmp_path,
+        checkpoint_every=2 * BATCH,
+    ).run()
+    plain = run(tmp_path / "plain", {}, ALL)
+    assert report.counts == plain.counts
+    assert report.learned == plain.learned
+    assert same_model(report.model, plain.model)
 
 
 def test_owners() -> None:

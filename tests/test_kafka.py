@@ -20,9 +20,10 @@ from connectors.errors import (
     BadURL,
     ConnectorError,
     OffsetOutOfRange,
+    Revoked,
     Unavailable,
 )
-from connectors.kafka import KafkaSink, KafkaSource, Revoked
+from connectors.kafka import KafkaSink, KafkaSource
 from connectors.kafka.client import Cluster
 from connectors.kafka.security import Secret, Security
 from connectors.registry import open_sink, open_source

@@ -179,3 +179,35 @@ def test_what_cannot_be_taken_over_is_reported(job: Job) -> None:
     assert sorted(positions(last["learned"]) + taken(dead)) == every(job)
     assert last["n_events"] == 2 * PART - len(taken(dead))
     assert_all_predicted(job)
+
+
+def test_a_member_that_was_only_asleep_gives_up_what_it_had_not_committed(job: Job) -> None:
+    """Stopped for longer than the group waits, then woken in the middle of its work."""
+    more(job, 0)
+    with job.start() as first:
+        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
+        with job.but(pause=0.02).start() as second:
+            assert second.until(owns(2))
+            assert first.until(owns(2))
+            more(job, 1)
+            assert second.until_written(1000)
+            second.signal(signal.SIGSTOP)
+            assert first.until(owns(4))
+            more(job, 2)
+            assert first.until_written(first.written + PART // 2)
+            second.signal(signal.SIGCONT)
+            assert first.until(owns(2))
+            assert second.until(lambda p: "going back to the last committed" in p.log)
+            more(job, 3)
+            assert second.until_written(second.written + 640)
+            first.signal(signal.SIGTERM)
+            left = first.report()
+            assert second.until(owns(4))
+            second.signal(signal.SIGTERM)
+            right = second.report()
+    assert not left["lost"]
+    assert right["n_events"] == len(positions(right["learned"])) + left["n_events"]
+    last = job.but(options={**job.options, "until_end": True}).run()
+    assert last["n_events"] == 4 * PART
+    assert not last["lost"]
+    assert_all_predicted(job)

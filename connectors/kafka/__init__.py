@@ -8,12 +8,12 @@ address.
 from __future__ import annotations
 
 from connectors.base import URL, Connector
-from connectors.kafka.client import Cluster, Revoked
+from connectors.kafka.client import Cluster
 from connectors.kafka.security import Security
 from connectors.kafka.sink import KafkaSink
 from connectors.kafka.source import KafkaSource
 
-__all__ = ["CONNECTOR", "KafkaSink", "KafkaSource", "Revoked", "Security"]
+__all__ = ["CONNECTOR", "KafkaSink", "KafkaSource", "Security"]
 
 
 def open_source(

@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.base import URL
-from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
 from connectors.kafka.security import Security
 
-__all__ = ["Cluster", "Revoked", "out_of_range", "partition_name", "split_partition"]
+__all__ = ["Cluster", "out_of_range", "partition_name", "split_partition"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
-
-
-class Revoked(ConnectorError):
-    """A commit was refused: the group has given the partitions to another member."""
 
 
 def partition_name(topic: str, number: int) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback
-from connectors.errors import BadURL, ConnectorError
+from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import (
     Cluster,
-    Revoked,
     out_of_range,
     partition_name,
     split_partition,

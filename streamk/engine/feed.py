@@ -125,7 +125,9 @@ class Feed:
         sequencer = self.sequencer  # only now: a rebalance during the poll may have replaced it
         before = sequencer.ready
         for chunk in chunks:
-            sequencer.add(chunk)
+            # A source may not know yet that its partitions were given away.
+            if chunk.partition in sequencer.ends:
+                sequencer.add(chunk)
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
         if source.finished():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.base import Sink, Source
-from connectors.errors import ConnectorError
+from connectors.errors import ConnectorError, Revoked
 from connectors.schema import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint
 from streamk.engine.feed import Feed
@@ -188,10 +188,13 @@ class Keeper:
             feed.assign(partition, offset, clock=clock, end=end if self._until_end else None)
         feed.sequencer.replay(passes)
         self._finished = False
-        for owner, offsets in heirs.items():
-            changed |= not self._take_over(owner, offsets)
-        if changed:
-            self.save()
+        try:
+            for owner, offsets in heirs.items():
+                changed |= not self._take_over(owner, offsets)
+            if changed:
+                self.save()
+        except Revoked:
+            pass  # the group has moved on meanwhile; its next assignment is under way
 
     def revoked(self, partitions: Sequence[str]) -> None:
         """Save up to the last whole batch, then give up all partitions.
@@ -200,21 +203,29 @@ class Keeper:
         since without some partitions it is another batch.
         """
         self._trainer.abandon()
-        if self._store is None:
-            self._places = self._feed.release()
-            return
+        if not self._feed.sequencer.partitions:
+            return  # given up already, when a commit was refused
         try:
             self.save()
+        except Revoked:
+            return
         except ConnectorError as error:
-            # The group has given the partitions away already: their next owner starts at the
-            # last commit and learns what came after, so here it must not have been learned.
-            _log.warning("going back to the last committed checkpoint: %s", error)
-            self._feed.release()
-            found = self._store.open(self._committed)
-            if found is not None:
-                self._restore(found)
+            self._go_back(error)
         else:
             self._places = self._feed.release()
+
+    def _go_back(self, error: ConnectorError) -> None:
+        """Give up all partitions and what was learned since the last committed checkpoint.
+
+        The group has given the partitions away: their next owner starts at the last commit and
+        learns what came after, so here it must not have been learned.
+        """
+        assert self._store is not None
+        _log.warning("going back to the last committed checkpoint: %s", error)
+        self._feed.release()
+        found = self._store.open(self._committed)
+        if found is not None:
+            self._restore(found)
 
     def _is_me(self, owner: Owner | None) -> bool:
         return bool(
@@ -235,11 +246,11 @@ class Keeper:
                 if lineage in self._absorbed or was_absorbed(self._store, lineage):
                     return False
                 self._absorb(found)
-                self.save()  # before its slot is free again
                 places = found.body["feed"]["sequence"]["partitions"]
                 for partition, offset in offsets.items():
                     start = places.get(partition, {"offset": offset})["offset"]
                     self._lose(partition, start, offset, f"not in {found.path}")
+                self.save()  # before its slot is free again
                 _log.info("took over what %s had learned", found.path)
         except (StateError, InvalidInput) as error:
             for partition, offset in offsets.items():
@@ -274,7 +285,9 @@ class Keeper:
         EngineError
             If it cannot be written; the one before is intact.
         ConnectorError
-            If a sink has lost something, or the commit is refused.
+            If a sink has lost something, or the offsets cannot be committed. If that is because
+            the group has moved on (`Revoked`), everything is as in the last committed checkpoint
+            and the partitions are given up.
         """
         if self._store is None:
             return
@@ -296,7 +309,11 @@ class Keeper:
         offsets = feed.sequencer.offsets
         if offsets:
             owner = Owner(self._store.name, epoch, self._lineage)
-            self._source.commit(offsets, owner.to_metadata())
+            try:
+                self._source.commit(offsets, owner.to_metadata())
+            except Revoked as error:
+                self._go_back(error)
+                raise
         self._committed = epoch
 
 

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Literal, get_args
 
 from connectors.base import Sink, Source
+from connectors.errors import Revoked
 from connectors.schema import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import DataLoss, Feed, Lost
@@ -272,10 +273,12 @@ class Engine:
             keeper.open()
             first = self._feed.sequencer.events
             self._pace.rate(first)
-            stopped = self._loop(keeper)
-            self._trainer.abandon()
-            if self._feed.sequencer.events != keeper.saved_events or stopped == "end":
-                keeper.save()
+            while True:
+                stopped = self._loop(keeper)
+                self._trainer.abandon()
+                is_new = self._feed.sequencer.events != keeper.saved_events or stopped == "end"
+                if not is_new or self._save(keeper) or stopped == "request":
+                    break
             self._show(keeper)
             return self._report(stopped, keeper, first, time.monotonic() - began)
 
@@ -299,7 +302,7 @@ class Engine:
                 sequencer.take(len(batch))
                 self._waiting_since = None
                 if sequencer.events - keeper.saved_events >= self._checkpoint_every:
-                    keeper.save()
+                    self._save(keeper)
             elif sequencer.exhausted and sequencer.partitions:
                 return "end"
             else:
@@ -308,6 +311,15 @@ class Engine:
             if self._on_progress is not None and self._pace.due():
                 self._show(keeper)
         return "request"
+
+    @staticmethod
+    def _save(keeper: Keeper) -> bool:
+        """Write a checkpoint; False if the group refused it and the run went back instead."""
+        try:
+            keeper.save()
+        except Revoked:
+            return False
+        return True
 
     def _nothing_follows(self) -> bool:
         """Whether the ready events are the last ones there will be."""

@@ -1,0 +1,205 @@
+"""What comes between a run and its end: signals, a broker that restarts, lost data, silence."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
+
+from connectors.kafka import KafkaSource
+from streamk.engine.group import Owner
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MakeTopic = Callable[..., str]
+
+EVENTS = 8000
+SHARES = (0.6, 0.4)
+KEPT = {"retention.ms": "-1"}
+
+
+def make_job(address: str, make_topic: MakeTopic, directory: Path, **options: Any) -> Job:
+    topic, output = make_topic(2, **KEPT), make_topic(**KEPT)
+    fill(address, topic, stream(EVENTS, SHARES))
+    return Job(
+        address,
+        topic,
+        str(directory / "checkpoints"),
+        output=f"kafka://{address}/{output}",
+        group=f"g-{topic}",
+        options={"batch_size": 64, "checkpoint_every": 640, "until_end": True, **options},
+    )
+
+
+@pytest.fixture
+def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
+    return make_job(kafka_address, kafka_topic, tmp_path)
+
+
+def output_topic(job: Job) -> str:
+    assert job.output is not None
+    return job.output.rpartition("/")[2]
+
+
+def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> None:
+    """The model, the counts and the predictions are those of a run without interruptions."""
+    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
+    expected = plain.run()
+    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
+        assert report[same] == expected[same]
+    a, b = newest(plain.directory), newest(job.directory)
+    assert a.model.header == b.model.header
+    model = "model.safetensors"
+    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    written = outputs(job.address, output_topic(job))
+    assert sorted(written) == positions(report["learned"])
+    assert all(value == found[0] for found in written.values() for value in found)
+
+
+# --- signals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_in_order(job: Job, number: int) -> None:
+    with job.but(pause=0.01).start() as process:
+        assert process.until_written(2000)
+        process.signal(number)
+        stopped = process.report()
+    assert stopped["stopped"] == "request"
+    assert 2000 <= stopped["events"] < EVENTS
+    assert stopped["events"] % 64 == 0
+
+    # The checkpoint has everything, the group knows it, and no prediction was ahead of it.
+    last = newest(job.directory)
+    assert last.body["feed"]["sequence"]["events"] == stopped["events"] == stopped["n_events"]
+    source = KafkaSource((job.address,), job.topic, group=job.group)
+    for name, place in last.body["feed"]["sequence"]["partitions"].items():
+        found = source.committed(name)
+        assert found is not None
+        assert found[0] == place["offset"]
+        owner = Owner.parse(found[1])
+        assert owner is not None
+        assert owner.epoch == last.epoch
+    source.close()
+    assert len(outputs(job.address, output_topic(job))) == stopped["events"]
+
+    report = job.run()
+    assert report["stopped"] == "end"
+    assert report["events_now"] == EVENTS - stopped["events"]
+    assert_as_undisturbed(job, report)
+    written = outputs(job.address, output_topic(job))
+    assert all(len(found) == 1 for found in written.values())  # nothing had to be written again
+
+
+def test_a_signal_while_nothing_comes(job: Job) -> None:
+    with job.but(options={**job.options, "until_end": False}).start() as process:
+        assert process.until_written(EVENTS)
+        process.signal(signal.SIGTERM)
+        report = process.report()
+    assert report["stopped"] == "request"
+    assert report["events"] % 64 == 0
+    assert_as_undisturbed(job, job.run())
+
+
+# --- the broker ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_broker_restarts(
+    how: str, local_kafka: Any, kafka_topic: MakeTopic, tmp_path: Path
+) -> None:
+    address = local_kafka.address
+    job = make_job(address, kafka_topic, tmp_path).but(pause=0.02)
+    with job.start() as process:
+        assert process.until_written(2000)
+        getattr(local_kafka, how)()
+        local_kafka.start()
+        report = process.report()
+    assert report["stopped"] == "end"
+    assert_as_undisturbed(job, report)
+
+
+# --- lost data ----------------------------------------------------------------------------------
+
+
+def cut_off(job: Job, partition: int, offset: int) -> None:
+    """Let the broker forget what is before an offset."""
+    from kafka import KafkaAdminClient, TopicPartition
+
+    admin = KafkaAdminClient(bootstrap_servers=job.address)
+    try:
+        admin.delete_records({TopicPartition(job.topic, partition): offset})
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_what_is_next_is_gone(job: Job, policy: str) -> None:
+    first = job.but(options={**job.options, "max_events": 1280}).run()
+    name = f"{job.topic}:0"
+    [[_, reached]] = first["learned"][name]
+    cut_off(job, 0, reached + 100)
+
+    # Nothing is passed over silently.
+    with job.start() as process:
+        assert process.wait() == 1
+        message = process.log.splitlines()[-1]
+    assert re.search(
+        rf"{name} is to be read from offset {reached}, but holds {reached + 100} to", message
+    )
+    assert 'data_loss="earliest"' in message
+    assert newest(job.directory).body["feed"]["sequence"]["events"] == 1280
+
+    report = job.but(options={**job.options, "data_loss": policy}).run()
+    source = KafkaSource((job.address,), job.topic)
+    end, other = source.end(name), source.end(f"{job.topic}:1")
+    source.close()
+    on = reached + 100 if policy == "earliest" else end
+    assert [{**lost, "reason": ""} for lost in report["lost"]] == [
+        {"partition": name, "start": reached, "stop": on, "reason": ""}
+    ]
+    assert report["stopped"] == "end"
+    assert report["events"] == report["n_events"] == end + other - (on - reached)
+    written = outputs(job.address, output_topic(job))
+    gone = [(name, offset) for offset in range(reached, on)]
+    assert sorted([*written, *gone]) == positions(
+        {name: [[0, end]], f"{job.topic}:1": [[0, other]]}
+    )
+
+
+# --- silence ------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_is_silent_holds_nobody_back(
+    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, output = kafka_topic(3, **KEPT), kafka_topic(**KEPT)
+    job = Job(
+        kafka_address,
+        topic,
+        str(tmp_path / "checkpoints"),
+        output=f"kafka://{kafka_address}/{output}",
+        options={"batch_size": 64, "checkpoint_every": 640, "idle_timeout": 0.2},
+    )
+    events = [value for _, _, value in stream(3000, (1.0,))]
+    with job.start() as process:
+        # The third partition is empty, then the second one stops too.
+        fill(kafka_address, topic, ((i % 2, BORN + i, events[i]) for i in range(1000)))
+        assert process.until_written(1000)
+        fill(kafka_address, topic, ((0, BORN + i, events[i]) for i in range(1000, 2000)))
+        assert process.until_written(2000)
+        # What comes late is taken as it comes: older than what was learned, and not lost.
+        fill(kafka_address, topic, ((2, BORN + i, events[i]) for i in range(2000, 3000)))
+        assert process.until_written(3000)
+        process.signal(signal.SIGTERM)
+        assert process.report()["stopped"] == "request"
+        assert "is silent; the others go on" in process.log
+    report = job.but(options={**job.options, "until_end": True}).run()
+    assert report["n_events"] == 3000
+    assert report["learned"] == {f"{topic}:{n}": [[0, k]] for n, k in enumerate((1500, 500, 1000))}
+    assert sorted(outputs(kafka_address, output)) == positions(report["learned"])
