@@ -24,12 +24,13 @@ from benchmarks.data import SETS, Dataset, load
 SEED = 1
 EVENTS = 20_000
 TURN = 1_000
-BATCH = 256
-ENGINES: dict[str, dict[str, Any]] = {
-    "streamk, engine": {},
-    "streamk, engine, growing": {"batch_size": 32, "block_size": 256, "max_features": 1 << 17},
+_GROWING = {"batch_size": 8, "block_size": 256, "max_features": 1 << 17}
+ENGINES: dict[str, tuple[int, dict[str, Any]]] = {
+    "streamk, engine, 1": (1, {}),
+    "streamk, engine, 256": (256, {}),
+    "streamk, growing, 256": (256, _GROWING),
 }
-"""Options of the models that the engine runs; none: what `streamk run` takes."""
+"""Events in a batch of the engine, and options of its model; none: what `streamk run` takes."""
 
 
 # --- the models ---------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ def _progress(done: int, scores: Mapping[str, Score]) -> None:
     common.note(f"  {done:,} events: " + "; ".join(rates))
 
 
-def through_engine(data: Dataset, model_options: Mapping[str, Any]) -> dict[str, Any]:
+def through_engine(data: Dataset, batch: int, model_options: Mapping[str, Any]) -> dict[str, Any]:
     """Our learner, fed by the engine from memory."""
     from connectors.memory import MemorySource
     from streamk.engine import Engine
@@ -161,7 +162,7 @@ def through_engine(data: Dataset, model_options: Mapping[str, Any]) -> dict[str,
 
     model = create("doubly-stochastic", task="classification", seed=SEED, **model_options)
     source = MemorySource((data.X, data.y), columns=data.columns)
-    engine = Engine(source, model, label="label", absent="missing", batch_size=BATCH)
+    engine = Engine(source, model, label="label", absent="missing", batch_size=batch)
     began = time.perf_counter()
     report = engine.run()
     seconds = time.perf_counter() - began
@@ -180,7 +181,7 @@ def measure(data: Dataset) -> dict[str, Any]:
     """All models on one data set."""
     common.note(f"{data.name}: {len(data):,} events of {len(data.columns)} columns")
     warm_up(data)
-    figures = {name: through_engine(data, options) for name, options in ENGINES.items()}
+    figures = {name: through_engine(data, *engine) for name, engine in ENGINES.items()}
     common.note("  " + "; ".join(f"{n} {f['events_per_s']:,.0f}/s" for n, f in figures.items()))
     return {"data": data.describe(), "models": figures | one_by_one(data, ONE_BY_ONE)}
 
@@ -188,8 +189,8 @@ def measure(data: Dataset) -> dict[str, Any]:
 def warm_up(data: Dataset) -> None:
     """Compile what the models compile, outside of what is timed."""
     few = data.first(300)
-    for options in ENGINES.values():
-        through_engine(few, options)
+    for engine in ENGINES.values():
+        through_engine(few, *engine)
     model = _kernel(few.y.dtype == bool)
     for x, label in few.events(0, 20):
         model.predict_proba_one(x)
@@ -233,7 +234,6 @@ def run(argv: Sequence[str] | None = None) -> None:
         "events": options.events,
         "seed": SEED,
         "in_turn": TURN,
-        "engine_batch": BATCH,
         "engines": ENGINES,
     }
     common.finish("first_light", options, settings, results, render)

@@ -83,7 +83,7 @@ def test_adult(tmp_path: Path) -> None:
     arguments = ("--gamma", 0.2, 0.8, "--step", 1, "--seeds", 1, 2, 3)
     found = quick("benchmarks.adult", tmp_path / "out.json", *arguments)
     assert found["chosen"] in ({"gamma": 0.2, "step": 1}, {"gamma": 0.8, "step": 1})
-    best, other = (one["held_out_error"] for one in found["tried"])
+    best, other = (one["cv_error"] for one in found["tried"])
     assert best <= other
     assert list(found["test_errors"]) == ["1", "2", "3"]
     assert found["median"] == sorted(found["test_errors"].values())[1]
