@@ -48,7 +48,7 @@ class DoublyStochastic:
         Step-size rule; ``Constant(1.0)`` by default.
     regularization : float, default 0
         The paper's nu, at least 0.
-    batch_size : int, default 32
+    batch_size : int, default 8
         Events a step. `learn_many` cuts what it gets into such mini-batches, in order.
     block_size : int, default 256
         Features a step.
@@ -98,7 +98,7 @@ class DoublyStochastic:
         seed: int = 0,
         step: Step | None = None,
         regularization: float = 0.0,
-        batch_size: int = 32,
+        batch_size: int = 8,
         block_size: int = 256,
         max_features: int = 1 << 17,
         cache_bytes: int = 1 << 28,
