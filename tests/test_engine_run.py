@@ -28,6 +28,7 @@ from engine_kit import (
 
 from connectors.base import Chunk, Rows
 from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.file_sinks import NDJSONSink
 from connectors.labels import LARGEST_LABEL
 from connectors.memory import MemorySink, MemorySource
 from connectors.schema import Schema
@@ -314,6 +315,25 @@ def test_dead_letters_of_arrays_and_dicts() -> None:
     stream[18] = {"a": object(), "y": "up"}
     run(MemorySource(stream), dead_letters=letters)
     assert "object at" in letters.outputs[0].value["value"]
+
+
+def test_every_dead_letter_can_be_written(tmp_path: Path) -> None:
+    letters = NDJSONSink(tmp_path / "letters.ndjson")
+    stream = [json.dumps(event).encode() for event in events(40)]
+    # Python's own parser, which reads what has a NaN in it, lets half of a surrogate pair through.
+    stream[20] = b'{"\\ud800": NaN, "a": 1, "b": 2, "c": "x", "y": "up"}'
+    stream[21] = "€".encode() * (1 << 20)
+    assert run(MemorySource(stream), dead_letters=letters).counts.bad == {"NaN": 1, "oversized": 1}
+    lines = (tmp_path / "letters.ndjson").read_bytes().splitlines()
+    first, second = map(json.loads, lines)
+    assert first["column"] == r"\ud800"
+    assert (second["encoding"], second["size"]) == ("utf-8", len(stream[21]))
+    assert set(second["value"]) == {"€"}
+
+    sink = MemorySink()
+    named = [*events(40), {("a", 1): 1.0, "y": "up"}]
+    assert run(MemorySource(named), dead_letters=sink).counts.bad == {"wrong type": 1}
+    assert sink.outputs[0].value["encoding"] == "python"
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(bandwidth=1.0), Linear()])

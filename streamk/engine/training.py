@@ -396,28 +396,38 @@ def _dead_letter(batch: Batch, event: BadEvent) -> Output:
         "partition": partition,
         "offset": offset,
         "kind": event.kind,
-        "reason": reason[:_LONGEST_NAME],
-        "column": column[:_LONGEST_NAME] if isinstance(column, str) else column,
+        "reason": _shown(reason),
+        "column": _shown(column) if isinstance(column, str) else column,
         **_raw(batch.values, i),
     }
     key = batch.keys[i] if batch.keys else None
     return Output(partition, offset, int(batch.timestamps[i]), key, value)
 
 
+def _shown(text: str) -> str:
+    """A text out of an event, short, and without half of a surrogate pair, which is no UTF-8."""
+    return text[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+
+
 def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
-    """The event as it came: text, else base64 for bytes, else JSON as far as it goes.
+    """The event as it came: text, else base64 for bytes, else JSON as far as it goes, else Python.
 
     Of a large one only the beginning, and its size in bytes: it can be read where it was.
     """
+    value, encoding = values[i], "utf-8"
     if isinstance(values, Rows):
-        X, y = values[i]
-        return {"value": json.dumps([*X.tolist(), y], default=str), "encoding": "json"}
-    value = values[i]
+        X, y = value
+        value = [*X.tolist(), y]
     if not isinstance(value, bytes):
-        return {"value": json.dumps(value, default=str), "encoding": "json"}
+        try:
+            value, encoding = json.dumps(value, default=str).encode(), "json"
+        except (TypeError, ValueError, RecursionError):  # a name that is no text, a loop
+            value, encoding = repr(value).encode("utf-8", "backslashreplace"), "python"
     cut = {"size": len(value)} if len(value) > _LARGEST_RAW else {}
     value = value[:_LARGEST_RAW]
     try:
-        return {"value": value.decode(), "encoding": "utf-8", **cut}
-    except UnicodeDecodeError:
+        return {"value": value.decode(), "encoding": encoding, **cut}
+    except UnicodeDecodeError as error:
+        if cut and error.start > len(value) - 4:  # cut inside a letter
+            return {"value": value[: error.start].decode(), "encoding": encoding, **cut}
         return {"value": base64.b64encode(value).decode(), "encoding": "base64", **cut}
