@@ -278,8 +278,6 @@ class KafkaSource:
             "allow_auto_create_topics": False,
             "fetch_max_bytes": FETCH_MAX_BYTES,
             "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
-            # In pure Python the checksum of a record costs more than all else; TCP has its own.
-            "check_crcs": _fast_checksum(),
         }
         if group is not None:
             from kafka.coordinator.assignors.sticky.sticky_assignor import (
@@ -445,12 +443,3 @@ def _check_options(
         )
     if group_instance_id is not None and group is None:
         raise BadURL("kafka: group_instance_id names a member of a group: give group too")
-
-
-def _fast_checksum() -> bool:
-    """Whether kafka-python finds a CRC-32C in C."""
-    try:
-        import crc32c  # noqa: F401
-    except ImportError:
-        return False
-    return True
