@@ -4,15 +4,15 @@ By Bochner's theorem (Dai et al. 2014, Theorem 2) a shift-invariant kernel is th
 ``2 cos(w.x + b) cos(w.y + b)`` over a frequency ``w`` from the kernel's spectral law and a uniform
 phase ``b``. Each class here pairs the closed form with that law:
 
-=============  ==============================  =======================================
-kernel         k(x, y)                         law of one frequency w
-=============  ==============================  =======================================
-Gaussian       exp(-|x-y|^2 / (2 s^2))         normal / s
-Laplacian      exp(-|x-y|_1 / s)               independent Cauchy / s
-Matern(nu)     Matern of r = |x-y| / s         multivariate t, 2 nu degrees of freedom / s
-Cauchy         prod 1 / (1 + (x_j-y_j)^2/s^2)  independent Laplace / s
-Linear         x.y                             normal, and the feature is w.x without cosine
-=============  ==============================  =======================================
+=============  ==================================  =========================================
+kernel         k(x, y)                             law of one frequency w
+=============  ==================================  =========================================
+Gaussian       ``exp(-|x-y|^2 / (2 s^2))``         normal / s
+Laplacian      ``exp(-|x-y|_1 / s)``               independent Cauchy / s
+Matern(nu)     Matern of ``r = |x-y| / s``         multivariate t, 2 nu degrees of freedom / s
+Cauchy         ``prod 1 / (1 + (x_j-y_j)^2/s^2)``  independent Laplace / s
+Linear         ``x.y``                             normal, and the feature is w.x without cosine
+=============  ==================================  =========================================
 """
 
 from __future__ import annotations

@@ -1,0 +1,22 @@
+"""How Sphinx builds the user guide and the reference: ``sphinx-build -W docs build/docs``."""
+
+from __future__ import annotations
+
+from streamk import __version__
+
+project = "streamk"
+author = "the streamk authors"
+version = release = __version__
+
+root_doc = "contents"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+myst_heading_anchors = 3
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings tell shapes and dtypes, which annotations cannot
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # attributes that have a docstring of their own are not listed twice
+
+html_theme = "furo"
+html_title = f"streamk {release}"
