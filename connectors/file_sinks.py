@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 
-__all__ = ["CSVSink", "NDJSONSink", "as_json_line", "flat_output", "sync_directory"]
+__all__ = ["CSVSink", "NDJSONSink", "as_json_line", "flat_output", "sync_directory", "writing"]
 
 
 def flat_output(output: Output) -> dict[str, Any]:
@@ -52,6 +53,15 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which file could not be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise ConnectorError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 class _FileSink:
     """Appending to a file; the mark is its size."""
 
@@ -68,12 +78,14 @@ class _FileSink:
             sync_directory(path.parent)
 
     def _append(self, data: bytes) -> None:
-        self._file.write(data)
+        with writing(self._path):
+            self._file.write(data)
 
     def flush(self) -> None:
-        """Durable when it returns."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Durable when it returns. Raises `ConnectorError` if it cannot be made so."""
+        with writing(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def mark(self) -> int:
         """The size in bytes, flushed."""
@@ -112,8 +124,11 @@ class _FileSink:
     def close(self) -> None:
         """Flush and close."""
         if not self._file.closed:
-            self.flush()
-            self._file.close()
+            try:
+                self.flush()
+            finally:
+                with suppress(OSError):  # `flush` has said it
+                    self._file.close()
 
 
 class NDJSONSink(_FileSink):

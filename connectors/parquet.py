@@ -12,7 +12,7 @@ import numpy as np
 
 from connectors.base import URL, Chunk, Connector, Output, Sink, Source, SourceBase
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.file_sinks import flat_output, sync_directory
+from connectors.file_sinks import flat_output, sync_directory, writing
 from connectors.files import existing_file, path_of
 
 __all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
@@ -170,12 +170,13 @@ class ParquetSink:
         table = self._pyarrow.table(columns)
         part = self._path / f"part-{len(self._parts()):08d}.parquet"
         beside = part.with_suffix(".unfinished")
-        with beside.open("wb") as file:
-            self._pyarrow.parquet.write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.rename(part)
-        sync_directory(self._path)
+        with writing(part):
+            with beside.open("wb") as file:
+                self._pyarrow.parquet.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.rename(part)
+            sync_directory(self._path)
         self._waiting.clear()
 
     def mark(self) -> int:

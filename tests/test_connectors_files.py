@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -300,6 +301,22 @@ def test_a_sink_can_be_cut_back_to_a_mark(tmp_path: Path, scheme: str) -> None:
 def test_a_strange_mark_is_refused(tmp_path: Path, mark: object) -> None:
     with pytest.raises(ConnectorError, match="is no mark"):
         open_sink(f"file:{tmp_path}/out").rewind(mark)
+
+
+@pytest.mark.parametrize("scheme", ["file", "csv", "parquet"])
+def test_a_full_disk_is_told_with_the_file(
+    tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = open_sink(f"{scheme}:{tmp_path}/out")
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sink.write(outputs(0, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ConnectorError, match=r"cannot write .*out.*: No space left"):
+            sink.flush()
 
 
 def test_an_unfinished_line_is_never_continued(tmp_path: Path) -> None:
