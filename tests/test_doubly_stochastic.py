@@ -3,6 +3,8 @@ must change nothing: the cache, threads, batches of predicting, a stop and resta
 
 import json
 import math
+import os
+import signal
 
 import naive
 import numpy as np
@@ -876,3 +878,21 @@ def test_a_model_that_overflows_says_so_instead_of_learning_nan():
     X, y = stream("numbers", 2000)
     with pytest.raises(InvalidInput, match=r"overflow.*(smaller step|scale)"):
         learner.learn_many(X, y)
+
+
+# From Python 3.12 on forking a process that has threads warns of just what this is about.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_predicts_too():
+    learner = model("squared", "numbers", threads=2, block_size=4096, max_features=4096)
+    X, y = stream("numbers", 2000)
+    learner.learn_many(X[:500], y[:500])
+    expected = learner.predict_many(X)  # in threads, which the fork does not take along
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(60)
+            status = 0 if np.array_equal(learner.predict_many(X), expected) else 1
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

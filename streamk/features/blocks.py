@@ -31,6 +31,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
 
 
+# A forked process has none of the threads, and would wait for them for ever.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 class FeatureBlocks:
     """Random features of given columns, evaluated chunk by chunk.
 
