@@ -148,7 +148,7 @@ def test_every_option_of_the_learner_can_be_set() -> None:
         ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", "constant 1.0"),
         ({"gamma": "2"}, "gaussian 0.5", "softmax", "constant 1.0"),
         ({"kernel": "linear", "step": "inverse-time:3"}, "linear", "softmax", "inverse-time 3.0"),
-        ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 1.0"),
+        ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 0.5"),
         ({"loss": "hinge", "step": "adagrad:.5"}, "gaussian 0.5", "hinge", "adagrad 0.5"),
     ],
 )
@@ -513,7 +513,7 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
     for fact in (
         r"epoch 2, 600 events, the stream has ended",
         r"SHA-256 ok",
-        r"doubly-stochastic, 4,864 random features",
+        r"doubly-stochastic, 2,048 random features",
         r"seed 5",
         r"5 columns +age, device=desktop, device=phone, device=tablet, seconds",
         r"classes +True, False|classes +False, True",
