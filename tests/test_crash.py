@@ -61,23 +61,26 @@ def test_killed_at_random_moments(
         instance="a",
     )
     rng = random.Random(11)
-    plan: list[tuple[str, int] | None] = [None] * 20 + STRIKES
-    rng.shuffle(plan)
-    found_at = []
-    for whim, strike in enumerate(plan, 1):
+    plan: list[tuple[str, int] | None] = [None] * 20
+    for i, strike in enumerate(rng.sample(STRIKES, len(STRIKES))):
+        plan.insert(3 * i, strike)
+    found_at = [0]
+    for whim, strike in enumerate(plan):
         with killed.but(whim=whim, strike=strike).start() as process:
             if strike is None:
-                # Now and then while it is starting; else after some batches and a bit more.
-                process.until_written(rng.randint(-1000, 13_000))
+                # After some batches and a bit, so that all kills together span the run; some
+                # strike while the process is still starting.
+                left = (EVENTS - found_at[-1]) / (len(plan) - whim + 2)
+                process.until_written(int(rng.uniform(-0.1, 2.1) * left))
                 time.sleep(rng.uniform(0, 0.05))
                 process.kill()
             assert process.wait() == -9
-        if (Path(killed.directory) / "member-0").is_dir():
-            last = newest_checkpoint(Path(killed.directory) / "member-0")
-            found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
+        member = Path(killed.directory) / "member-0"
+        last = newest_checkpoint(member) if member.is_dir() else None
+        found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
     report = killed.but(whim=99).run()
     assert 0 < report["events_now"] < EVENTS
-    assert len(set(found_at)) > 10, "the kills are not spread over the run"
+    assert len(set(found_at)) > 10, f"the kills are not spread over the run: {found_at}"
 
     # The model, the counts, the figures and the place in the stream, to the last bit.
     a, b = newest(undisturbed.directory), newest(killed.directory)
