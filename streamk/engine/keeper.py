@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.base import Sink, Source
-from connectors.errors import ConnectorError, Revoked
+from connectors.errors import BadRecord, ConnectorError, Revoked
 from connectors.schema import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint
 from streamk.engine.feed import Feed
@@ -252,7 +252,7 @@ class Keeper:
                     self._lose(partition, start, offset, f"not in {found.path}")
                 self.save()  # before its slot is free again
                 _log.info("took over what %s had learned", found.path)
-        except (StateError, InvalidInput) as error:
+        except (StateError, InvalidInput, BadRecord) as error:
             for partition, offset in offsets.items():
                 start = self._source.start(partition)
                 self._lose(partition, start, offset, f"learned by {owner.member}: {error}")

@@ -329,16 +329,16 @@ class Trainer:
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
         """Merge a model that read its events by `schema` into this one.
 
-        Raises `InvalidInput` if the two do not fit together.
+        Raises `InvalidInput` or `BadRecord` if the two do not fit together; nothing is merged then.
         """
-        known = len(self.model.columns or ())
-        self.model.merge(other, common_events=common_events)
-        columns = self.model.columns or ()
+        known = self.model.columns or ()
+        new = [column for column in other.columns or () if column not in known]
         if self.schema is None:
-            self.use(replace(schema, columns=columns))
+            joined = replace(schema, columns=(*known, *new))
         else:
-            kinds = {**schema.kinds, **self.schema.kinds}
-            self.use(self.schema.extended(columns[known:], kinds))
+            joined = self.schema.extended(new, {**schema.kinds, **self.schema.kinds})
+        self.model.merge(other, common_events=common_events)
+        self.use(joined)
 
     # --- state ------------------------------------------------------------------------------
 
