@@ -162,6 +162,13 @@ def test_models_from_words(settings: dict[str, str], kernel: str, loss: str, ste
     assert model.is_classifier == (settings.get("loss") != "quantile")
 
 
+def test_the_defaults_that_are_told_are_the_models_own() -> None:
+    model = build("doubly-stochastic", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
+        assert OPTIONS[name].what.endswith(f"({learner[name]})"), name
+
+
 @pytest.mark.parametrize(
     ("setting", "says"),
     [

@@ -183,6 +183,16 @@ def test_a_replayed_pass_does_not_wait() -> None:
     assert places(sequencer.take(1)) == [("b", 0)]
 
 
+@pytest.mark.parametrize("wrong", [1_795_000_000_000_000, 2**63 - 1])
+def test_a_timestamp_in_another_unit_starves_nobody(wrong: int) -> None:
+    log = {"a": [(0, 1), (1, wrong), (2, 3), (3, 5)], "b": [(0, 2), (1, 4), (2, 6)]}
+    sequencer = start(log)
+    for partition, events in log.items():
+        sequencer.add(chunk(partition, events))
+    expected = [("a", 0), ("a", 1), ("b", 0), ("a", 2), ("b", 1), ("a", 3), ("b", 2)]
+    assert places(sequencer.take(sequencer.ready)) == expected
+
+
 def test_events_past_a_known_end_are_left_out() -> None:
     sequencer = Sequencer()
     sequencer.assign("a", 0, end=2)

@@ -6,7 +6,7 @@ Each partition has a clock, the largest timestamp it has shown so far, and an ev
     (clock of its partition at that event, name of its partition, offset).
 
 Inside a partition the order is the log's own whatever its timestamps do; between partitions it
-follows time. An event is *ready* once no unfinished partition can still bring one that sorts
+follows time. A timestamp after the year 9999, which is one in another unit, moves no clock. An event is *ready* once no unfinished partition can still bring one that sorts
 before it: the clocks of all others have passed it. Sizes and moments of polls decide only when
 an event becomes ready, never where it stands.
 
@@ -35,6 +35,9 @@ __all__ = ["Pass", "Sequencer"]
 
 _NEVER = np.iinfo(np.int64).min
 """The clock of a partition that has shown nothing: before every timestamp."""
+_LATEST = 253_402_300_799_999
+"""The end of the year 9999 in milliseconds. One record that is stamped in microseconds would
+otherwise put its partition behind all others for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class _Lane:
     def admit(self, chunk: Chunk, names: Sequence[str]) -> Batch:
         """Give each event its clock."""
         times = chunk.timestamps
+        if times.max(initial=0) > _LATEST:
+            times = np.where(times > _LATEST, _NEVER, times)
         for offset, clock in self.passes:
             first = int(np.searchsorted(chunk.offsets, offset))
             if first < len(chunk):
