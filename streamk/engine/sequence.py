@@ -6,9 +6,10 @@ Each partition has a clock, the largest timestamp it has shown so far, and an ev
     (clock of its partition at that event, name of its partition, offset).
 
 Inside a partition the order is the log's own whatever its timestamps do; between partitions it
-follows time. A timestamp after the year 9999, which is one in another unit, moves no clock. An event is *ready* once no unfinished partition can still bring one that sorts
-before it: the clocks of all others have passed it. Sizes and moments of polls decide only when
-an event becomes ready, never where it stands.
+follows time. A timestamp after the year 9999, which is one in another unit, moves no clock. An
+event is *ready* once no unfinished partition can still bring one that sorts before it: the clocks
+of all others have passed it. Sizes and moments of polls decide only when an event becomes ready,
+never where it stands.
 
 A live partition that falls silent would hold the others back for ever, so it can be *passed
 over*: from its next offset on its events sort no earlier than some time ahead. That is the one
