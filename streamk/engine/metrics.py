@@ -69,7 +69,7 @@ class Metrics:
         self.history: list[tuple[int, float, float]] = []
         """(events scored, windowed first figure, windowed second figure), for plotting."""
         self._window = window
-        self._stride = 1
+        self._stride = max(1, window // 100)  # a finer line would show the same window again
         self._sums = (0.0, 0.0)
         self._last: deque[tuple[int, float, float]] = deque()
         self._last_events = 0
