@@ -28,7 +28,7 @@ FETCH_MAX_BYTES = 64 << 20
 PARTITION_FETCH_BYTES = 4 << 20
 
 _NAP = 0.01
-"""Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to their
+"""Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
 _REQUEST_TIMEOUT = 30.0
 """Seconds that a single question to the cluster (an offset, a commit) may take."""
