@@ -231,6 +231,7 @@ class _Float32Decoder(_ArrayDecoder):
         super().__init__(schema, [name for name in names if name != label])
 
     def decode(self, values: Sequence[Any]) -> Decoded:
+        """Read the records of the right size in one go."""
         size = 4 * self._width
         bad: dict[int, BadEvent] = {}
         good = [i for i, v in enumerate(values) if isinstance(v, bytes) and len(v) == size]

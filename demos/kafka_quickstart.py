@@ -85,6 +85,7 @@ def show(what: str, report: Report) -> None:
 
 
 def main() -> None:
+    """Produce, learn half, resume, and read the predictions back."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

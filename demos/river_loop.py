@@ -16,6 +16,7 @@ from streamk.adapters.river import KernelClassifier
 
 
 def main() -> None:
+    """Compare two models in River's own loop."""
     models = {
         "streamk's kernel classifier": KernelClassifier(seed=1),
         "River's logistic regression": preprocessing.StandardScaler()

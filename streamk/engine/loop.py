@@ -181,10 +181,8 @@ class Engine:
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
-        on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
-        if (on_error == "dead-letter") != (dead_letters is not None):
-            raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
-        _check_choice("on_error", on_error, OnError)
+        on_error = _policy(on_error, dead_letters)
+        label = _label(label, schema)
         _check_choice("data_loss", data_loss, DataLoss)
         _check_whole(1, batch_size=batch_size, checkpoint_every=checkpoint_every, window=window)
         _check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
@@ -193,12 +191,6 @@ class Engine:
         _check_seconds(flush_interval=flush_interval, idle_timeout=idle_timeout)
         _check_seconds(progress_interval=progress_interval)
         _check_choice("absent", absent, Absent)
-        if isinstance(schema, Schema):
-            if label not in (None, schema.label):
-                raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
-            label = schema.label
-        else:
-            _check_choice("schema", schema, Mode)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
@@ -420,6 +412,25 @@ class Engine:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
+    """Return what becomes of events that cannot be used."""
+    on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
+    if (on_error == "dead-letter") != (dead_letters is not None):
+        raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
+    _check_choice("on_error", on_error, OnError)
+    return on_error
+
+
+def _label(label: str | int | None, schema: Schema | Mode) -> str | int | None:
+    """Return the field that holds the label: a schema brings its own."""
+    if not isinstance(schema, Schema):
+        _check_choice("schema", schema, Mode)
+        return label
+    if label not in (None, schema.label):
+        raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
+    return schema.label
 
 
 def _check_whole(least: int, **options: int | None) -> None:
