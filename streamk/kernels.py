@@ -58,8 +58,6 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     law: ClassVar[Law]
-    isotropic: ClassVar[bool] = False
-    """Whether k depends on ``|x - y|_2`` alone."""
     cosine: ClassVar[bool] = True
     """Whether a feature is ``sqrt(2) cos(w.x + b)``; otherwise it is ``w.x``."""
     heavy_tailed: ClassVar[bool] = False
@@ -176,7 +174,6 @@ class Gaussian(_Scaled):
 
     name = "gaussian"
     law = Law.NORMAL
-    isotropic = True
 
     def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
         if gamma is not None:
@@ -239,7 +236,6 @@ class Matern(_Scaled):
 
     name = "matern"
     law = Law.STUDENT
-    isotropic = True
     heavy_tailed = True
 
     nu: float = 1.5
