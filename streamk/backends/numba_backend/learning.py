@@ -1,0 +1,113 @@
+"""Losses' gradients and steps on coefficients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamk.backends import CHUNK, LANES, LossCode
+from streamk.backends.numba_backend.compiling import exact
+
+_SQUARED, _HINGE = int(LossCode.SQUARED), int(LossCode.HINGE)
+_SQUARED_HINGE, _LOGISTIC = int(LossCode.SQUARED_HINGE), int(LossCode.LOGISTIC)
+_SOFTMAX, _HUBER = int(LossCode.SOFTMAX), int(LossCode.HUBER)
+_EPSILON_INSENSITIVE = int(LossCode.EPSILON_INSENSITIVE)
+
+
+@exact
+def finish(acc: Any, factor: Any, F: Any) -> None:
+    """Write the partial sums' sum, times the factor, into `F`."""
+    for r in range(F.shape[0]):
+        for k in range(F.shape[1]):
+            total = 0.0
+            for i in range(LANES):
+                total += acc[r, k, i]
+            F[r, k] = total * factor
+
+
+@exact
+def _slope(code: Any, p: Any, f: Any, y: Any) -> Any:
+    """Return the derivative in f of a loss of one output measured against y."""
+    r = f - y
+    if code == _SQUARED:
+        return r
+    if code == _HINGE:
+        return -y if y * f < 1.0 else 0.0
+    if code == _SQUARED_HINGE:
+        return -y * max(0.0, 1.0 - y * f)
+    if code == _LOGISTIC:
+        e = math.exp(-abs(f))
+        return -y * ((1.0 if y * f <= 0 else e) / (1.0 + e))
+    if code == _HUBER:
+        return min(max(r, -p), p)
+    if code == _EPSILON_INSENSITIVE:
+        return 0.0 if abs(r) <= p else math.copysign(1.0, r)
+    if r == 0.0:
+        return 0.0
+    return 1.0 - p if r > 0 else -p
+
+
+@exact
+def _softmax_slopes(f: Any, true: Any, weight: Any, g: Any) -> None:
+    top, total = f.max(), 0.0
+    for k in range(f.shape[0]):
+        total += math.exp(f[k] - top)
+    for k in range(f.shape[0]):
+        g[k] = weight * (math.exp(f[k] - top) / total - (1.0 if k == true else 0.0))
+
+
+@exact
+def _crammer_singer_slopes(squared: Any, f: Any, true: Any, weight: Any, g: Any) -> None:
+    best = 1 if true == 0 else 0
+    for k in range(f.shape[0]):
+        g[k] = 0.0
+        if k != true and f[k] > f[best]:
+            best = k
+    margin = 1.0 + f[best] - f[true]
+    if margin > 0.0:
+        slope = weight * (margin if squared else 1.0)
+        g[true], g[best] = -slope, slope
+
+
+@exact
+def loss_gradient(
+    code: Any, parameter: Any, classes: Any, F: Any, y: Any, weight: Any, G: Any
+) -> None:
+    """Write the weighted (sub)gradient of each row's loss in its outputs into `G`."""
+    outputs = F.shape[1]
+    for r in range(F.shape[0]):
+        if code == _SOFTMAX:
+            _softmax_slopes(F[r], int(y[r]), weight, G[r])
+        elif outputs > 1 and code in (_HINGE, _SQUARED_HINGE):
+            _crammer_singer_slopes(code == _SQUARED_HINGE, F[r], int(y[r]), weight, G[r])
+        else:
+            for k in range(outputs):
+                target = y[r]
+                if classes:
+                    positive = y[r] == 1.0 if outputs == 1 else y[r] == k
+                    target = 1.0 if positive else -1.0
+                G[r, k] = weight * _slope(code, parameter, F[r, k], target)
+
+
+@exact
+def descend(A: Any, squares: Any, g: Any, rate: Any, start: Any, stop: Any) -> None:
+    """Subtract ``rate * g`` from the features start...stop of these chunks.
+
+    Where there are `squares`, they take in the squared gradient, and the gradient is divided by
+    their root.
+    """
+    small, factor = A.dtype.type(1e-8), A.dtype.type(rate)
+    for c in range(A.shape[0]):
+        low, high = max(0, start - c * CHUNK), min(CHUNK, stop - c * CHUNK)
+        for k in range(A.shape[1]):
+            a, d = A[c, k], g[c, k]
+            if squares.shape[0] == 0:
+                for i in range(low, high):
+                    a[i] -= factor * d[i]
+            else:
+                s = squares[c, k]
+                for i in range(low, high):
+                    s[i] += d[i] * d[i]
+                    a[i] -= factor * (d[i] / (np.sqrt(s[i]) + small))

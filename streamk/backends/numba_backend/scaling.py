@@ -1,0 +1,64 @@
+"""Running statistics of columns, and scaling by them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from streamk.backends import FAIR_COIN, FARTHEST, ROUNDING
+from streamk.backends.numba_backend.compiling import exact
+
+
+@exact
+def measure(X: Any, count: Any, mean: Any, squares: Any, numeric: Any) -> None:
+    """Take rows into each column's count, mean and sum of squared deviations (Chan et al. 1979).
+
+    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1.
+    """
+    for j in range(X.shape[1]):
+        n, total, other = 0, 0.0, False
+        for r in range(X.shape[0]):
+            x = X[r, j]
+            if not math.isnan(x):
+                n += 1
+                total += x
+                other |= x not in (0.0, 1.0)
+        if n == 0:
+            continue
+        center, around = total / n, 0.0
+        for r in range(X.shape[0]):
+            deviation = X[r, j] - center
+            if not math.isnan(deviation):
+                around += deviation * deviation
+        shift, share = center - mean[j], n / (count[j] + n)
+        squares[j] += around + shift * shift * count[j] * share
+        mean[j] += shift * share
+        count[j] += n
+        numeric[j] |= other
+
+
+@exact
+def spread(count: Any, mean: Any, squares: Any, numeric: Any, factor: Any) -> None:
+    """Write what makes each column's deviation, and then the sum of all variances, 1."""
+    total = 0.0
+    for j in range(len(factor)):
+        variance = squares[j] / max(count[j], 1.0)
+        deviation = math.sqrt(variance)
+        if deviation <= ROUNDING * abs(mean[j]):
+            variance, deviation = 0.0, 1.0
+        if not numeric[j]:
+            deviation = FAIR_COIN
+        total += variance / (deviation * deviation)
+        factor[j] = 1.0 / deviation
+    if total > 0.0:
+        for j in range(len(factor)):
+            factor[j] /= math.sqrt(total)
+
+
+@exact
+def rescale(X: Any, mean: Any, factor: Any, out: Any) -> None:
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
+    for r in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            z = (X[r, j] - mean[j]) * factor[j]
+            out[r, j] = 0.0 if math.isnan(z) else min(max(z, -FARTHEST), FARTHEST)

@@ -1,0 +1,33 @@
+"""The reference backend: the same numbers as the compiled one, in plain NumPy."""
+
+from streamk.backends.numpy_backend.generator import frequencies, philox
+from streamk.backends.numpy_backend.learning import (
+    crammer_singer,
+    descend,
+    finish,
+    loss_gradient,
+    sigmoid,
+    softmax,
+    targets,
+)
+from streamk.backends.numpy_backend.projection import accumulate, features, gradient, step
+from streamk.backends.numpy_backend.scaling import measure, rescale, spread
+
+__all__ = [
+    "accumulate",
+    "crammer_singer",
+    "descend",
+    "features",
+    "finish",
+    "frequencies",
+    "gradient",
+    "loss_gradient",
+    "measure",
+    "philox",
+    "rescale",
+    "sigmoid",
+    "softmax",
+    "spread",
+    "step",
+    "targets",
+]

@@ -1,0 +1,84 @@
+"""The counter-based generator: Philox4x32-10, and what is drawn with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CHUNK, TAG_FREQUENCY, TAG_PHASE, TAG_RADIUS, Law
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Philox4x32-10 (Salmon et al. 2011) of counters (..., 4), 32-bit words held in uint64."""
+    c0, c1, c2, c3 = np.moveaxis(counter, -1, 0)
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (
+            (p1 >> _HALF) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _HALF) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=-1)
+
+
+def _uniforms(
+    seed: int, tag: int, keys: NDArray[np.uint64], first_chunk: int, chunks: int
+) -> NDArray[np.float64]:
+    """Uniforms in (0, 1) of shape (chunks, columns, CHUNK): feature i is word i % 4 of call i // 4.
+
+    The high word of a key is the third counter's neighbour, so keys are 64-bit.
+    """
+    groups = CHUNK // 4
+    counter = np.empty((chunks, len(keys), groups, 4), dtype=np.uint64)
+    first = np.uint64(first_chunk * groups)
+    counter[..., 0] = first + np.arange(chunks * groups, dtype=np.uint64).reshape(chunks, 1, groups)
+    counter[..., 1] = tag
+    counter[..., 2] = (keys & _LOW)[:, None]
+    counter[..., 3] = (keys >> _HALF)[:, None]
+    words = philox(counter, seed).reshape(chunks, len(keys), CHUNK)
+    return np.asarray((words + 0.5) * 2.0**-32)
+
+
+def _normals(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Box-Muller on neighbouring uniforms of the last axis."""
+    r = np.sqrt(-2.0 * np.log(u[..., 0::2]))
+    angle = 2.0 * np.pi * u[..., 1::2]
+    return np.stack([r * np.cos(angle), r * np.sin(angle)], axis=-1).reshape(u.shape)
+
+
+def frequencies(
+    seed: int,
+    law: int,
+    dof: int,
+    scale: float,
+    keys: NDArray[Any],
+    first_chunk: int,
+    W: NDArray[Any],
+    b: NDArray[Any],
+) -> None:
+    """Fill chunks of frequencies and phases, both in turns, from the counter-based generator."""
+    chunks = len(W)
+    zero = np.zeros(1, dtype=np.uint64)
+    u = _uniforms(seed, TAG_FREQUENCY, keys, first_chunk, chunks)
+    if law == Law.CAUCHY:
+        w = np.tan(np.pi * (u - 0.5))
+    elif law == Law.LAPLACE:
+        w = np.where(u < 0.5, np.log(2.0 * u), -np.log(2.0 * (1.0 - u)))
+    else:
+        w = _normals(u)
+    if law == Law.STUDENT:
+        radius = np.zeros((chunks, 1, CHUNK))
+        for j in range(dof):
+            radius += _normals(_uniforms(seed, TAG_RADIUS + j, zero, first_chunk, chunks)) ** 2
+        w *= np.sqrt(dof / radius)
+    W[...] = w * (scale / (2.0 * np.pi))
+    b[...] = _uniforms(seed, TAG_PHASE, zero, first_chunk, chunks)[:, 0]

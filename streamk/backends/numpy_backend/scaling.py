@@ -1,0 +1,57 @@
+"""Running statistics of columns, and scaling by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import FAIR_COIN, FARTHEST, ROUNDING
+
+
+def measure(
+    X: NDArray[Any],
+    count: NDArray[Any],
+    mean: NDArray[Any],
+    squares: NDArray[Any],
+    numeric: NDArray[Any],
+) -> None:
+    """Take rows into each column's count, mean and sum of squared deviations (Chan et al. 1979).
+
+    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1.
+    """
+    known = ~np.isnan(X)
+    n = known.sum(axis=0)
+    center = np.where(known, X, 0.0).sum(axis=0) / np.maximum(n, 1)
+    deviations = np.where(known, X - center, 0.0)
+    shift = center - mean
+    share = n / np.maximum(count + n, 1.0)
+    squares += (deviations * deviations).sum(axis=0) + shift * shift * count * share
+    mean += shift * share
+    count += n
+    numeric |= (known & (X != 0.0) & (X != 1.0)).any(axis=0)
+
+
+def spread(
+    count: NDArray[Any],
+    mean: NDArray[Any],
+    squares: NDArray[Any],
+    numeric: NDArray[Any],
+    factor: NDArray[Any],
+) -> None:
+    """Write what makes each column's deviation, and then the sum of all variances, 1."""
+    variance = squares / np.maximum(count, 1.0)
+    deviation = np.sqrt(variance)
+    varies = deviation > ROUNDING * np.abs(mean)
+    variance, deviation = np.where(varies, variance, 0.0), np.where(varies, deviation, 1.0)
+    deviation = np.where(numeric, deviation, FAIR_COIN)
+    total = (variance / (deviation * deviation)).sum()
+    factor[...] = 1.0 / (deviation * np.sqrt(total if total > 0 else 1.0))
+
+
+def rescale(X: NDArray[Any], mean: NDArray[Any], factor: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
+    with np.errstate(over="ignore"):  # an infinity is bounded too
+        Z = (X - mean) * factor
+    out[...] = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))
