@@ -1,30 +1,34 @@
-"""The hot loops, in twin modules with the same function names.
+"""The hot loops, in twin packages with the same function names.
 
-`numpy_backend` is the readable reference, `numba_backend` the compiled twin. Both work on features
-in chunks of `CHUNK`: a chunk's frequencies are one contiguous (d, CHUNK) tile in turns
-(w / 2 pi), so that a loop over a chunk is one pass over consecutive memory.
+`numpy_backend` is the readable reference, `numba_backend` the compiled twin, `cupy_backend` the one
+for NVIDIA GPUs. They work on features in chunks of `CHUNK`: feature i of a point x is
+``cos(2 pi u)`` of the phase u in turns, or u itself where `cosine` is false. The factor sqrt(2) of
+the paper is in `factor` and `weight`. A *basis* holds what gives the phases of consecutive chunks:
+`Dense` frequencies, ``u = b + w.x``, or the constants of `Hadamard` transforms.
 
 What is predicted for a row is computed for that row by itself, in a fixed order, so that it is the
 same, bit for bit, in whatever batch it comes and however the batch is divided among threads. Each
 twin defines::
 
-    frequencies(seed, law, dof, scale, keys, first_chunk, W, b)   fill chunks of frequencies, phases
-    features(X, W, b, cosine, wide, out)                          out = features(X)
-    accumulate(X, W, b, A, cosine, wide, acc)                     acc += A . features(X)
-    finish(acc, factor, F)                                        F = factor * sum of the lanes
-    loss_gradient(code, parameter, classes, F, y, weight, G)      G = weight * l'(F, y)
-    gradient(X, W, b, G, cosine, wide, out)                       out = features(X)^T G
-    descend(A, squares, g, rate, start, stop)                     A -= rate * g, or AdaGrad's
-    step(...)                                                     all of these for a mini-batch
-    measure(X, count, mean, squares, numeric)                     take rows into columns' statistics
-    spread(count, mean, squares, numeric, factor)                 factor = 1 / spread of the columns
-    rescale(X, mean, factor, out)                                 out = (X - mean) * factor, bounded
+    frequencies(seed, law, dof, scale, keys, first_chunk, W, b)      fill a Dense basis
+    rotations(seed, law, dof, scale, widths, first_chunk, signs, radii, b)   fill a Hadamard basis
+    features(X, basis, cosine, wide, out)                            out = features(X)
+    accumulate(X, basis, A, cosine, wide, acc)                       acc += A . features(X)
+    finish(acc, factor, F)                                           F = factor * sum of the lanes
+    predict(X, basis, A, cosine, wide, factor, F)                    these two in one call
+    loss_gradient(code, parameter, classes, F, y, weight, G)         G = weight * l'(F, y)
+    gradient(X, basis, G, cosine, wide, out)                         out = features(X)^T G
+    descend(A, squares, g, rate, start, stop)                        A -= rate * g, or AdaGrad's
+    step(X, y, basis, A, squares, block, ..., F)                     predict and learn a mini-batch
+    decay(A, factor)                                                 A *= factor
+    measure(X, count, mean, squares, numeric)                        rows into columns' statistics
+    spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
+    rescale(X, mean, factor, out)                                    out = (X - mean) * factor
 
-with X (n, d), W (chunks, d, CHUNK), b (chunks, CHUNK), A, squares, g and the gradient's out
-(chunks, outputs, CHUNK), acc (n, outputs, LANES), F float64 and G (n, outputs), y float64 (n,),
-features' out (n, chunks * CHUNK), keys uint64 (d,). A feature here is cos(2 pi (w.x + b)), or w.x
-where `cosine` is false; the factor sqrt(2) of the paper is in `factor` and `weight`. `wide` asks
-for phases summed in float64. `squares` has no chunks where the step is not AdaGrad's.
+with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
+LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
+(d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
+phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 """
 
 from __future__ import annotations
@@ -32,11 +36,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput
+
+Array = NDArray[Any]
 
 CHUNK = 64
 """Features a chunk."""
@@ -51,6 +57,44 @@ class Law(IntEnum):
     CAUCHY = 1
     LAPLACE = 2
     STUDENT = 3
+    """Normal over the root of an independent chi-squared of `dof`, divided by `dof`."""
+    RATIONAL = 4
+    """Normal times that root."""
+
+
+class Dense(NamedTuple):
+    """Frequencies in turns (w / 2 pi) and phases of chunks: ``u = b + w.x``.
+
+    A chunk's frequencies are one contiguous tile, so that a loop over a chunk is one pass over
+    consecutive memory.
+    """
+
+    W: Array
+    """(chunks, d, CHUNK)"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+class Hadamard(NamedTuple):
+    """Signs, lengths and phases of structured features: ``u = b + sum_g radii_g * T_g(x_g)``.
+
+    The columns lie in groups of the given `widths`, powers of two from CHUNK to WIDEST, the last
+    one filled up with zeros. T is three rounds of sign flips and unnormalised Walsh-Hadamard
+    transforms of a group's width p, ``H D3 H D2 H D1``, whose p outputs are consecutive features.
+    Chunks begin and end at a multiple of all widths.
+    """
+
+    widths: tuple[int, ...]
+    signs: Array
+    """uint64 (chunks, groups, ROUNDS): bit i is set where the sign of feature i of the chunk is
+    minus. For the first round, feature i stands for column i of the transform's input."""
+    radii: Array
+    """(chunks, groups, CHUNK), in turns, with all factors that are left out of T"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+Basis = Dense | Hadamard
 
 
 class LossCode(IntEnum):
@@ -68,7 +112,15 @@ class LossCode(IntEnum):
 
 TAG_FREQUENCY = 0
 TAG_PHASE = 1
+TAG_SIGN = 2
+"""Signs of the three rounds: 2, 3 and 4."""
+TAG_LENGTH = 5
 TAG_RADIUS = 16
+
+ROUNDS = 3
+"""Rounds of sign flips and Walsh-Hadamard transforms of a structured feature."""
+WIDEST = 1024
+"""Columns that one transform takes at most: its numbers then stay in the first cache."""
 
 FAIR_COIN = 0.5
 """Deviation that a column of zeros and ones is given, however rare its ones are: divided by its
@@ -82,9 +134,6 @@ ROUNDING = 1e-12
 
 BACKENDS = ("numpy", "numba")
 """Names of the backends, besides ``auto``."""
-
-
-Array = NDArray[Any]
 
 
 class Backend(Protocol):
@@ -104,14 +153,35 @@ class Backend(Protocol):
         """Fill chunks of frequencies and phases."""
         ...
 
-    def features(self, X: Array, W: Array, b: Array, cosine: bool, wide: bool, out: Array) -> None:
+    def rotations(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        signs: Array,
+        radii: Array,
+        b: Array,
+    ) -> None:
+        """Fill chunks of signs, lengths and phases."""
+        ...
+
+    def features(self, X: Array, basis: Basis, cosine: bool, wide: bool, out: Array) -> None:
         """Write the features."""
         ...
 
     def accumulate(
-        self, X: Array, W: Array, b: Array, A: Array, cosine: bool, wide: bool, acc: Array
+        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, acc: Array
     ) -> None:
         """Add coefficients times features to the partial sums."""
+        ...
+
+    def predict(
+        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, factor: float, F: Array
+    ) -> None:
+        """Write factor times coefficients times features."""
         ...
 
     def finish(self, acc: Array, factor: float, F: Array) -> None:
@@ -132,7 +202,7 @@ class Backend(Protocol):
         ...
 
     def gradient(
-        self, X: Array, W: Array, b: Array, G: Array, cosine: bool, wide: bool, out: Array
+        self, X: Array, basis: Basis, G: Array, cosine: bool, wide: bool, out: Array
     ) -> None:
         """Write the sum of G times features."""
         ...
@@ -147,8 +217,7 @@ class Backend(Protocol):
         self,
         X: Array,
         y: Array,
-        W: Array,
-        b: Array,
+        basis: Basis,
         A: Array,
         squares: Array,
         block: tuple[int, int, int],
@@ -158,8 +227,13 @@ class Backend(Protocol):
         factor: float,
         weight: float,
         rate: float,
+        F: Array,
     ) -> bool:
-        """Predict, and descend on the block; False and no change if a prediction overflowed."""
+        """Predict into F and descend on the block; False and no descent if one overflowed."""
+        ...
+
+    def decay(self, A: Array, factor: float) -> None:
+        """Multiply all coefficients."""
         ...
 
     def measure(self, X: Array, count: Array, mean: Array, squares: Array, numeric: Array) -> None:

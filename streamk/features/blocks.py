@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, Backend
+from streamk.backends import CHUNK, LANES, Backend, Dense
 from streamk.kernels import Kernel
 
 _REGENERATED_BYTES = 1 << 22
@@ -99,7 +99,7 @@ class FeatureBlocks:
             a = A[first : first + len(W)]
 
             def add(rows: slice, W: Any = W, b: Any = b, a: Any = a) -> None:
-                self._backend.accumulate(X[rows], W, b, a, cosine, wide, acc[rows])
+                self._backend.accumulate(X[rows], Dense(W, b), a, cosine, wide, acc[rows])
 
             self._divide(len(X), len(X) * W.size, add)
         F = np.empty(acc.shape[:2])
@@ -118,13 +118,13 @@ class FeatureBlocks:
             out = np.empty((len(W), G.shape[1], CHUNK), self.dtype)
 
             def fill(some: slice, W: Any = W, b: Any = b, out: Any = out) -> None:
-                self._backend.gradient(X, W[some], b[some], G, cosine, wide, out[some])
+                self._backend.gradient(X, Dense(W[some], b[some]), G, cosine, wide, out[some])
 
             self._divide(len(W), len(X) * W.size, fill)
             yield start, out
 
-    def kept(self, stop: int, n: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Return (W, b) of the chunks before `stop` if a step on n events may go in one call.
+    def kept(self, stop: int, n: int) -> Dense | None:
+        """Return the basis of the chunks before `stop` if a step on n events may go in one call.
 
         None where they are not all kept, or threads would share the work.
         """
@@ -132,7 +132,7 @@ class FeatureBlocks:
         flops = n * stop * CHUNK * len(self.keys)
         if stop > self._kept or (self._threads > 1 and flops > _PARALLEL_FLOPS):
             return None
-        return self._W[:stop], self._b[:stop]
+        return Dense(self._W[:stop], self._b[:stop])
 
     def take(self, old: FeatureBlocks) -> None:
         """Take over the kept frequencies of the same features in fewer columns, the first ones."""
@@ -151,7 +151,7 @@ class FeatureBlocks:
         wide, cosine = self.kernel.heavy_tailed, self.kernel.cosine
         for start, W, b in self._chunks(first, stop):
             piece = np.empty((len(X), len(W) * CHUNK), self.dtype)
-            self._backend.features(X, W, b, cosine, wide, piece)
+            self._backend.features(X, Dense(W, b), cosine, wide, piece)
             out[:, (start - first) * CHUNK :][:, : piece.shape[1]] = piece
         out *= self.dtype.type(self.amplitude)
         return out

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, Backend
+from streamk.backends import CHUNK, Backend, Dense
 from streamk.errors import InvalidInput
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
@@ -148,18 +148,18 @@ class KernelFunction:
         self,
         X: NDArray[Any],
         y: NDArray[np.float64],
-        kept: tuple[NDArray[Any], NDArray[Any]],
+        kept: Dense,
         start: int,
         stop: int,
         weight: float,
         rate: float,
     ) -> None:
         """Step on the features from `start` to `stop` in one call, all frequencies being kept."""
-        first, chunks, coefficients = start // CHUNK, len(kept[0]), self.coefficients
+        first, chunks, coefficients = start // CHUNK, len(kept.W), self.coefficients
         finite = self._backend.step(
             X,
             y,
-            *kept,
+            kept,
             coefficients.values(0, chunks),
             coefficients.squares(0, chunks),
             (first, start - first * CHUNK, stop - first * CHUNK),
@@ -169,6 +169,7 @@ class KernelFunction:
             coefficients.scale * self._features.amplitude,
             weight,
             rate,
+            np.empty((len(X), coefficients.n_outputs)),
         )
         self._check_finite(finite)
 

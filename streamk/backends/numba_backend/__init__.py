@@ -1,12 +1,13 @@
 """The compiled backend; see `streamk.backends` for its functions."""
 
-from streamk.backends.numba_backend.dense import accumulate, features, gradient, step
+from streamk.backends.numba_backend.dense import accumulate, features, gradient, predict, step
 from streamk.backends.numba_backend.generator import frequencies, philox
-from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
+from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.scaling import measure, rescale, spread
 
 __all__ = [
     "accumulate",
+    "decay",
     "descend",
     "features",
     "finish",
@@ -15,6 +16,7 @@ __all__ = [
     "loss_gradient",
     "measure",
     "philox",
+    "predict",
     "rescale",
     "spread",
     "step",

@@ -160,22 +160,32 @@ def _scratch(X: Any, W: Any, wide: bool) -> tuple[Any, Any, Any]:
     return X, np.empty(shape, W.dtype), phi
 
 
-def accumulate(X: Any, W: Any, b: Any, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
+def accumulate(X: Any, basis: Any, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
+    W, b = basis
     rows, u, phi = _scratch(X, W, wide)
-    _accumulate(rows, W, b, A, cosine, u, phi, acc)
+    _accumulate(rows, W[: len(A)], b, A, cosine, u, phi, acc)
 
 
-def gradient(X: Any, W: Any, b: Any, G: Any, cosine: bool, wide: bool, out: Any) -> None:
+def predict(X: Any, basis: Any, A: Any, cosine: bool, wide: bool, factor: float, F: Any) -> None:
+    """Write factor times coefficients times features into `F`."""
+    acc = np.zeros((len(X), A.shape[1], LANES), A.dtype)
+    accumulate(X, basis, A, cosine, wide, acc)
+    finish(acc, factor, F)
+
+
+def gradient(X: Any, basis: Any, G: Any, cosine: bool, wide: bool, out: Any) -> None:
     """Write the sum over the rows of G times features into `out`."""
+    W, b = basis
     rows, u, phi = _scratch(X, W, wide)
-    _gradient(rows, W, b, G, cosine, u, phi, out)
+    _gradient(rows, W[: len(out)], b, G, cosine, u, phi, out)
 
 
-def features(X: Any, W: Any, b: Any, cosine: bool, wide: bool, out: Any) -> None:
+def features(X: Any, basis: Any, cosine: bool, wide: bool, out: Any) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
+    W, b = basis
     rows, u, phi = _scratch(X, W, wide)
-    _features(rows, W, b, cosine, u, phi, out)
+    _features(rows, W[: out.shape[1] // CHUNK], b, cosine, u, phi, out)
 
 
 @compiled
@@ -215,6 +225,7 @@ def _step(
     weight: Any,
     rate: Any,
     u: Any,
+    F: Any,
 ) -> Any:
     first, start, stop = block
     code, parameter, classes = loss
@@ -222,7 +233,7 @@ def _step(
     acc = np.zeros((n, outputs, LANES), A.dtype)
     phi, kept = np.empty((min(ROWS, n), CHUNK), A.dtype), np.empty((chunks, n, CHUNK), A.dtype)
     _predict_keeping(X, W, b, A, first, cosine, u, phi, kept, acc)
-    F, G = np.empty((n, outputs)), np.empty((n, outputs), A.dtype)
+    G = np.empty((n, outputs), A.dtype)
     finish(acc, factor, F)
     if not np.isfinite(F).all():
         return False
@@ -237,8 +248,7 @@ def _step(
 def step(
     X: Any,
     y: Any,
-    W: Any,
-    b: Any,
+    basis: Any,
     A: Any,
     squares: Any,
     block: tuple[int, int, int],
@@ -248,11 +258,14 @@ def step(
     factor: float,
     weight: float,
     rate: float,
+    F: Any,
 ) -> bool:
     """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
 
     `block` is its first chunk and its features start and stop, counted from that chunk.
     """
+    W, b = basis
+    W = W[: len(A)]
     rows, u, _ = _scratch(X, W, wide)
-    done: bool = _step(rows, y, W, b, A, squares, block, cosine, loss, factor, weight, rate, u)
+    done: bool = _step(rows, y, W, b, A, squares, block, cosine, loss, factor, weight, rate, u, F)
     return done

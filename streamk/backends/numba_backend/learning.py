@@ -111,3 +111,11 @@ def descend(A: Any, squares: Any, g: Any, rate: Any, start: Any, stop: Any) -> N
                 for i in range(low, high):
                     s[i] += d[i] * d[i]
                     a[i] -= factor * (d[i] / (np.sqrt(s[i]) + small))
+
+
+@exact
+def decay(A: Any, factor: Any) -> None:
+    """Multiply all coefficients by the factor."""
+    flat, f = A.reshape(-1), A.dtype.type(factor)
+    for i in range(flat.shape[0]):
+        flat[i] *= f

@@ -3,6 +3,7 @@
 from streamk.backends.numpy_backend.generator import frequencies, philox
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
+    decay,
     descend,
     finish,
     loss_gradient,
@@ -10,12 +11,13 @@ from streamk.backends.numpy_backend.learning import (
     softmax,
     targets,
 )
-from streamk.backends.numpy_backend.projection import accumulate, features, gradient, step
+from streamk.backends.numpy_backend.projection import accumulate, features, gradient, predict, step
 from streamk.backends.numpy_backend.scaling import measure, rescale, spread
 
 __all__ = [
     "accumulate",
     "crammer_singer",
+    "decay",
     "descend",
     "features",
     "finish",
@@ -24,6 +26,7 @@ __all__ = [
     "loss_gradient",
     "measure",
     "philox",
+    "predict",
     "rescale",
     "sigmoid",
     "softmax",

@@ -111,3 +111,8 @@ def descend(
         squares += g * g
         g = g / (np.sqrt(squares) + g.dtype.type(1e-8))
     A -= A.dtype.type(rate) * g
+
+
+def decay(A: NDArray[Any], factor: float) -> None:
+    """Multiply all coefficients by the factor."""
+    A *= A.dtype.type(factor)

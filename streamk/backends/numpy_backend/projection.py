@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES
+from streamk.backends import CHUNK, LANES, Basis, Dense
 from streamk.backends.numpy_backend.learning import descend, finish, loss_gradient
 
 
@@ -30,31 +30,44 @@ def _evaluate(
 
 def accumulate(
     X: NDArray[Any],
-    W: NDArray[Any],
-    b: NDArray[Any],
+    basis: Basis,
     A: NDArray[Any],
     cosine: bool,
     wide: bool,
     acc: NDArray[Any],
 ) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
-    for w, phase, a in zip(W, b, A, strict=True):
+    for w, phase, a in zip(*basis, A, strict=False):
         terms = _evaluate(X, w, phase, cosine, wide)[:, None, :] * a
         for first in range(0, CHUNK, LANES):
             acc += terms[:, :, first : first + LANES]
 
 
+def predict(
+    X: NDArray[Any],
+    basis: Basis,
+    A: NDArray[Any],
+    cosine: bool,
+    wide: bool,
+    factor: float,
+    F: NDArray[Any],
+) -> None:
+    """Write factor times coefficients times features into `F`."""
+    acc = np.zeros((len(X), A.shape[1], LANES), A.dtype)
+    accumulate(X, basis, A, cosine, wide, acc)
+    finish(acc, factor, F)
+
+
 def gradient(
     X: NDArray[Any],
-    W: NDArray[Any],
-    b: NDArray[Any],
+    basis: Basis,
     G: NDArray[Any],
     cosine: bool,
     wide: bool,
     out: NDArray[Any],
 ) -> None:
     """Write the sum over the rows of G times features into `out`."""
-    for w, phase, o in zip(W, b, out, strict=True):
+    for w, phase, o in zip(*basis, out, strict=False):
         o[...] = 0.0
         for g, phi in zip(G, _evaluate(X, w, phase, cosine, wide), strict=True):
             o += g[:, None] * phi
@@ -62,22 +75,20 @@ def gradient(
 
 def features(
     X: NDArray[Any],
-    W: NDArray[Any],
-    b: NDArray[Any],
+    basis: Basis,
     cosine: bool,
     wide: bool,
     out: NDArray[Any],
 ) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
-    for c, (w, phase) in enumerate(zip(W, b, strict=True)):
+    for c, (w, phase) in enumerate(zip(*basis, strict=True)):
         out[:, c * CHUNK : (c + 1) * CHUNK] = _evaluate(X, w, phase, cosine, wide)
 
 
 def step(
     X: NDArray[Any],
     y: NDArray[Any],
-    W: NDArray[Any],
-    b: NDArray[Any],
+    basis: Basis,
     A: NDArray[Any],
     squares: NDArray[Any],
     block: tuple[int, int, int],
@@ -87,6 +98,7 @@ def step(
     factor: float,
     weight: float,
     rate: float,
+    F: NDArray[Any],
 ) -> bool:
     """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
 
@@ -95,13 +107,13 @@ def step(
     first, start, stop = block
     some = slice(first, first - (-stop // CHUNK))
     acc = np.zeros((len(X), A.shape[1], LANES), A.dtype)
-    accumulate(X, W, b, A, cosine, wide, acc)
-    F, G = np.empty(acc.shape[:2]), np.empty(acc.shape[:2], A.dtype)
+    accumulate(X, basis, A, cosine, wide, acc)
+    G = np.empty(F.shape, A.dtype)
     finish(acc, factor, F)
     if not np.isfinite(F).all():
         return False
     loss_gradient(*loss, F, y, weight, G)
     g = np.empty_like(A[some])
-    gradient(X, W[some], b[some], G, cosine, wide, g)
+    gradient(X, Dense(basis.W[some], basis.b[some]), G, cosine, wide, g)
     descend(A[some], squares[some], g, rate, start, stop)
     return True
