@@ -26,7 +26,7 @@ MASK = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)  # the golden ratio and sqrt(3) - 1, as 32-bit fractions
 
-FREQUENCY, PHASE, RADIUS = 0, 1, 16  # stream tags
+FREQUENCY, PHASE, SIGN, LENGTH, RADIUS = 0, 1, 2, 5, 16  # stream tags
 
 
 def philox4x32(counter: Sequence[int], key: Sequence[int], rounds: int = 10) -> tuple[int, ...]:
@@ -90,7 +90,10 @@ def chi2(seed: int, i: int, degrees: int) -> float:
 
 
 class Kernel(NamedTuple):
-    """gaussian, laplacian, matern, cauchy (all with `scale` in the units of x) or linear."""
+    """gaussian, laplacian, matern, rational_quadratic, cauchy (`scale` in the units of x), linear.
+
+    `nu` is Matern's smoothness, or alpha of the rational quadratic.
+    """
 
     name: str
     scale: float = 1.0
@@ -108,8 +111,10 @@ def kernel(k: Kernel, x: Sequence[float], y: Sequence[float]) -> float:
         return math.prod(1.0 / (1.0 + (t / k.scale) ** 2) for t in delta)
     if k.name == "linear":
         return sum(float(a) * float(b) for a, b in zip(x, y, strict=True))
-    assert k.name == "matern"
     r = euclidean / k.scale
+    if k.name == "rational_quadratic":
+        return (1.0 + r * r / (2.0 * k.nu)) ** -k.nu
+    assert k.name == "matern"
     if k.nu == 0.5:
         return math.exp(-r)
     if k.nu == 1.5:
@@ -129,10 +134,20 @@ def frequency(k: Kernel, seed: int, i: int, key: int) -> float:
         return laplace(seed, FREQUENCY, i, key) / k.scale
     if k.name == "linear":
         return normal(seed, FREQUENCY, i, key)
-    assert k.name == "matern"  # multivariate t with 2 nu degrees of freedom
-    degrees = round(2 * k.nu)
-    radius = math.sqrt(degrees / chi2(seed, i, degrees))
-    return normal(seed, FREQUENCY, i, key) * radius / k.scale
+    return normal(seed, FREQUENCY, i, key) * stretch(k, seed, i) / k.scale
+
+
+def stretch(k: Kernel, seed: int, i: int) -> float:
+    """The random factor, common to all columns, that makes normals the law of an isotropic kernel:
+    one over the root of a chi-squared for Matern's multivariate t, the root for its dual."""
+    if k.name == "matern":
+        degrees = round(2 * k.nu)
+        return math.sqrt(degrees / chi2(seed, i, degrees))
+    if k.name == "rational_quadratic":
+        degrees = round(2 * k.alpha)
+        return math.sqrt(chi2(seed, i, degrees) / degrees)
+    assert k.name in ("gaussian", "linear")
+    return 1.0
 
 
 def feature(
@@ -141,9 +156,72 @@ def feature(
     """phi_i(x) of the row x whose values stand in the named columns."""
     keys = [column_key(name) for name in columns]
     projection = sum(frequency(k, seed, i, key) * float(v) for key, v in zip(keys, x, strict=True))
+    return wave(k, seed, i, projection)
+
+
+def wave(k: Kernel, seed: int, i: int, projection: float) -> float:
+    """phi_i of a point, from the projection on its frequency."""
     if k.name == "linear":
         return projection
     return math.sqrt(2.0) * math.cos(projection + 2.0 * math.pi * uniform(seed, PHASE, i, 0))
+
+
+# --- Hadamard features ----------------------------------------------------------------------
+
+
+@cache
+def sylvester(p: int) -> np.ndarray:
+    """The Walsh-Hadamard matrix of p rows, a power of two, by Sylvester's recursion."""
+    if p == 1:
+        return np.ones((1, 1))
+    half = sylvester(p // 2)
+    return np.vstack([np.hstack([half, half]), np.hstack([half, -half])])
+
+
+def sign(seed: int, turn: int, i: int, group: int) -> int:
+    """The sign of feature i in a round of a group: one of the 64 bits of its chunk of 64 features.
+
+    A call of the generator gives the bits of two chunks.
+    """
+    chunk, bit = divmod(i, 64)
+    four = philox4x32((chunk // 2, SIGN + turn, group, 0), (seed & MASK, seed >> 32))
+    word = four[2 * (chunk % 2) + bit // 32]
+    return -1 if word >> (bit % 32) & 1 else 1
+
+
+@cache
+def block_transform(seed: int, block: int, group: int, p: int) -> np.ndarray:
+    """H D3 H D2 H D1 of the p features of a block, as a matrix."""
+    T = np.eye(p)
+    for turn in range(3):
+        D = np.diag([float(sign(seed, turn, i, group)) for i in range(block * p, block * p + p)])
+        T = sylvester(p) @ D @ T
+    return T
+
+
+def length(seed: int, i: int, group: int, p: int) -> float:
+    """About chi of p degrees of freedom: the cube root of a chi-squared is nearly normal."""
+    z, variance = normal(seed, LENGTH, i, group), 2.0 / (9.0 * p)
+    return math.sqrt(p * (1.0 - variance + z * math.sqrt(variance)) ** 3)
+
+
+@cache
+def hadamard_frequency(k: Kernel, seed: int, i: int, widths: tuple[int, ...]) -> np.ndarray:
+    """omega of feature i for all columns, group after group, in radians for one unit of x."""
+    parts = []
+    for group, p in enumerate(widths):
+        row = block_transform(seed, i // p, group, p)[i % p]
+        direction = row / math.sqrt(sum(t * t for t in row.tolist()))
+        parts.append(length(seed, i, group, p) * direction)
+    return np.hstack(parts) * stretch(k, seed, i) / k.scale
+
+
+def hadamard_feature(
+    k: Kernel, seed: int, i: int, x: Sequence[float], widths: tuple[int, ...]
+) -> float:
+    """phi_i(x) of the row x, whose columns lie in groups of these widths, zeros behind them."""
+    omega = hadamard_frequency(k, seed, i, widths)
+    return wave(k, seed, i, sum(w * float(v) for w, v in zip(omega.tolist(), x, strict=False)))
 
 
 # pi to 60 digits: phases of 1e5 turns and more can be reduced to one turn without rounding.
@@ -329,12 +407,14 @@ class DoublyStochastic:
         max_features: int | None = None,
         classification: bool = True,
         columns: Sequence[int | str] = (),
+        widths: tuple[int, ...] | None = None,
         **options: float,
     ) -> None:
+        """With `widths` the features are Hadamard features of such groups."""
         self.kernel, self.loss, self.seed, self.step, self.nu = k, loss, seed, step, nu
         self.block_size, self.max_features = block_size, max_features
         self.classification, self.options = classification, options
-        self.columns = tuple(columns)
+        self.columns, self.widths = tuple(columns), widths
         self.t = 0
         self.classes = 0
         self.alpha = np.zeros((0, 1))  # (features, outputs)
@@ -345,7 +425,11 @@ class DoublyStochastic:
 
     def features(self, x: Sequence[float], start: int, stop: int) -> np.ndarray:
         for i in range(len(self.phases), stop):  # "Sample omega_i with seed i"
-            row = [frequency(self.kernel, self.seed, i, column_key(c)) for c in self.columns]
+            if self.widths is None:
+                row = [frequency(self.kernel, self.seed, i, column_key(c)) for c in self.columns]
+            else:
+                omega = hadamard_frequency(self.kernel, self.seed, i, self.widths)
+                row = omega[: len(self.columns)].tolist()
             self.frequencies = np.vstack([self.frequencies, row])
             self.phases = np.append(self.phases, uniform(self.seed, PHASE, i, 0))
         projections = self.frequencies[start:stop] @ np.asarray(x, dtype=float)

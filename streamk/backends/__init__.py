@@ -24,11 +24,17 @@ twin defines::
     measure(X, count, mean, squares, numeric)                        rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
     rescale(X, mean, factor, out)                                    out = (X - mean) * factor
+    pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
+    pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
 
 with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
 LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
 (d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
 phases in float64. `squares` has no chunks where the step is not AdaGrad's.
+
+Of the last two, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type, float32 or
+float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational quadratic's
+alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
 """
 
 from __future__ import annotations
@@ -108,6 +114,17 @@ class LossCode(IntEnum):
     HUBER = 5
     EPSILON_INSENSITIVE = 6
     QUANTILE = 7
+
+
+class KernelCode(IntEnum):
+    """Integer code of a kernel."""
+
+    GAUSSIAN = 0
+    LAPLACIAN = 1
+    MATERN = 2
+    CAUCHY = 3
+    RATIONAL_QUADRATIC = 4
+    LINEAR = 5
 
 
 TAG_FREQUENCY = 0
@@ -248,6 +265,18 @@ class Backend(Protocol):
 
     def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> None:
         """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`."""
+        ...
+
+    def pairwise(
+        self, code: int, parameter: float, scale: float, X: Array, Y: Array, out: Array
+    ) -> None:
+        """Write the kernel matrix."""
+        ...
+
+    def pairwise_product(
+        self, code: int, parameter: float, scale: float, X: Array, Y: Array, V: Array, out: Array
+    ) -> None:
+        """Write the kernel matrix times V."""
         ...
 
 

@@ -11,6 +11,7 @@ from streamk.backends.numpy_backend.learning import (
     softmax,
     targets,
 )
+from streamk.backends.numpy_backend.pairwise import pairwise, pairwise_product
 from streamk.backends.numpy_backend.projection import accumulate, features, gradient, predict, step
 from streamk.backends.numpy_backend.scaling import measure, rescale, spread
 
@@ -25,6 +26,8 @@ __all__ = [
     "gradient",
     "loss_gradient",
     "measure",
+    "pairwise",
+    "pairwise_product",
     "philox",
     "predict",
     "rescale",

@@ -1,0 +1,45 @@
+"""Work on rows or chunks, shared among threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+
+PARALLEL_FLOPS = 4_000_000
+"""Work below which handing it to threads costs more than it saves (about 100 microseconds)."""
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
+
+
+# A forked process has none of the threads, and would wait for them for ever.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | None = None) -> None:
+    """Do `work` on all of range(n), in parts by as many threads as it is worth.
+
+    Parameters
+    ----------
+    n : int
+    flops : int
+        Multiplications that all the work takes, about.
+    work : callable
+        Takes a slice of range(n).
+    threads : int, optional
+        At most so many; all cores by default.
+    """
+    threads = threads or os.cpu_count() or 1
+    parts = min(threads, n, 1 + flops // PARALLEL_FLOPS)
+    if parts < 2:
+        work(slice(0, n))
+        return
+    edges = [n * part // parts for part in range(parts + 1)]
+    jobs = [_pool(threads).submit(work, slice(a, b)) for a, b in pairwise(edges)]
+    for job in jobs:
+        job.result()
