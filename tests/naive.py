@@ -144,7 +144,7 @@ def stretch(k: Kernel, seed: int, i: int) -> float:
         degrees = round(2 * k.nu)
         return math.sqrt(degrees / chi2(seed, i, degrees))
     if k.name == "rational_quadratic":
-        degrees = round(2 * k.alpha)
+        degrees = round(2 * k.nu)
         return math.sqrt(chi2(seed, i, degrees) / degrees)
     assert k.name in ("gaussian", "linear")
     return 1.0

@@ -1,6 +1,6 @@
 """The reference backend: the same numbers as the compiled one, in plain NumPy."""
 
-from streamk.backends.numpy_backend.generator import frequencies, philox
+from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
     decay,
@@ -31,6 +31,7 @@ __all__ = [
     "philox",
     "predict",
     "rescale",
+    "rotations",
     "sigmoid",
     "softmax",
     "spread",

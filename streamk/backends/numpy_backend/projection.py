@@ -2,30 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, Basis, Dense
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
 from streamk.backends.numpy_backend.learning import descend, finish, loss_gradient
 
 
+def _period(basis: Basis) -> int:
+    """Chunks whose features are evaluated together."""
+    return 1 if isinstance(basis, Dense) else max(basis.widths) // CHUNK
+
+
+def _project(X: NDArray[Any], W: NDArray[Any], u: NDArray[Any]) -> None:
+    """Add the projections on one chunk's frequencies, column by column: rows do not interact."""
+    for x, w in zip(X.T, W, strict=True):
+        u += x[:, None] * w
+
+
+def _walsh_hadamard(v: NDArray[Any]) -> NDArray[Any]:
+    """Fast Walsh-Hadamard transform of the last axis, unnormalised, in natural order."""
+    width, half = v.shape[-1], 1
+    while half < width:
+        pairs = v.reshape(*v.shape[:-1], width // (2 * half), 2, half)
+        one, other = pairs[..., 0, :], pairs[..., 1, :]
+        v = np.stack([one + other, one - other], axis=-2).reshape(v.shape)
+        half *= 2
+    return v
+
+
+def _flips(signs: NDArray[Any], width: int) -> NDArray[np.int8]:
+    """Turn the bits of chunks' signs into -1 and +1, shape (blocks, width)."""
+    bits = signs[:, None] >> np.arange(CHUNK, dtype=np.uint64) & np.uint64(1)
+    return (1 - 2 * bits.astype(np.int8)).reshape(-1, width)
+
+
+def _rotate(X: NDArray[Any], basis: Hadamard, some: slice, u: NDArray[Any]) -> None:
+    """Add the transforms of each group of columns, for a period of chunks."""
+    first = 0
+    for g, width in enumerate(basis.widths):
+        columns = X[:, first : first + width]
+        x = np.zeros((len(X), 1, width), X.dtype)
+        x[:, 0, : columns.shape[1]] = columns
+        v = x
+        for r in range(ROUNDS):
+            v = _walsh_hadamard(v * _flips(basis.signs[some, g, r], width))
+        u += v.reshape(u.shape) * basis.radii[some, g].ravel()
+        first += width
+
+
+def _cosines(u: NDArray[Any]) -> NDArray[np.float64]:
+    """Return cos(2 pi u); a phase that overflowed counts as half a turn, so it gives -1."""
+    turn = np.fmin(np.abs(u - np.round(u)), 0.5)
+    return np.asarray(np.cos(2.0 * np.pi * turn.astype(np.float64)))
+
+
 def _evaluate(
-    X: NDArray[Any], W: NDArray[Any], b: NDArray[Any], cosine: bool, wide: bool
-) -> NDArray[Any]:
-    """Features (n, CHUNK) of one chunk, added column by column so that rows do not interact."""
-    u = np.zeros((len(X), CHUNK), dtype=np.float64 if wide else W.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for x, w in zip(X.T, W, strict=True):
-            u += x[:, None].astype(u.dtype) * w
-        if not cosine:
-            return u.astype(W.dtype)
-        u += b
-        u -= np.round(u)
-    # A phase that overflowed counts as a whole turn.
-    u = np.where(np.abs(u) <= 0.5, u, u.dtype.type(0))
-    return np.asarray(np.cos(2.0 * np.pi * u.astype(np.float64)).astype(W.dtype))
+    X: NDArray[Any], basis: Basis, chunks: int, cosine: bool, wide: bool
+) -> Iterator[NDArray[Any]]:
+    """Yield the features (n, CHUNK) of so many chunks, one after the other."""
+    X, period = X.astype(np.float64 if wide else basis.b.dtype), _period(basis)
+    for first in range(0, chunks, period):
+        some = slice(first, first + period)
+        u = np.zeros((len(X), period * CHUNK), X.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if cosine:
+                u += basis.b[some].ravel()
+            if isinstance(basis, Dense):
+                _project(X, basis.W[first], u)
+            else:
+                _rotate(X, basis, some, u)
+            phi = (_cosines(u) if cosine else u).astype(basis.b.dtype)
+        for start in range(0, min(period, chunks - first) * CHUNK, CHUNK):
+            yield phi[:, start : start + CHUNK]
 
 
 def accumulate(
@@ -37,8 +89,8 @@ def accumulate(
     acc: NDArray[Any],
 ) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
-    for w, phase, a in zip(*basis, A, strict=False):
-        terms = _evaluate(X, w, phase, cosine, wide)[:, None, :] * a
+    for a, phi in zip(A, _evaluate(X, basis, len(A), cosine, wide), strict=True):
+        terms = phi[:, None, :] * a
         for first in range(0, CHUNK, LANES):
             acc += terms[:, :, first : first + LANES]
 
@@ -67,9 +119,9 @@ def gradient(
     out: NDArray[Any],
 ) -> None:
     """Write the sum over the rows of G times features into `out`."""
-    for w, phase, o in zip(*basis, out, strict=False):
+    for o, features in zip(out, _evaluate(X, basis, len(out), cosine, wide), strict=True):
         o[...] = 0.0
-        for g, phi in zip(G, _evaluate(X, w, phase, cosine, wide), strict=True):
+        for g, phi in zip(G, features, strict=True):
             o += g[:, None] * phi
 
 
@@ -81,8 +133,17 @@ def features(
     out: NDArray[Any],
 ) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
-    for c, (w, phase) in enumerate(zip(*basis, strict=True)):
-        out[:, c * CHUNK : (c + 1) * CHUNK] = _evaluate(X, w, phase, cosine, wide)
+    chunks = out.shape[1] // CHUNK
+    for c, phi in enumerate(_evaluate(X, basis, chunks, cosine, wide)):
+        out[:, c * CHUNK : (c + 1) * CHUNK] = phi
+
+
+def _from(basis: Basis, chunk: int) -> Basis:
+    """Return the basis of the chunks from that one on."""
+    if isinstance(basis, Dense):
+        return Dense(basis.W[chunk:], basis.b[chunk:])
+    widths, *arrays = basis
+    return Hadamard(widths, *(array[chunk:] for array in arrays))
 
 
 def step(
@@ -105,15 +166,14 @@ def step(
     `block` is its first chunk and its features start and stop, counted from that chunk.
     """
     first, start, stop = block
-    some = slice(first, first - (-stop // CHUNK))
-    acc = np.zeros((len(X), A.shape[1], LANES), A.dtype)
-    accumulate(X, basis, A, cosine, wide, acc)
-    G = np.empty(F.shape, A.dtype)
-    finish(acc, factor, F)
+    last = first - (-stop // CHUNK)
+    predict(X, basis, A, cosine, wide, factor, F)
     if not np.isfinite(F).all():
         return False
+    G = np.empty(F.shape, A.dtype)
     loss_gradient(*loss, F, y, weight, G)
-    g = np.empty_like(A[some])
-    gradient(X, Dense(basis.W[some], basis.b[some]), G, cosine, wide, g)
-    descend(A[some], squares[some], g, rate, start, stop)
+    before = first % _period(basis)
+    g = np.empty((before + last - first, *A.shape[1:]), A.dtype)
+    gradient(X, _from(basis, first - before), G, cosine, wide, g)
+    descend(A[first:last], squares[first:last], g[before:], rate, start, stop)
     return True
