@@ -35,6 +35,10 @@ phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 Of the last two, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type, float32 or
 float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational quadratic's
 alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
+
+All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
+there by `put`, and come back by `get`; those of measure, spread and rescale are NumPy's with every
+backend. They are C-contiguous, or slices of the first axis of such.
 """
 
 from __future__ import annotations
@@ -155,6 +159,17 @@ BACKENDS = ("numpy", "numba")
 
 class Backend(Protocol):
     """What a backend module defines; see the package's docstring."""
+
+    xp: Any
+    """The module whose functions make arrays on the device: `numpy` or `cupy`."""
+
+    def put(self, array: Any) -> Any:
+        """Return a host array on the device."""
+        ...
+
+    def get(self, array: Any) -> Any:
+        """Return an array of the device on the host."""
+        ...
 
     def frequencies(
         self,

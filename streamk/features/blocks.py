@@ -1,42 +1,32 @@
-"""The frequencies of a growing sequence of random features: kept up to a budget, then regenerated.
+"""A growing sequence of random features: their constants kept up to a budget, then regenerated.
 
-Frequencies are a pure function of the seed, the feature's number and the column's key, so keeping
-them is only ever a matter of speed: what comes out is the same, bit for bit.
+They are a pure function of the seed, the feature's number and the columns, so keeping them is only
+ever a matter of speed: what comes out is the same, bit for bit.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, Backend, Dense
+from streamk.backends import CHUNK, LANES, Backend, Basis, Dense, Hadamard
+from streamk.backends.threads import PARALLEL_FLOPS, divide
+from streamk.features.samplers import HadamardSampler, IidSampler, Sampler
 from streamk.kernels import Kernel
 
-_REGENERATED_BYTES = 1 << 22
-"""Size of the buffer through which frequencies that are not kept pass."""
-_PARALLEL_FLOPS = 4_000_000
-"""Work below which handing it to threads costs more than it saves (about 100 microseconds)."""
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
-
-
-# A forked process has none of the threads, and would wait for them for ever.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+_REGENERATED_BYTES = 1 << 21
+"""Size of the buffer through which constants that are not kept pass."""
 
 
 class FeatureBlocks:
     """Random features of given columns, evaluated chunk by chunk.
+
+    Arrays that come in and go out are the backend's.
 
     Parameters
     ----------
@@ -48,8 +38,11 @@ class FeatureBlocks:
     dtype : numpy dtype
         float32 or float64, of frequencies and features.
     cache_bytes : int
-        Memory for kept frequencies; 0 keeps none.
-    threads : int
+        Memory for kept constants; 0 keeps none.
+    sampler : {"iid", "hadamard"}
+    widths : tuple of int
+        Groups of columns so far, see `streamk.features.samplers.HadamardSampler`.
+    threads : int, optional
     """
 
     def __init__(
@@ -61,25 +54,43 @@ class FeatureBlocks:
         backend: Backend,
         dtype: np.dtype[Any],
         cache_bytes: int,
+        sampler: str = "iid",
+        widths: tuple[int, ...] = (),
         threads: int | None = None,
     ) -> None:
-        self.kernel, self.keys, self.seed, self.dtype = kernel, keys, seed, dtype
-        self._backend = backend
-        self._threads = threads or os.cpu_count() or 1
-        self._chunk_bytes = CHUNK * (len(keys) + 1) * dtype.itemsize
-        self._budget = cache_bytes // self._chunk_bytes
-        self._burst = max(1, _REGENERATED_BYTES // self._chunk_bytes)
-        self._kept = 0
+        self._backend, self._xp, self._dtype = backend, backend.xp, dtype
+        # A device other than the host divides work by itself.
+        self._threads = (threads or os.cpu_count() or 1) if backend.xp is np else 1
+        options: dict[str, Any] = {
+            "seed": seed,
+            "backend": backend,
+            "dtype": dtype,
+            "threads": self._threads,
+        }
+        self._sampler: Sampler = (
+            IidSampler(kernel, keys, **options)
+            if sampler == "iid"
+            else HadamardSampler(kernel, keys, widths=widths, **options)
+        )
+        self._period = self._sampler.period
+        self._budget = self._whole(cache_bytes)
+        self._burst = max(self._period, self._whole(_REGENERATED_BYTES))
+        self._cosine, self._wide = kernel.cosine, kernel.heavy_tailed
         # Frequencies are kept in turns; without a cosine the radians come back in here.
         self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
-        self._W, self._b = self._allocate(0)
+        self._basis, self._kept = self._sampler.allocate(0), 0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Groups of columns on which the features depend, () if on none."""
+        return self._sampler.widths
 
     @property
     def nbytes(self) -> int:
-        """Memory of the kept frequencies, in bytes."""
-        return self._W.nbytes + self._b.nbytes
+        """Memory of the kept constants, in bytes."""
+        return sum(array.nbytes for array in _arrays(self._basis))
 
-    def decide(self, X: NDArray[Any], A: NDArray[Any], scale: float) -> NDArray[np.float64]:
+    def decide(self, X: Any, A: Any, scale: float) -> Any:
         """Return ``scale * A . features`` of each row.
 
         Parameters
@@ -93,130 +104,137 @@ class FeatureBlocks:
         -------
         float64 array of shape (n, outputs)
         """
-        acc = np.zeros((len(X), A.shape[1], LANES), self.dtype)
-        wide, cosine = self.kernel.heavy_tailed, self.kernel.cosine
-        for first, W, b in self._chunks(0, len(A)):
-            a = A[first : first + len(W)]
+        n, chunks, factor = len(X), len(A), scale * self.amplitude
+        F = self._xp.empty((n, A.shape[1]))
+        cosine, wide = self._cosine, self._wide
+        self._keep(chunks)
+        if chunks <= self._kept:
+            basis = self._basis
 
-            def add(rows: slice, W: Any = W, b: Any = b, a: Any = a) -> None:
-                self._backend.accumulate(X[rows], Dense(W, b), a, cosine, wide, acc[rows])
+            def predict(rows: slice) -> None:
+                self._backend.predict(X[rows], basis, A, cosine, wide, factor, F[rows])
 
-            self._divide(len(X), len(X) * W.size, add)
-        F = np.empty(acc.shape[:2])
-        self._backend.finish(acc, scale * self.amplitude, F)
+            if self._alone(n, chunks):  # for one event even the slices would cost
+                self._backend.predict(X, basis, A, cosine, wide, factor, F)
+            else:
+                divide(n, self._flops(n, chunks), predict, self._threads)
+            return F
+        acc = self._xp.zeros((n, A.shape[1], LANES), self._dtype)
+        for first, piece in self._pieces(0, chunks):
+            a = A[first : first + len(piece.b)]
+
+            def add(rows: slice, piece: Basis = piece, a: Any = a) -> None:
+                self._backend.accumulate(X[rows], piece, a, cosine, wide, acc[rows])
+
+            divide(n, self._flops(n, len(a)), add, self._threads)
+        self._backend.finish(acc, factor, F)
         return F
 
-    def gradient(
-        self, X: NDArray[Any], G: NDArray[Any], first: int, stop: int
-    ) -> Iterator[tuple[int, NDArray[Any]]]:
+    def gradient(self, X: Any, G: Any, first: int, stop: int) -> Iterator[tuple[int, Any]]:
         """Yield (first chunk, cosines^T G) for pieces of the chunks from `first` to `stop`.
 
         Each piece has shape (chunks, outputs, CHUNK); the amplitude is the caller's, in G.
         """
-        wide, cosine = self.kernel.heavy_tailed, self.kernel.cosine
-        for start, W, b in self._chunks(first, stop):
-            out = np.empty((len(W), G.shape[1], CHUNK), self.dtype)
+        period = self._period
+        for start, piece in self._pieces(first, stop):
+            chunks = min(len(piece.b), stop - start)
+            out = self._xp.empty((chunks, G.shape[1], CHUNK), self._dtype)
 
-            def fill(some: slice, W: Any = W, b: Any = b, out: Any = out) -> None:
-                self._backend.gradient(X, Dense(W[some], b[some]), G, cosine, wide, out[some])
+            def fill(periods: slice, piece: Basis = piece, out: Any = out) -> None:
+                some = slice(periods.start * period, periods.stop * period)
+                self._backend.gradient(X, _cut(piece, some), G, self._cosine, self._wide, out[some])
 
-            self._divide(len(W), len(X) * W.size, fill)
-            yield start, out
+            divide(-(-chunks // period), self._flops(len(X), chunks), fill, self._threads)
+            skip = max(first - start, 0)
+            yield start + skip, out[skip:]
 
-    def kept(self, stop: int, n: int) -> Dense | None:
-        """Return the basis of the chunks before `stop` if a step on n events may go in one call.
+    def kept(self, stop: int, n: int) -> Basis | None:
+        """Return a basis of the chunks before `stop` if a step on n events may go in one call.
 
-        None where they are not all kept, or threads would share the work.
+        None where they are not all kept, or threads would share the work. There may be more chunks
+        in it than asked for.
         """
         self._keep(stop)
-        flops = n * stop * CHUNK * len(self.keys)
-        if stop > self._kept or (self._threads > 1 and flops > _PARALLEL_FLOPS):
-            return None
-        return Dense(self._W[:stop], self._b[:stop])
+        return self._basis if stop <= self._kept and self._alone(n, stop) else None
 
     def take(self, old: FeatureBlocks) -> None:
-        """Take over the kept frequencies of the same features in fewer columns, the first ones."""
-        d = len(old.keys)
+        """Take over what is kept of the same features in fewer columns, the first ones."""
         chunks = min(old._kept, self._budget)
-        self._W, self._b = self._allocate(chunks)
-        self._W[:, :d], self._b[:] = old._W[:chunks], old._b[:chunks]
-        added = np.empty((chunks, len(self.keys) - d, CHUNK), self.dtype)
-        self._generate(0, added, self._b, self.keys[d:])
-        self._W[:, d:] = added
-        self._kept = chunks
+        self._basis, self._kept = self._sampler.extend(old._sampler, old._basis, chunks)
 
-    def features(self, X: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
+    def features(self, X: Any, first: int, stop: int) -> Any:
         """Return the features of the chunks from `first` to `stop`, (n, chunks * CHUNK)."""
-        out = np.empty((len(X), (stop - first) * CHUNK), self.dtype)
-        wide, cosine = self.kernel.heavy_tailed, self.kernel.cosine
-        for start, W, b in self._chunks(first, stop):
-            piece = np.empty((len(X), len(W) * CHUNK), self.dtype)
-            self._backend.features(X, Dense(W, b), cosine, wide, piece)
-            out[:, (start - first) * CHUNK :][:, : piece.shape[1]] = piece
-        out *= self.dtype.type(self.amplitude)
+        out = self._xp.empty((len(X), (stop - first) * CHUNK), self._dtype)
+        for start, piece in self._pieces(first, stop):
+            chunks = min(len(piece.b), stop - start)
+            Z = self._xp.empty((len(X), chunks * CHUNK), self._dtype)
+
+            def fill(rows: slice, piece: Basis = piece, Z: Any = Z) -> None:
+                self._backend.features(X[rows], piece, self._cosine, self._wide, Z[rows])
+
+            divide(len(X), self._flops(len(X), chunks), fill, self._threads)
+            skip = max(first - start, 0)
+            begin, end = start + skip - first, start + chunks - first
+            out[:, begin * CHUNK : end * CHUNK] = Z[:, skip * CHUNK :]
+        out *= self.amplitude
         return out
 
-    def _allocate(self, chunks: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        return (
-            np.empty((chunks, len(self.keys), CHUNK), self.dtype),
-            np.empty((chunks, CHUNK), self.dtype),
-        )
+    def _flops(self, n: int, chunks: int) -> int:
+        return n * chunks * self._sampler.chunk_flops
 
-    def _generate(
-        self,
-        first: int,
-        W: NDArray[Any],
-        b: NDArray[Any],
-        keys: NDArray[np.uint64] | None = None,
-    ) -> None:
-        law, scale = self.kernel.law, self.kernel.frequency_scale
-        dof = self.kernel.degrees_of_freedom
-        keys = self.keys if keys is None else keys
+    def _alone(self, n: int, chunks: int) -> bool:
+        """Whether so much is best done by one thread, without the detour over a pool."""
+        return self._threads == 1 or self._flops(n, chunks) < PARALLEL_FLOPS
 
-        def fill(some: slice) -> None:
-            self._backend.frequencies(
-                self.seed, law, dof, scale, keys, first + some.start, W[some], b[some]
-            )
-
-        # A normal costs about as much as a hundred multiplications.
-        self._divide(len(W), 100 * W.size, fill)
+    def _whole(self, nbytes: int) -> int:
+        """Return how many chunks there is room for, in whole periods."""
+        chunks = nbytes // self._sampler.chunk_bytes
+        return chunks - chunks % self._period
 
     def _keep(self, chunks: int) -> None:
-        """Keep the frequencies of so many chunks, or as many as the budget has room for."""
-        chunks = min(chunks, self._budget)
+        """Keep the constants of so many chunks, or as many as the budget has room for."""
         if chunks <= self._kept:
             return
-        if chunks > len(self._W):
+        chunks = min(chunks + -chunks % self._period, self._budget)
+        if chunks <= self._kept:
+            return
+        if chunks > len(self._basis.b):
             room = min(max(chunks, 2 * self._kept), self._budget)
-            W, b = self._allocate(room)
-            W[: self._kept], b[: self._kept] = self._W[: self._kept], self._b[: self._kept]
-            self._W, self._b = W, b
-        self._generate(self._kept, self._W[self._kept : chunks], self._b[self._kept : chunks])
+            new = self._sampler.allocate(room)
+            for ours, theirs in zip(_arrays(new), _arrays(self._basis), strict=True):
+                ours[: self._kept] = theirs[: self._kept]
+            self._basis = new
+        self._sampler.generate(self._kept, _cut(self._basis, slice(self._kept, chunks)))
         self._kept = chunks
 
-    def _chunks(self, first: int, stop: int) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
-        """Yield (first chunk, W, b) of consecutive pieces of the chunks from `first` to `stop`."""
+    def _pieces(self, first: int, stop: int) -> Iterator[tuple[int, Basis]]:
+        """Yield (first chunk, basis) of consecutive pieces that hold the chunks from first to stop.
+
+        They begin and end with a period, and so perhaps outside of what was asked for.
+        """
+        first, stop = first - first % self._period, stop + -stop % self._period
         self._keep(stop)
         kept = min(stop, self._kept)
         if first < kept:
-            yield first, self._W[first:kept], self._b[first:kept]
+            yield first, _cut(self._basis, slice(first, kept))
         start = max(first, kept)
         if start >= stop:
             return
-        W, b = self._allocate(min(self._burst, stop - start))
+        buffer = self._sampler.allocate(min(self._burst, stop - start))
         while start < stop:
-            some = min(len(W), stop - start)
-            self._generate(start, W[:some], b[:some])
-            yield start, W[:some], b[:some]
-            start += some
+            piece = _cut(buffer, slice(0, stop - start))
+            self._sampler.generate(start, piece)
+            yield start, piece
+            start += len(piece.b)
 
-    def _divide(self, n: int, flops: int, work: Callable[[slice], None]) -> None:
-        """Do `work` on all of range(n), in parts by as many threads as it is worth."""
-        parts = min(self._threads, n, 1 + flops // _PARALLEL_FLOPS)
-        if parts < 2:
-            work(slice(0, n))
-            return
-        edges = [n * part // parts for part in range(parts + 1)]
-        jobs = [_pool(self._threads).submit(work, slice(a, b)) for a, b in pairwise(edges)]
-        for job in jobs:
-            job.result()
+
+def _arrays(basis: Basis) -> tuple[Any, ...]:
+    """Return the arrays of a basis, whose first axis is that of the chunks."""
+    return basis[1:] if isinstance(basis, Hadamard) else basis
+
+
+def _cut(basis: Basis, some: slice) -> Basis:
+    """Return the basis of some of the chunks."""
+    if isinstance(basis, Hadamard):
+        return Hadamard(basis.widths, *(array[some] for array in basis[1:]))
+    return Dense(*(array[some] for array in basis))

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK
+from streamk.backends import CHUNK, Backend
 from streamk.errors import StateError
 
 _SMALL = 2.0**-40
@@ -30,45 +30,51 @@ class Coefficients:
     n_outputs : int
     squares : bool
         Whether sums of squared gradients are kept (AdaGrad).
+    backend : Backend
+        On whose device the arrays are.
     """
 
-    def __init__(self, dtype: np.dtype[Any], n_outputs: int, *, squares: bool) -> None:
+    def __init__(
+        self, dtype: np.dtype[Any], n_outputs: int, *, squares: bool, backend: Backend
+    ) -> None:
         self.scale = 1.0
         self._chunks = 0
-        self._values = np.zeros((0, n_outputs, CHUNK), dtype)
+        self._backend, self._xp, self._dtype = backend, backend.xp, dtype
+        self._values = self._xp.zeros((0, n_outputs, CHUNK), dtype)
         self._keeps_squares = squares
-        self._squares = np.zeros((0, n_outputs, CHUNK), dtype)
+        self._squares = self._xp.zeros((0, n_outputs, CHUNK), dtype)
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        return int(self._values.shape[1])
+        outputs: int = self._values.shape[1]
+        return outputs
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self._values.nbytes + self._squares.nbytes
+        return int(self._values.nbytes + self._squares.nbytes)
 
-    def values(self, first: int, stop: int) -> NDArray[Any]:
+    def values(self, first: int, stop: int) -> Any:
         """Return a view of the unscaled coefficients of these chunks (chunks, outputs, CHUNK)."""
         return self._values[first:stop]
 
-    def squares(self, first: int, stop: int) -> NDArray[Any]:
+    def squares(self, first: int, stop: int) -> Any:
         """Return a view of the sums of squares of these chunks, without chunks if none are kept."""
         return self._squares[first:stop]
 
     def dense(self, n_features: int) -> NDArray[Any]:
-        """Return the coefficients as a new array of shape (n_features, outputs)."""
-        values = self.scale * self._values[: self._chunks]
+        """Return the coefficients as a new NumPy array of shape (n_features, outputs)."""
+        values = self.scale * self._backend.get(self._values[: self._chunks])
         flat = values.transpose(0, 2, 1).reshape(-1, self.n_outputs)
-        return np.ascontiguousarray(flat[:n_features], self._values.dtype)
+        return np.ascontiguousarray(flat[:n_features], self._dtype)
 
     def grow(self, chunks: int) -> None:
         """Make room for so many chunks, the new ones zero."""
         if chunks > len(self._values):
             # By constant pieces: what is to spare is a constant, not a share of the model.
             room = -(-chunks // _PIECE) * _PIECE
-            self._resize(lambda old: _padded(old, (room, *old.shape[1:])))
+            self._resize(lambda old: self._padded(old, (room, *old.shape[1:])))
         self._chunks = max(self._chunks, chunks)
 
     def lazy_scale(self, factor: float) -> float | None:
@@ -80,29 +86,32 @@ class Coefficients:
         """Multiply all coefficients by a factor; 0 clears them."""
         scale = self.lazy_scale(factor)
         if scale is None:
-            self._values[: self._chunks] *= self._values.dtype.type(self.scale * factor)
+            self._backend.decay(self._values[: self._chunks], self.scale * factor)
             scale = 1.0
         self.scale = scale
 
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
         if n_outputs > self.n_outputs:
-            self._resize(lambda old: _padded(old, (len(old), n_outputs, CHUNK)))
+            self._resize(lambda old: self._padded(old, (len(old), n_outputs, CHUNK)))
 
     def split(self, binary: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         """Turn the only output into two by `binary`, which appends an axis of two."""
-        self._values = np.ascontiguousarray(np.moveaxis(binary(self._values[:, 0]), -1, 1))
-        self._squares = np.repeat(self._squares, 2, axis=1)
+        both = np.moveaxis(binary(self._backend.get(self._values)[:, 0]), -1, 1)
+        self._values = self._backend.put(np.ascontiguousarray(both))
+        self._squares = self._xp.repeat(self._squares, 2, axis=1)
 
     def select(self, outputs: Sequence[int | None]) -> None:
         """Take the outputs numbered, in that order; None is a new one with zero coefficients."""
         numbers = [self.n_outputs if number is None else number for number in outputs]
         self.add_outputs(self.n_outputs + 1)
-        self._resize(lambda old: np.ascontiguousarray(old[:, numbers]))
+        self._resize(lambda old: self._xp.ascontiguousarray(old[:, numbers]))
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        other = type(self)(self._values.dtype, self.n_outputs, squares=self._keeps_squares)
+        other = type(self)(
+            self._dtype, self.n_outputs, squares=self._keeps_squares, backend=self._backend
+        )
         other.load(self.arrays(), self._chunks, self.scale)
         return other
 
@@ -120,10 +129,11 @@ class Coefficients:
             self._squares[:chunks] += (1.0 - weight) * other._squares[:chunks]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return copies of the unscaled arrays in use, by name."""
-        arrays = {"coefficients": self._values[: self._chunks].copy()}
+        """Return NumPy copies of the unscaled arrays in use, by name."""
+        get = self._backend.get
+        arrays = {"coefficients": get(self._values[: self._chunks].copy())}
         if self._keeps_squares:
-            arrays["squares"] = self._squares[: self._chunks].copy()
+            arrays["squares"] = get(self._squares[: self._chunks].copy())
         return arrays
 
     def load(self, arrays: dict[str, NDArray[Any]], chunks: int, scale: float) -> None:
@@ -137,21 +147,21 @@ class Coefficients:
                     f"array {name!r} of the state must have shape {shape}, "
                     f"not {None if found is None else found.shape}"
                 )
-        self._values = np.array(arrays["coefficients"], dtype=self._values.dtype, order="C")
+        put = self._backend.put
+        self._values = put(np.array(arrays["coefficients"], dtype=self._dtype, order="C"))
         if self._keeps_squares:
-            self._squares = np.array(arrays["squares"], dtype=self._values.dtype, order="C")
+            self._squares = put(np.array(arrays["squares"], dtype=self._dtype, order="C"))
         self._chunks, self.scale = len(self._values), scale
 
-    def _resize(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    def _resize(self, change: Callable[[Any], Any]) -> None:
         self._values = change(self._values)
         if self._keeps_squares:
             self._squares = change(self._squares)
         else:
-            self._squares = np.zeros((0, *self._values.shape[1:]), self._values.dtype)
+            self._squares = self._xp.zeros((0, *self._values.shape[1:]), self._dtype)
 
-
-def _padded(old: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the array in the corner of a larger one of zeros."""
-    new = np.zeros(shape, old.dtype)
-    new[tuple(slice(0, n) for n in old.shape)] = old
-    return new
+    def _padded(self, old: Any, shape: tuple[int, ...]) -> Any:
+        """Return the array in the corner of a larger one of zeros."""
+        new = self._xp.zeros(shape, self._dtype)
+        new[tuple(slice(0, n) for n in old.shape)] = old
+        return new

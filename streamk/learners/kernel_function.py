@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, Backend, Dense
+from streamk.backends import CHUNK, Backend, Basis
 from streamk.errors import InvalidInput
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
@@ -34,6 +34,7 @@ class KernelFunction:
     step : Step
     regularization : float
     block_size, max_features, cache_bytes : int
+    sampler : str
     dtype : numpy dtype
     threads : int or None
     backend : Backend
@@ -53,6 +54,7 @@ class KernelFunction:
         block_size: int,
         max_features: int,
         cache_bytes: int,
+        sampler: str,
         dtype: np.dtype[Any],
         threads: int | None,
         backend: Backend,
@@ -60,13 +62,18 @@ class KernelFunction:
         self.columns: tuple[Column, ...] | None = None
         """The columns of a batch, None before they are set."""
         self.n_steps = 0
-        self.coefficients = Coefficients(dtype, n_outputs, squares=isinstance(step, AdaGrad))
+        self.coefficients = Coefficients(
+            dtype, n_outputs, squares=isinstance(step, AdaGrad), backend=backend
+        )
+        self.put = backend.put
+        """What brings an array of events to where they are learned."""
         self._kernel, self._seed, self._step = kernel, seed, step
         self._regularization = regularization
         self._block_size, self._max_features = block_size, max_features
         self._n_blocks = -(-max_features // block_size)
         self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
-        self._backend = backend
+        self.sampler = sampler
+        self._backend, self._xp = backend, backend.xp
         self._loss = (int(loss.code), loss.parameter, classes)
         self._blocks: FeatureBlocks | None = None
 
@@ -82,43 +89,69 @@ class KernelFunction:
 
     @property
     def nbytes(self) -> int:
-        """Memory of coefficients and kept frequencies, in bytes."""
+        """Memory of coefficients and of what is kept of the features, in bytes."""
         return self.coefficients.nbytes + (self._blocks.nbytes if self._blocks else 0)
 
-    def add_columns(self, names: tuple[Column, ...]) -> None:
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Groups of columns on which the features depend, () if on none."""
+        return self._blocks.widths if self._blocks else ()
+
+    def add_columns(self, names: tuple[Column, ...], widths: tuple[int, ...] = ()) -> None:
         """Set the columns, or append some to them.
+
+        Parameters
+        ----------
+        names : tuple of str or int
+        widths : tuple of int
+            The groups they are to lie in, where another model's are to be met.
 
         Raises
         ------
         InvalidInput
             If a column is there already.
         """
-        columns = (*(self.columns or ()), *names)
+        before = self.columns or ()
+        # Without columns the features are waves of no direction, in whatever groups.
+        widths = widths or (self.widths if before else ())
         old, self._blocks = (
             self._blocks,
             FeatureBlocks(
                 self._kernel,
-                column_keys(columns),
+                column_keys((*before, *names)),
                 seed=self._seed,
                 backend=self._backend,
                 dtype=self._dtype,
                 cache_bytes=self._cache_bytes,
+                sampler=self.sampler,
+                widths=widths,
                 threads=self._threads,
             ),
         )
-        self.columns = columns
+        self.columns = (*before, *names)
         if old is not None:
             self._blocks.take(old)
 
     def decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
+        F: NDArray[np.float64] = self._backend.get(self._decide(self.put(X)))
+        return F
+
+    def _decide(self, X: Any) -> Any:
+        """Return f(x) of each row, on the backend's device as X is."""
         if not self.n_steps:
-            return np.zeros((len(X), self.coefficients.n_outputs))
+            return self._xp.zeros((len(X), self.coefficients.n_outputs))
         A = self.coefficients.values(0, self.n_chunks)
         return self._features.decide(X, A, self.coefficients.scale)
 
-    def learn(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
+    def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            What `put` returned, or rows of it.
+        y : float64 array of shape (n,)
 
         Raises
         ------
@@ -137,25 +170,27 @@ class KernelFunction:
         chunks = max(last, self.n_chunks)
         small = len(X) * (stop - start) <= _FUSED
         kept = features.kept(chunks, len(X)) if small and scale is not None else None
+        targets = self.put(y)
         if kept is not None and scale is not None:
-            self._learn_fused(X, y, kept, start, stop, weight, rate / scale)
+            self._learn_fused(X, targets, kept, chunks, start, stop, weight, rate / scale)
             coefficients.scale = scale
         else:
-            self._learn_in_parts(X, y, start, stop, weight, rate, decay)
+            self._learn_in_parts(X, targets, start, stop, weight, rate, decay)
         self.n_steps = t
 
     def _learn_fused(
         self,
-        X: NDArray[Any],
-        y: NDArray[np.float64],
-        kept: Dense,
+        X: Any,
+        y: Any,
+        kept: Basis,
+        chunks: int,
         start: int,
         stop: int,
         weight: float,
         rate: float,
     ) -> None:
-        """Step on the features from `start` to `stop` in one call, all frequencies being kept."""
-        first, chunks, coefficients = start // CHUNK, len(kept.W), self.coefficients
+        """Step on the features from `start` to `stop` in one call, all constants being kept."""
+        first, coefficients = start // CHUNK, self.coefficients
         finite = self._backend.step(
             X,
             y,
@@ -169,14 +204,14 @@ class KernelFunction:
             coefficients.scale * self._features.amplitude,
             weight,
             rate,
-            np.empty((len(X), coefficients.n_outputs)),
+            self._xp.empty((len(X), coefficients.n_outputs)),
         )
         self._check_finite(finite)
 
     def _learn_in_parts(
         self,
-        X: NDArray[Any],
-        y: NDArray[np.float64],
+        X: Any,
+        y: Any,
         start: int,
         stop: int,
         weight: float,
@@ -185,9 +220,9 @@ class KernelFunction:
     ) -> None:
         """Step on the features from `start` to `stop`, chunk by chunk."""
         coefficients = self.coefficients
-        F = self.decide(X)
-        self._check_finite(np.isfinite(F).all())
-        G = np.empty(F.shape, self._dtype)
+        F = self._decide(X)
+        self._check_finite(bool(self._xp.isfinite(F).all()))
+        G = self._xp.empty(F.shape, self._dtype)
         self._backend.loss_gradient(*self._loss, F, y, weight, G)
         coefficients.decay(decay)
         rate /= coefficients.scale
@@ -196,7 +231,7 @@ class KernelFunction:
             values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
             self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
 
-    def _check_finite(self, finite: Any) -> None:
+    def _check_finite(self, finite: bool) -> None:
         if not finite:
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "

@@ -1,5 +1,6 @@
 """The compiled backend; see `streamk.backends` for its functions."""
 
+from streamk.backends.host import get, put, xp
 from streamk.backends.numba_backend.dense import accumulate, features, gradient, predict, step
 from streamk.backends.numba_backend.generator import frequencies, philox
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
@@ -12,12 +13,15 @@ __all__ = [
     "features",
     "finish",
     "frequencies",
+    "get",
     "gradient",
     "loss_gradient",
     "measure",
     "philox",
     "predict",
+    "put",
     "rescale",
     "spread",
     "step",
+    "xp",
 ]

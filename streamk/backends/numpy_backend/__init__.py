@@ -1,5 +1,6 @@
 """The reference backend: the same numbers as the compiled one, in plain NumPy."""
 
+from streamk.backends.host import get, put, xp
 from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
@@ -23,6 +24,7 @@ __all__ = [
     "features",
     "finish",
     "frequencies",
+    "get",
     "gradient",
     "loss_gradient",
     "measure",
@@ -30,6 +32,7 @@ __all__ = [
     "pairwise_product",
     "philox",
     "predict",
+    "put",
     "rescale",
     "rotations",
     "sigmoid",
@@ -37,4 +40,5 @@ __all__ = [
     "spread",
     "step",
     "targets",
+    "xp",
 ]

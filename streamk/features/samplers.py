@@ -1,0 +1,242 @@
+"""The ways to draw the frequencies of random features.
+
+A sampler knows its columns. It gives the constants of any chunks of features, a basis of the
+backend's, out of the seed alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CHUNK, ROUNDS, WIDEST, Backend, Basis, Dense, Hadamard
+from streamk.backends.threads import divide
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+
+SAMPLERS = ("iid", "hadamard")
+"""Names of the ways to draw frequencies."""
+
+_COSINE_FLOPS = 20
+"""What a feature costs beside its projection."""
+_NORMAL_FLOPS = 100
+"""What a normal number costs."""
+
+
+def check_sampler(sampler: str, kernel: Kernel) -> str:
+    """Return the sampler's name, which must be one of `SAMPLERS` and fit the kernel.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such sampler, or the kernel is not a function of the Euclidean distance and
+        the sampler rotates.
+    """
+    if sampler not in SAMPLERS:
+        raise InvalidInput(f"no sampler is called {sampler!r}; there are {', '.join(SAMPLERS)}")
+    if sampler == "hadamard" and not kernel.isotropic:
+        raise InvalidInput(
+            f"sampler 'hadamard' rotates, and kernel {kernel.name!r} is not the same in all "
+            "directions; choose sampler='iid', or a kernel of the Euclidean distance such as "
+            "'gaussian' or 'matern'"
+        )
+    return sampler
+
+
+class Sampler(ABC):
+    """What gives the basis of chunks of features of certain columns.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    keys : uint64 array of shape (d,)
+        See `streamk.features.columns.column_keys`.
+    seed : int
+    backend : Backend
+    dtype : numpy dtype
+        float32 or float64.
+    threads : int
+    """
+
+    widths: tuple[int, ...] = ()
+    """Widths of the groups in which the columns lie, for a sampler whose features depend on it."""
+    period = 1
+    """Chunks are asked for from a multiple of this to another."""
+    chunk_bytes: int
+    """Memory of a chunk's basis."""
+    chunk_flops: int
+    """Multiplications or additions to evaluate a chunk for one event, about."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        keys: NDArray[np.uint64],
+        *,
+        seed: int,
+        backend: Backend,
+        dtype: np.dtype[Any],
+        threads: int,
+    ) -> None:
+        self._law = (kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale)
+        self._d, self._seed, self._backend = len(keys), seed, backend
+        self._dtype, self._threads = dtype, threads
+
+    @abstractmethod
+    def allocate(self, chunks: int) -> Basis:
+        """Return a basis of so many chunks, not filled."""
+
+    @abstractmethod
+    def generate(self, first: int, basis: Any) -> None:
+        """Fill a basis with the chunks from `first` on."""
+
+    @abstractmethod
+    def extend(self, old: Any, basis: Any, chunks: int) -> tuple[Basis, int]:
+        """Make the most of the first `chunks` of a sampler of fewer columns, this one's first.
+
+        Returns
+        -------
+        Basis, and how many chunks it holds of these columns
+        """
+
+
+class IidSampler(Sampler):
+    """Independent frequencies, each a function of the feature's number and the column's key."""
+
+    def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
+        super().__init__(kernel, keys, **options)
+        self._keys = self._backend.put(keys)
+        self.chunk_bytes = CHUNK * (self._d + 1) * self._dtype.itemsize
+        self.chunk_flops = CHUNK * (self._d + _COSINE_FLOPS)
+
+    def allocate(self, chunks: int) -> Dense:
+        """Return a basis of so many chunks, not filled."""
+        empty = self._backend.xp.empty
+        return Dense(
+            empty((chunks, self._d, CHUNK), self._dtype), empty((chunks, CHUNK), self._dtype)
+        )
+
+    def generate(self, first: int, basis: Dense) -> None:
+        """Fill a basis with the chunks from `first` on."""
+        self._generate(first, self._keys, *basis)
+
+    def _generate(self, first: int, keys: Any, W: Any, b: Any) -> None:
+        def fill(some: slice) -> None:
+            self._backend.frequencies(
+                self._seed, *self._law, keys, first + some.start, W[some], b[some]
+            )
+
+        divide(len(b), _NORMAL_FLOPS * W.size, fill, self._threads)
+
+    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+        """Keep the old columns' frequencies and draw the new ones'."""
+        new, d = self.allocate(chunks), old._d
+        added = self._backend.xp.empty((chunks, self._d - d, CHUNK), self._dtype)
+        self._generate(0, self._keys[d:], added, new.b)
+        new.W[:, :d], new.W[:, d:] = basis.W[:chunks], added
+        return new, chunks
+
+
+class HadamardSampler(Sampler):
+    """Frequencies that are the rows of random rotations, but for their lengths.
+
+    A rotation is made of three rounds of random signs and Walsh-Hadamard transforms, for a power of
+    two of columns: a feature costs additions in the logarithm of that, and memory for a few bits.
+    On too few columns three rounds are not random enough, so they are filled up with zeros, to 64
+    at least. Columns lie in groups of at most 1,024, each with rotations of its own.
+
+    A feature depends on the place of a column and not on its name. Columns that come late take the
+    places that are left, then new groups, whose widths double with what is there: what was zero
+    adds nothing, so the features of events without them stay as they were.
+
+    Parameters
+    ----------
+    kernel, keys, seed, backend, dtype, threads
+        As for `Sampler`.
+    widths : tuple of int
+        The groups so far, () to lay all columns out anew.
+
+    Raises
+    ------
+    InvalidInput
+        If a width is not a power of two from 64 to 1,024.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        keys: NDArray[np.uint64],
+        *,
+        widths: tuple[int, ...] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(kernel, keys, **options)
+        self.widths = extended(widths, self._d)
+        groups = len(self.widths)
+        self.period = max(self.widths) // CHUNK
+        self.chunk_bytes = CHUNK * (groups + 1) * self._dtype.itemsize + 8 * ROUNDS * groups
+        stages = sum(ROUNDS * (width.bit_length() - 1) + 1 for width in self.widths)
+        self.chunk_flops = CHUNK * (stages + _COSINE_FLOPS)
+
+    def allocate(self, chunks: int) -> Hadamard:
+        """Return a basis of so many chunks, not filled."""
+        empty, groups = self._backend.xp.empty, len(self.widths)
+        return Hadamard(
+            self.widths,
+            empty((chunks, groups, ROUNDS), np.uint64),
+            empty((chunks, groups, CHUNK), self._dtype),
+            empty((chunks, CHUNK), self._dtype),
+        )
+
+    def generate(self, first: int, basis: Hadamard) -> None:
+        """Fill a basis with the chunks from `first` on."""
+        widths, signs, radii, b = basis
+
+        def fill(some: slice) -> None:
+            self._backend.rotations(
+                self._seed,
+                *self._law,
+                widths,
+                first + some.start,
+                signs[some],
+                radii[some],
+                b[some],
+            )
+
+        divide(len(b), _NORMAL_FLOPS * radii.size, fill, self._threads)
+
+    def extend(self, old: HadamardSampler, basis: Hadamard, chunks: int) -> tuple[Hadamard, int]:
+        """Keep all where the new columns found room, else nothing: new groups come seldom."""
+        if old.widths == self.widths:
+            return basis, chunks
+        return self.allocate(0), 0
+
+
+def extended(widths: tuple[int, ...], columns: int) -> tuple[int, ...]:
+    """Return the groups, with as many behind them as so many columns need.
+
+    Raises
+    ------
+    InvalidInput
+        If a width is not a power of two from 64 to 1,024.
+
+    Examples
+    --------
+    >>> extended((), 54), extended((), 784), extended((), 1500)
+    ((64,), (1024,), (1024, 1024))
+    >>> extended((64,), 60), extended((64,), 65), extended((64, 64), 129)
+    ((64,), (64, 64), (64, 64, 128))
+    """
+    for width in widths:
+        if not (CHUNK <= width <= WIDEST and width.bit_count() == 1):
+            raise InvalidInput(
+                f"a group of {width} columns must be a power of two from {CHUNK} to {WIDEST} wide"
+            )
+    room = sum(widths)
+    while room < columns or not widths:
+        least = max(columns - room, room, CHUNK)
+        widths += (min(1 << (least - 1).bit_length(), WIDEST),)
+        room += widths[-1]
+    return widths
