@@ -64,10 +64,12 @@ OPTIONS: dict[str, Option] = {
     "block_size": Option(whole(1), "random features a step (2048)"),
     "max_features": Option(whole(1), "where the model stops growing (2048)"),
     "cache_bytes": Option(whole(0), "memory to keep random features in (268435456)"),
-    "sampler": Option(one_of("iid"), "how random features are drawn: iid (iid)"),
+    "sampler": Option(one_of("iid", "hadamard"), "iid; hadamard is faster for many columns (iid)"),
     "dtype": Option(one_of("float32", "float64"), "float32 or float64 (float32)"),
     "threads": Option(whole(1), "all cores by default; results are the same"),
-    "backend": Option(one_of("auto", "numba", "numpy"), "auto, numba or numpy (auto)"),
+    "backend": Option(
+        one_of("auto", "numba", "numpy", "cupy"), "auto, numba, numpy or cupy (auto)"
+    ),
 }
 """The options of the model "doubly-stochastic"."""
 
