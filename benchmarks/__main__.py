@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import adult, common, first_light, page
+from benchmarks import adult, common, first_light, page, scaling
+from benchmarks.features import __main__ as features
+from benchmarks.memory import __main__ as memory
 from benchmarks.speed import __main__ as speed
+from benchmarks.step import __main__ as step
 
 
 def run(argv: Sequence[str] | None = None) -> None:
@@ -15,7 +18,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     given = ["--data", options.data] if options.data else []
     given += ["--quick"] if options.quick else []
     # The short ones first: what is wrong with the machine or the data shows early.
-    for benchmark in (speed, adult, first_light):
+    for benchmark in (scaling, features, step, memory, speed, adult, first_light):
         benchmark.run(given)
     if not options.quick:
         page.main()

@@ -22,7 +22,16 @@ from benchmarks.data import VARIABLE, DataError
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("streamk", "numpy", "numba", "river", "scikit-learn", "kafka-python", "msgspec")
+_PACKAGES = (
+    "streamk",
+    "numpy",
+    "numba",
+    "river",
+    "scikit-learn",
+    "torch",
+    "kafka-python",
+    "msgspec",
+)
 
 
 def arguments(name: str, description: str | None, *, out: bool = True) -> argparse.ArgumentParser:

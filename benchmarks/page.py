@@ -1,4 +1,4 @@
-"""Put the tables of the results into README.md, so that the page says what the files say.
+"""Put the tables of the results into README.md and the guide, so that they say what the files say.
 
 python -m benchmarks.page
 """
@@ -8,19 +8,39 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, common, first_light
+from benchmarks import adult, common, first_light, scaling
+from benchmarks.features import __main__ as features
+from benchmarks.memory import __main__ as memory
+from benchmarks.memory import budget
 from benchmarks.speed import __main__ as speed
+from benchmarks.step import __main__ as step
 
-PAGE = Path(__file__).parent / "README.md"
-RENDER = {"first_light": first_light.render, "adult": adult.render, "speed": speed.render}
+Render = Callable[[Mapping[str, Any]], str]
+
+PAGES: dict[Path, dict[str, Render]] = {
+    Path(__file__).parent / "README.md": {
+        "first_light": first_light.render,
+        "adult": adult.render,
+        "speed": speed.render,
+        "features": features.render,
+        "step": step.render,
+        "memory": memory.render,
+        "scaling": scaling.render,
+    },
+    common.ROOT / "docs" / "models.md": {
+        "memory": lambda document: budget.render(document["results"]["budget"]),
+    },
+}
+"""The pages, and the tables in them by the names of results."""
 
 
-def page(text: str, results: Path = common.RESULTS) -> str:
+def page(text: str, tables: Mapping[str, Render], results: Path = common.RESULTS) -> str:
     """The page with the table of each results file between its marks."""
-    for name, render in RENDER.items():
+    for name, render in tables.items():
         path = results / f"{name}.json"
         if path.is_file():
             text = _with_table(text, name, render(json.loads(path.read_text(encoding="utf-8"))))
@@ -36,8 +56,8 @@ def _with_table(text: str, name: str, table: str) -> str:
 
 
 def main() -> Any:
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(page(text), encoding="utf-8")
+    for path, tables in PAGES.items():
+        path.write_text(page(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0
 
 

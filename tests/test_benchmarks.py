@@ -104,6 +104,96 @@ def test_speed(tmp_path: Path) -> None:
     assert len(constant) == 1
 
 
+@pytest.mark.slow
+def test_features(tmp_path: Path) -> None:
+    from benchmarks.features import plain
+
+    found = quick("benchmarks.features", tmp_path / "out.json")
+    assert [case["case"] for case in found["one"]["cases"]] == SMALL
+    assert [case["case"] for case in found["batch"]["cases"]] == SMALL
+    for case in found["one"]["cases"]:
+        assert min(figure["low"] for figure in case["us"].values()) > 0
+        ours = case["us"]["Hadamard, compiled"]["median"]
+        numpy = case["us"]["NumPy"]["median"]
+        ratio = case["ratios"]["NumPy / Hadamard, compiled"]["median"]
+        assert ratio == pytest.approx(numpy / ours, rel=1e-3)
+    # Three ratios of two layers, the dict; then two shares of sgemm, and Hadamard against dense.
+    assert [len(found[part]["goals"]) for part in ("one", "batch")] == [7, 3]
+    if plain.has_avx512():
+        assert max(found["plain"]["difference"].values()) <= plain.TOLERANCE
+        assert [len(goals) for goals in found["plain"]["goals"].values()] == [9, 9]
+
+
+SMALL = ["m=256 d=8", "m=256 d=54", "m=256 d=70", "m=512 d=70"]
+
+
+def test_work_is_counted() -> None:
+    from benchmarks.hot import COSINE, Case, count
+
+    dense, hadamard = count(Case(64, 54, 2)), count(Case(64, 54, 2), (64,))
+    assert dense.flops == 2 * 64 * (2 * 54 + COSINE[1] + 2)
+    assert dense.bytes == 4 * 64 * (54 + 2) + 2 * (4 * 54 + 8)
+    assert hadamard.operations == 2 * 64 * (3 * 6 + 1 + COSINE[0] + 1)
+    # Three signs, a length, a phase and a coefficient.
+    assert hadamard.bytes == 3 * 64 // 8 + 3 * 4 * 64 + 2 * (4 * 54 + 8)
+
+
+def test_goals() -> None:
+    from benchmarks.hot import goal
+
+    assert goal("a", [1, 3, 2], "x", least=2) | {"figure": None} == {
+        "case": "a",
+        "goal": "≥ 2x",
+        "figure": None,
+        "reached": True,
+    }
+    assert not goal("b", [3], most=2)["reached"]
+    assert [goal("c", [v], least=0.9, most=1.1)["reached"] for v in (0.8, 1, 1.2)] == [0, 1, 0]
+
+
+@pytest.mark.slow
+def test_step(tmp_path: Path) -> None:
+    found = quick("benchmarks.step", tmp_path / "out.json")
+    assert list(found) == ["one", "batch", "engine", "start"]
+    assert [len(part["goals"]) for part in found.values()] == [2, 3, 1, 2]
+    assert list(found["batch"]["river"]["ratios"]) == [
+        "River / KernelClassifier, dense",
+        "River / KernelClassifier, Hadamard",
+    ]
+    for way in found["start"]["seconds"].values():
+        parts = [figure["median"] for figure in way.values()]
+        assert sum(parts[:-1]) == pytest.approx(parts[-1], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_memory(tmp_path: Path) -> None:
+    found = quick("benchmarks.memory", tmp_path / "out.json")
+    assert list(found) == ["regenerated", "budget", "state"]
+    assert list(found["regenerated"]["peak_bytes"]) == [
+        f"{name}, {way}" for name in ("dense", "Hadamard") for way in ("kept", "regenerated")
+    ]
+    dense, hadamard = (row["bytes"] for row in found["budget"]["rows"][2:])
+    # 512 features of 70 columns: frequencies and phases; three signs, a length and a phase.
+    assert (dense, hadamard) == (4 * 512 * 71, 512 * (3 / 8 + 8))
+    for rows in found["state"]["rows"].values():
+        assert {row["bytes_a_feature_and_output"] for row in rows} == {4}
+
+
+@pytest.mark.slow
+def test_scaling(tmp_path: Path) -> None:
+    found = quick("benchmarks.scaling", tmp_path / "out.json")
+    assert found["powers"] == [7, 8, 9]
+    assert len(found["lines"]) == 12
+    assert len(found["goals"]) == 4
+
+
+def test_the_exponent_is_that_of_a_power() -> None:
+    from benchmarks.scaling import _exponents
+
+    seconds = [[2.0**power, 3 * 4.0**power] for power in range(3, 6)]
+    assert _exponents(range(3, 6), seconds) == pytest.approx([1, 2])
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_speed_through_kafka(tmp_path: Path, kafka_address: str) -> None:
@@ -191,11 +281,12 @@ def test_what_is_missing_is_left_out_of_the_dict() -> None:
 # --- the page of results ------------------------------------------------------------------------
 
 
-def test_the_page_says_what_the_results_say() -> None:
-    from benchmarks.page import PAGE, page
+def test_the_pages_say_what_the_results_say() -> None:
+    from benchmarks.page import PAGES, page
 
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run python -m benchmarks.page"
+    for path, tables in PAGES.items():
+        text = path.read_text(encoding="utf-8")
+        assert page(text, tables) == text, "run python -m benchmarks.page"
 
 
 def test_results_are_of_full_runs() -> None:

@@ -14,7 +14,7 @@ BATCH = 256
 SEED = 1
 
 
-def model(data: Dataset, mini_batch: int = BATCH) -> Learner:
+def model(data: Dataset, mini_batch: int = BATCH, **options: Any) -> Learner:
     """A learner that moves all of its 1,024 features in every mini-batch."""
     return create(
         "doubly-stochastic",
@@ -24,13 +24,15 @@ def model(data: Dataset, mini_batch: int = BATCH) -> Learner:
         block_size=FEATURES,
         batch_size=mini_batch,
         classes=sorted(set(data.y.tolist())),
+        **options,
     )
 
 
-def through_engine(data: Dataset, mini_batch: int = BATCH) -> Any:
+def through_engine(data: Dataset, mini_batch: int = BATCH, **options: Any) -> Any:
     """Predict and learn all events with the engine, from memory; returns its report."""
     source = MemorySource((data.X, data.y), columns=data.columns)
-    return Engine(source, model(data, mini_batch), label="label", batch_size=BATCH).run()
+    learner = model(data, mini_batch, **options)
+    return Engine(source, learner, label="label", batch_size=BATCH).run()
 
 
 def by_hand(data: Dataset, mini_batch: int = BATCH) -> None:

@@ -30,10 +30,10 @@ def measure(rounds: int, *, quick: bool) -> dict[str, Any]:
     """State of a growing model, and imports in fresh processes."""
     blocks = BLOCKS[:2] if quick else BLOCKS
     seconds = {line: common.spread(_import(line) for _ in range(rounds)) for line in IMPORTS}
-    return {"columns": COLUMNS, "outputs": OUTPUTS, "state": _grow(blocks), "imports": seconds}
+    return {"columns": COLUMNS, "outputs": OUTPUTS, "state": grow(blocks), "imports": seconds}
 
 
-def _grow(blocks: tuple[int, ...]) -> list[dict[str, Any]]:
+def grow(blocks: tuple[int, ...], **options: Any) -> list[dict[str, Any]]:
     """Bytes at several numbers of features: one event is one step, one more block."""
     rng = np.random.default_rng(1)
     model = create(
@@ -44,6 +44,7 @@ def _grow(blocks: tuple[int, ...]) -> list[dict[str, Any]]:
         cache_bytes=0,
         batch_size=1,
         block_size=BLOCK,
+        **options,
     )
     found = []
     for step in range(1, max(blocks) + 1):

@@ -1,0 +1,144 @@
+"""One event in, its prediction out: as an array and as a dict.
+
+"compiled" is the function of the backend on prepared arrays, the call from Python included;
+"public" is `DoublyStochastic.decision_many`, which checks its array and makes a new one. Rivals are
+`a @ cos(x @ W + b)` on prepared float32 arrays, and `RBFSampler.transform(X) @ a`. sgemv is the
+projection alone, in the faster of two ways to write it: dense features cannot be had faster through
+BLAS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common, hot
+from benchmarks.features import rivals
+from benchmarks.hot import SAMPLERS, Case, Clock, Compiled, Machine
+from streamk.adapters.river import KernelClassifier, KernelRegressor
+
+CASES: tuple[tuple[Case, float | None], ...] = (
+    (Case(4096, 8), None),
+    (Case(4096, 54), 7),
+    (Case(4096, 784), 30),
+    (Case(65536, 784), 150),
+)
+"""What is measured, and the goal: NumPy's time over that of the fastest of ours."""
+DICT, DICT_GOAL = Case(4096, 54), 4
+"""The dict event, and the microseconds that it may take."""
+LAYERS = ("compiled", "public")
+SGEMV = "sgemv alone"
+
+
+def measure(
+    clock: Clock, machine: Machine, *, quick: bool, share: float | None = None
+) -> dict[str, Any]:
+    """Times, ratios, goals and bounds; with a `share` of the goals, the cases that have one."""
+    found: dict[str, Any] = {"cases": [], "goals": [], "bounds": []}
+    for case, goal in CASES:
+        if share is not None and goal is None:
+            continue
+        measured = case.quick() if quick else case
+        common.note(f"one event, {measured}")
+        _measure(clock, machine, measured, goal and goal * (share or 1), found)
+    if share is None:
+        found["dict"] = _dicts(clock, DICT.quick() if quick else DICT, found["goals"])
+    return found
+
+
+def _measure(
+    clock: Clock, machine: Machine, case: Case, goal: float | None, found: dict[str, Any]
+) -> None:
+    some = hot.numbers(case)
+    others = rivals.present()
+    works = rivals.predictions(case, some, others)
+    products = rivals.products(some)
+    compiled = {}
+    for sampler, name in SAMPLERS.items():
+        model = hot.model(sampler, case)
+        compiled[name] = Compiled(sampler, case, model)
+        works[f"{name}, compiled"] = compiled[name].predict()
+        works[f"{name}, public"] = lambda model=model: model.decision_many(some.X)
+    times = clock.race({**products, **works})
+    best = hot.fastest(times, products)
+    times[SGEMV] = times[best]
+    ours = [f"{name}, {layer}" for name in SAMPLERS.values() for layer in LAYERS]
+    found["cases"].append(
+        {
+            "case": str(case),
+            "us": hot.spreads(times),
+            "sgemv": best,
+            "ratios": {
+                f"{rival} / {mine}": common.spread(hot.ratio(times, rival, mine))
+                for rival in (*others, SGEMV)
+                for mine in ours
+            },
+        }
+    )
+    if goal is None:
+        return
+    for layer in LAYERS:
+        mine = hot.fastest(times, [f"{name}, {layer}" for name in SAMPLERS.values()])
+        title = f"one event {case}: NumPy / {mine}"
+        ratios = hot.ratio(times, rivals.NUMPY, mine)
+        found["goals"].append(hot.goal(title, ratios, "x", least=goal))
+    for name in SAMPLERS.values():
+        work = hot.count(case, compiled[name].widths)
+        bound = machine.bound(work, 1)
+        measured = common.spread(times[f"{name}, compiled"])["median"] * 1e6
+        title = f"one event {case}, {name}"
+        found["bounds"].append({"case": title, **bound, "measured_us": float(f"{measured:.4g}")})
+
+
+# --- dicts --------------------------------------------------------------------------------------
+
+_PREDICTORS = {
+    "KernelRegressor.predict_one": (KernelRegressor, "predict_one"),
+    "KernelClassifier.predict_one": (KernelClassifier, "predict_one"),
+    "KernelClassifier.predict_proba_one": (KernelClassifier, "predict_proba_one"),
+}
+
+
+def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, Any]:
+    """The River adapter, dict in and number, label or probabilities out."""
+    common.note(f"a dict event, {case}")
+    rng = np.random.default_rng(hot.SEED)
+    events = [
+        {f"x{j}": float(v) for j, v in enumerate(row)}
+        for row in rng.normal(size=(20, case.columns))
+    ]
+    _, _, W, b, a = hot.numbers(case)
+    works: dict[str, hot.Work] = {
+        "NumPy, from the dict": lambda: (
+            a @ np.cos(np.array([*events[0].values()], np.float32) @ W + b)
+        )
+    }
+    for title, (estimator, method) in _PREDICTORS.items():
+        for sampler, name in SAMPLERS.items():
+            model = estimator(
+                sampler=sampler, block_size=case.features, max_features=case.features, seed=hot.SEED
+            )
+            for number, event in enumerate(events):
+                model.learn_one(event, number % 2 == 0)
+            predict = getattr(model, method)
+            works[f"{title}, {name}"] = lambda predict=predict: predict(events[0])
+    times = clock.race(works)
+    best = hot.fastest(times, [name for name in times if name.startswith("Kernel")])
+    title = f"dict event {case}, best of the adapter"
+    goals.append(hot.goal(title, [1e6 * s for s in times[best]], " µs", most=DICT_GOAL))
+    return {"case": str(case), "us": hot.spreads(times)}
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The tables of this part."""
+    tables = hot.case_tables("one event", found["cases"])
+    dicts = common.table(
+        [f"dict event {found['dict']['case']}, µs", "median", "range"],
+        [[name, *common.ranged(figure, 2)] for name, figure in found["dict"]["us"].items()],
+    )
+    return f"{tables}\n\n{dicts}"
