@@ -1,11 +1,20 @@
 """The generator: published test vectors, and both backends against one number at a time."""
 
+import os
+import subprocess
+import sys
+
 import naive
+import numba
 import numpy as np
 import pytest
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from scipy import stats
 
-from streamk.backends import CHUNK, select
+from streamk.backends import CHUNK, ROUNDS, select
+from streamk.backends.numba_backend.normals import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
 from streamk.kernels import Law
@@ -32,6 +41,18 @@ DRAWS = {
 }
 
 
+# Where sqrt(-2 log u), cosine and sine change their formula, and the ends.
+EXTREME_WORDS = sorted(
+    {
+        (corner + step) % 2**32
+        for corner in [0, *(2**k for k in range(2, 33)), 3 * 2**30, 3 * 2**29, 5 * 2**29, 7 * 2**29,
+                       *(round(2 ** (k - 0.5)) for k in range(2, 33))]
+        for step in (-2, -1, 0, 1, 2)
+    }
+)  # fmt: skip
+WIDTHS = (64, 1024, 128)
+
+
 def words(text):
     return [int(word, 16) for word in text.split()]
 
@@ -46,6 +67,61 @@ def draw(backend, seed, law, keys, *, first=0, chunks=1, dof=0, scale=1.0, dtype
     return 2.0 * np.pi * turns, b.ravel()
 
 
+def turn(backend, seed, law, *, widths=WIDTHS, first=0, chunks=1, dof=0, dtype="float64"):
+    """Signs (chunks, groups, 3), lengths (chunks, groups, CHUNK) and phases (chunks, CHUNK)."""
+    signs = np.empty((chunks, len(widths), ROUNDS), dtype=np.uint64)
+    radii = np.empty((chunks, len(widths), CHUNK), dtype=dtype)
+    b = np.empty((chunks, CHUNK), dtype=dtype)
+    select(backend).rotations(seed, law, dof, 0.25, widths, first, signs, radii, b)
+    return signs, radii, b
+
+
+@numba.njit
+def sixteen_calls(group, tag, key, seed, out):
+    chunk_words(group, tag, key, seed, out)
+
+
+@intrinsic
+def box_muller(typing, w, v, out):  # noqa: ARG001 - numba names all arguments
+    """Write the 16 pairs of normals of 16 pairs of words."""
+
+    def emit(context, builder, signature, values):
+        place = []
+        for kind, value in zip(signature.args, values, strict=True):
+            place.append(context.make_array(kind)(context, builder, value).data)
+        pairs = BoxMuller(builder)
+        loaded = [builder.load(builder.bitcast(p, pairs.ints.as_pointer())) for p in place[:2]]
+        for one in loaded:
+            one.align = 4
+        for i, normal in enumerate(pairs.pair(*loaded)):
+            half = builder.gep(place[2], [ir.Constant(ir.IntType(64), 16 * i)])
+            builder.store(normal, builder.bitcast(half, pairs.floats.as_pointer())).align = 4
+        return context.get_dummy_value()
+
+    return types.void(w, v, out), emit
+
+
+@numba.njit
+def compiled_pairs(w, v, out):
+    for i in range(len(w)):
+        box_muller(w[i], v[i], out[i])
+
+
+def normals_of_words(w, v):
+    """The compiled and the exact pairs of normals, each (2, words)."""
+    w, v = (np.resize(np.asarray(x, dtype=np.uint32), (-(-len(x) // 16), 16)) for x in (w, v))
+    out = np.empty((len(w), 2, 16), dtype=np.float32)
+    compiled_pairs(w, v, out)
+    r = np.sqrt(-2.0 * np.log1p(-(2.0**32 - 0.5 - w) * 2.0**-32))
+    quarter, rest = np.divmod(v.astype(np.int64) + 2**29, 2**30)  # exact, near the axes too
+    angle = np.pi / 2 * ((rest - 2**29 + 0.5) * 2.0**-30)
+    c, s = np.cos(angle), np.sin(angle)
+    cosine = np.choose(quarter % 4, [c, -s, -c, s])
+    sine = np.choose(quarter % 4, [s, c, -s, -c])
+    exact = np.stack([r * cosine, r * sine])
+    return out.transpose(1, 0, 2).reshape(2, -1), exact.reshape(2, -1)
+
+
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN_ANSWERS)
 def test_known_answers(counter, key, expected):
     counter, key, expected = words(counter), words(key), words(expected)
@@ -53,8 +129,20 @@ def test_known_answers(counter, key, expected):
     seed = key[0] + (key[1] << 32)
     reference = select("numpy").philox(np.array(counter, dtype=np.uint64), seed)
     assert reference.tolist() == expected
-    compiled = select("numba").philox(*(np.uint64(word) for word in counter + key))
-    assert [int(word) for word in compiled] == expected
+    sixteen = np.empty(64, dtype=np.uint32)
+    sixteen_calls(
+        counter[0], counter[1], np.uint64(counter[2] + (counter[3] << 32)), np.uint64(seed), sixteen
+    )
+    assert sixteen[:4].tolist() == expected
+
+
+def test_sixteen_calls_are_sixteen_calls():
+    for seed in SEEDS:
+        for group, tag, key in [(0, 0, 0), (2**32 - 16, 2**32 - 1, 2**64 - 1), (77, 5, 2**40 + 3)]:
+            sixteen = np.empty(64, dtype=np.uint32)
+            sixteen_calls(group, tag, np.uint64(key), np.uint64(seed), sixteen)
+            expected = [naive.words(seed, tag, 4 * (group + call), key) for call in range(16)]
+            assert sixteen.reshape(16, 4).tolist() == [list(four) for four in expected]
 
 
 def test_the_vectors_tell_a_wrong_round_count_apart():
@@ -125,23 +213,139 @@ def test_single_precision_normals(backend):
     np.testing.assert_allclose(b, phases, rtol=0, atol=2.0**-25)
 
 
-@pytest.mark.parametrize("law", [*DRAWS, Law.STUDENT])
+def check_promise(z, exact):
+    error = np.abs(z - exact) / (1.0 + np.abs(exact))
+    assert error.max() <= 4e-7
+    return error.max()
+
+
+def test_normals_of_extreme_words():
+    """Every extreme word with every other, and next to zero a relative error: Student divides."""
+    w, v = np.meshgrid(EXTREME_WORDS, EXTREME_WORDS)
+    z, exact = normals_of_words(w.ravel(), v.ravel())
+    assert len(EXTREME_WORDS) > 250
+    check_promise(z, exact)
+    np.testing.assert_allclose(z, exact, rtol=5e-7)
+    assert np.abs(exact).min() < 2e-14
+    assert np.abs(exact).max() > 6.7
+
+
+def test_normals_of_random_words():
+    """Half of them close to an end, where the uniform is near 1 or the angle near an axis."""
+    rng = np.random.default_rng(0)
+    w, v = rng.integers(2**32, size=(2, 2**20), dtype=np.uint32)
+    w[::4] >>= rng.integers(32, size=2**18, dtype=np.uint32)
+    w[1::4] = ~(w[1::4] >> rng.integers(32, size=2**18, dtype=np.uint32))
+    v[::8] >>= rng.integers(32, size=2**17, dtype=np.uint32)
+    z, exact = normals_of_words(w, v)
+    check_promise(z, exact)
+    np.testing.assert_allclose(z, exact, rtol=5e-7)
+
+
+@pytest.mark.parametrize("law", [*DRAWS, Law.STUDENT, Law.RATIONAL])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_backends_agree(law, dtype):
+@pytest.mark.parametrize("dof", [1, 4])
+def test_backends_agree(law, dtype, dof):
     keys = [0, 1, 2, 2**63 + 5]
-    arguments = {"first": 2**20, "chunks": 16, "dof": 3 * (law == Law.STUDENT), "dtype": dtype}
+    arguments = {"first": 2**20, "chunks": 16, "dof": dof, "dtype": dtype}
     W, b = draw("numpy", 5, law, keys, **arguments)
     V, c = draw("numba", 5, law, keys, **arguments)
     np.testing.assert_array_equal(b, c)
-    np.testing.assert_allclose(W, V, rtol=1.3e-7 if dtype == "float32" else 1e-13)
+    # Words next to an axis lose digits in the reference's 2 pi u, which are absolute there.
+    np.testing.assert_allclose(W, V, rtol=1e-6 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("features", ["", "+sse2,+sse4.2,+avx,+avx2,+fma"])
+def test_other_machines(features):
+    """Machines with narrower vectors, and without fused multiply-add, draw the same."""
+    program = """
+import sys
+import numpy as np
+from streamk.backends import CHUNK, Law, select
+W, b = np.empty((3, 50, CHUNK), np.float32), np.empty((3, CHUNK))
+keys = np.arange(50, dtype=np.uint64)
+select("numba").frequencies(2**63 + 1, Law.STUDENT, 2, 1.0, keys, 9, W, b.astype(np.float32))
+V = np.empty((3, 0, CHUNK))
+select("numba").frequencies(2**63 + 1, Law.NORMAL, 0, 1.0, keys[:0], 9, V, b)
+sys.stdout.buffer.write(W.tobytes() + b.tobytes())
+"""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=True
+    )
+    W = np.frombuffer(done.stdout[: -8 * 3 * CHUNK], np.float32).reshape(3, 50, CHUNK)
+    b = np.frombuffer(done.stdout[-8 * 3 * CHUNK :]).ravel()
+    exact, phases = draw("numpy", 2**63 + 1, Law.STUDENT, range(50), first=9, chunks=3, dof=2)
+    np.testing.assert_array_equal(b, phases)
+    turns = exact.reshape(3, CHUNK, 50).transpose(0, 2, 1) / (2.0 * np.pi)
+    np.testing.assert_allclose(W, turns, rtol=1e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_chunk_does_not_depend_on_its_neighbours(backend):
-    whole, phases = draw(backend, 5, Law.NORMAL, [0, 9, 4], chunks=6)
-    part, part_phases = draw(backend, 5, Law.NORMAL, [4], first=2, chunks=3)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("law", list(Law))
+def test_a_chunk_does_not_depend_on_its_neighbours(backend, dtype, law):
+    arguments = {"dof": 3, "dtype": dtype}
+    whole, phases = draw(backend, 5, law, [0, 9, 4], chunks=6, **arguments)
+    part, part_phases = draw(backend, 5, law, [4], first=2, chunks=3, **arguments)
     np.testing.assert_array_equal(part[:, 0], whole[2 * CHUNK : 5 * CHUNK, 2])
     np.testing.assert_array_equal(part_phases, phases[2 * CHUNK : 5 * CHUNK])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("law", [Law.NORMAL, Law.STUDENT, Law.RATIONAL])
+def test_rotations_are_the_oracle_s(backend, law):
+    seed, first, chunks, dof = 2**63 + 12345, 3, 2, 3
+    signs, radii, b = turn(backend, seed, law, first=first, chunks=chunks, dof=dof)
+    name = {Law.NORMAL: "gaussian", Law.STUDENT: "matern", Law.RATIONAL: "rational_quadratic"}
+    kernel = naive.Kernel(name[law], 4.0, dof / 2)
+    for group, p in enumerate(WIDTHS):
+        for i in range(first * CHUNK, (first + chunks) * CHUNK):
+            c, lane = divmod(i - first * CHUNK, CHUNK)
+            bits = [int(signs[c, group, r]) >> lane & 1 for r in range(ROUNDS)]
+            assert [1 - 2 * bit for bit in bits] == [
+                naive.sign(seed, r, i, group) for r in range(ROUNDS)
+            ]
+            length = naive.length(seed, i, group, p) * naive.stretch(kernel, seed, i) / kernel.scale
+            expected = length / p**1.5 / (2.0 * np.pi)
+            assert radii[c, group, lane] == pytest.approx(expected, rel=1e-12)
+    phases = [naive.uniform(seed, naive.PHASE, i, 0) for i in range(first * CHUNK, 5 * CHUNK)]
+    np.testing.assert_array_equal(b.ravel(), phases)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("law", [Law.NORMAL, Law.STUDENT, Law.RATIONAL])
+@pytest.mark.parametrize("first", [0, 7])
+def test_rotations_agree(dtype, law, first):
+    """More chunks than share sixteen calls, from an even and an odd one on."""
+    arguments = {"first": first, "chunks": 70, "dof": 5, "dtype": dtype}
+    signs, radii, b = turn("numpy", 2**40 + 3, law, **arguments)
+    others = turn("numba", 2**40 + 3, law, **arguments)
+    np.testing.assert_array_equal(signs, others[0])
+    np.testing.assert_allclose(radii, others[1], rtol=1e-6 if dtype == "float32" else 1e-12)
+    np.testing.assert_array_equal(b, others[2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("law", [Law.NORMAL, Law.STUDENT, Law.RATIONAL])
+def test_a_rotation_does_not_depend_on_its_neighbours(backend, dtype, law):
+    arguments = {"dof": 3, "dtype": dtype}
+    whole = turn(backend, 5, law, chunks=80, **arguments)
+    for first, chunks in [(0, 1), (1, 1), (3, 40), (44, 36)]:
+        part = turn(backend, 5, law, first=first, chunks=chunks, **arguments)
+        for ours, all_ in zip(part, whole, strict=True):
+            np.testing.assert_array_equal(ours, all_[first : first + chunks])
+
+
+def test_no_columns_and_no_chunks():
+    for chunks, keys in [(2, []), (0, [1, 2])]:
+        W, b = draw("numba", 5, Law.STUDENT, keys, chunks=chunks, dof=2, dtype="float32")
+        assert W.shape == (chunks * CHUNK, len(keys))
+        np.testing.assert_array_equal(
+            b, draw("numpy", 5, Law.NORMAL, [1], chunks=chunks)[1].astype("float32")
+        )
+    assert turn("numba", 5, Law.RATIONAL, chunks=0, dof=1)[1].shape == (0, len(WIDTHS), CHUNK)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +357,7 @@ def test_a_chunk_does_not_depend_on_its_neighbours(backend):
         (Law.STUDENT, 1, stats.t(1)),
         (Law.STUDENT, 3, stats.t(3)),
         (Law.STUDENT, 5, stats.t(5)),
+        (Law.RATIONAL, 2, stats.laplace(scale=np.sqrt(0.5))),
     ],
 )
 def test_laws(law, dof, distribution):
@@ -161,6 +366,51 @@ def test_laws(law, dof, distribution):
     z = W[:, 0]
     assert stats.kstest(z, distribution.cdf).pvalue > 1e-3
     assert stats.kstest(1.05 * z, distribution.cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("key", [0, 2**63 + 9])
+def test_a_million_single_precision_normals(key):
+    """As many as have tails: the law, its moments, and how many lie beyond 3, 4 and 4.5."""
+    n = 2**20
+    z = draw("numba", 3, Law.NORMAL, [key], chunks=n // CHUNK, dtype="float32")[0][:, 0]
+    assert stats.kstest(z, stats.norm().cdf).pvalue > 1e-3
+    for power, moment, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
+        assert abs((z**power).mean() - moment) < 4 * np.sqrt(variance / n)
+    for edge in (3.0, 4.0, 4.5):
+        for tail in (z > edge, z < -edge):
+            assert 1e-3 < stats.poisson.cdf(tail.sum(), n * stats.norm.sf(edge)) < 1 - 1e-3
+    assert np.abs(np.corrcoef(z.reshape(-1, 4).T) - np.eye(4)).max() < 4 / np.sqrt(n / 4)
+
+
+@pytest.mark.parametrize("width", [64, 1024])
+def test_lengths_are_those_of_normal_vectors(width):
+    """Wilson and Hilferty's chi; the variance of another width is told apart."""
+    _, radii, _ = turn("numba", 3, Law.NORMAL, widths=(width,), chunks=2**14 // CHUNK)
+    chi = radii.ravel() * width**1.5 * 2.0 * np.pi * 4.0
+    assert stats.kstest(chi, stats.chi(width).cdf).pvalue > 1e-3
+    assert stats.kstest(chi + 0.05, stats.chi(width).cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_signs_are_fair_and_independent(backend):
+    chunks = 2**14 // CHUNK
+    streams = []
+    for seed in (1, 2, 1 + 2**32):
+        signs, _, _ = turn(backend, seed, Law.NORMAL, widths=(64, 64), chunks=chunks)
+        bits = np.unpackbits(signs.view(np.uint8), bitorder="little").reshape(chunks, 2, ROUNDS, 64)
+        streams += list(bits.transpose(1, 2, 0, 3).reshape(2 * ROUNDS, -1) * 2.0 - 1.0)
+    # 18 streams, each against the others and against itself one bit and one chunk further on.
+    streams = np.array(streams)
+    n = streams.shape[1]
+    assert np.abs(streams.sum(axis=1)).max() < 4.2 * np.sqrt(n)
+    products = streams @ streams.T - n * np.eye(len(streams))
+    assert np.abs(products).max() < 4.2 * np.sqrt(n)
+    for lag in (1, CHUNK, 2 * CHUNK):
+        products = streams[:, lag:] @ streams[:, :-lag].T
+        assert np.abs(products).max() < 4.5 * np.sqrt(n)
+    assert np.abs(streams.reshape(-1, CHUNK).sum(axis=0)).max() < 4.2 * np.sqrt(
+        streams.size / CHUNK
+    )
 
 
 def test_phases_are_uniform_and_streams_do_not_repeat_each_other():

@@ -2,7 +2,7 @@
 
 from streamk.backends.host import get, put, xp
 from streamk.backends.numba_backend.dense import accumulate, features, gradient, predict, step
-from streamk.backends.numba_backend.generator import frequencies, philox
+from streamk.backends.numba_backend.generator import frequencies, rotations
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.scaling import measure, rescale, spread
 
@@ -17,10 +17,10 @@ __all__ = [
     "gradient",
     "loss_gradient",
     "measure",
-    "philox",
     "predict",
     "put",
     "rescale",
+    "rotations",
     "spread",
     "step",
     "xp",

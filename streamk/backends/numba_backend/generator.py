@@ -1,4 +1,12 @@
-"""The counter-based generator: Philox4x32-10, and what is drawn with it."""
+"""The counter-based generator: Philox4x32-10, and what is drawn with it.
+
+Numbers are drawn a chunk at a time. In single precision normals come from the vectors of `normals`,
+within 4e-7 (1 + |z|) of the reference; in double precision the library's functions are applied to
+the same words.
+"""
+
+# An overload has all the arguments of what it stands for.
+# ruff: noqa: ARG001
 
 from __future__ import annotations
 
@@ -6,42 +14,66 @@ import math
 from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 
-from streamk.backends import CHUNK, TAG_FREQUENCY, TAG_PHASE, TAG_RADIUS, Law
+from streamk.backends import (
+    CHUNK,
+    ROUNDS,
+    TAG_FREQUENCY,
+    TAG_LENGTH,
+    TAG_PHASE,
+    TAG_RADIUS,
+    TAG_SIGN,
+    Law,
+)
 from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.normals import chunk_normals, chunk_words
 
-_CAUCHY, _LAPLACE, _STUDENT = int(Law.CAUCHY), int(Law.LAPLACE), int(Law.STUDENT)
+_CAUCHY, _LAPLACE = int(Law.CAUCHY), int(Law.LAPLACE)
+_STUDENT, _RATIONAL = int(Law.STUDENT), int(Law.RATIONAL)
 _GROUPS = CHUNK // 4
 
 
 @compiled
-def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
-    """Philox4x32-10 (Salmon et al. 2011); all arguments and results are 32-bit words in uint64."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
-        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
-        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
-    return c0, c1, c2, c3
+def _uniform(word: Any) -> Any:
+    return (word + 0.5) * 2.0**-32
 
 
-@compiled
-def _uniforms(group: Any, tag: Any, key: Any, seed: Any) -> Any:
-    """Return the four uniforms in (0, 1) of one call of the generator."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    c0, c1, c2, c3 = philox(
-        np.uint64(group), np.uint64(tag), key & low, key >> half, seed & low, seed >> half
-    )
-    unit = 2.0**-32
-    return (c0 + 0.5) * unit, (c1 + 0.5) * unit, (c2 + 0.5) * unit, (c3 + 0.5) * unit
+def _normals(first: Any, tag: Any, keys: Any, seed: Any, factor: Any, words: Any, out: Any) -> None:
+    """Write normals times factors into chunks (chunks, keys, CHUNK); the words are scratch.
+
+    The factors are those of each chunk, or one row for all of them.
+    """
+    raise NotImplementedError("only compiled")
 
 
-@compiled
-def _normals(group: Any, tag: Any, key: Any, seed: Any) -> Any:
-    u0, u1, u2, u3 = _uniforms(group, tag, key, seed)
-    r, s = math.sqrt(-2.0 * math.log(u0)), math.sqrt(-2.0 * math.log(u2))
-    p, q = 2.0 * math.pi * u1, 2.0 * math.pi * u3
-    return r * math.cos(p), r * math.sin(p), s * math.cos(q), s * math.sin(q)
+@overload(_normals)
+def _compiled_normals(
+    first: Any, tag: Any, keys: Any, seed: Any, factor: Any, words: Any, out: Any
+) -> Any:
+    def single(
+        first: Any, tag: Any, keys: Any, seed: Any, factor: Any, words: Any, out: Any
+    ) -> None:
+        for c in range(out.shape[0]):
+            factors = factor[min(c, factor.shape[0] - 1)]
+            for j in range(keys.shape[0]):
+                chunk_normals((first + c) * _GROUPS, tag, keys[j], seed, factors, out[c, j])
+
+    def double(
+        first: Any, tag: Any, keys: Any, seed: Any, factor: Any, words: Any, out: Any
+    ) -> None:
+        for c in range(out.shape[0]):
+            factors = factor[min(c, factor.shape[0] - 1)]
+            for j in range(keys.shape[0]):
+                chunk_words((first + c) * _GROUPS, tag, keys[j], seed, words)
+                for i in range(0, CHUNK, 2):
+                    r = math.sqrt(-2.0 * math.log(_uniform(words[i])))
+                    p = 2.0 * math.pi * _uniform(words[i + 1])
+                    out[c, j, i] = r * math.cos(p) * factors[i]
+                    out[c, j, i + 1] = r * math.sin(p) * factors[i + 1]
+
+    return single if out.dtype == types.float32 else double
 
 
 @compiled
@@ -55,34 +87,103 @@ def _laplace(u: Any) -> Any:
 
 
 @compiled
-def _fill(seed: Any, law: Any, dof: Any, scale: Any, keys: Any, first: Any, W: Any, b: Any) -> None:
-    zero = np.uint64(0)
-    radius = np.ones(CHUNK)
+def _columns_by_themselves(
+    law: Any, first: Any, keys: Any, seed: Any, scale: Any, words: Any, W: Any
+) -> None:
+    """Write frequencies of the laws that have no normals."""
     for c in range(W.shape[0]):
-        for g in range(_GROUPS):
-            group, i = (first + c) * _GROUPS + g, 4 * g
-            b[c, i], b[c, i + 1], b[c, i + 2], b[c, i + 3] = _uniforms(group, TAG_PHASE, zero, seed)
-            if law == _STUDENT:
-                r0, r1, r2, r3 = 0.0, 0.0, 0.0, 0.0
-                for t in range(dof):
-                    z0, z1, z2, z3 = _normals(group, TAG_RADIUS + t, zero, seed)
-                    r0, r1, r2, r3 = r0 + z0 * z0, r1 + z1 * z1, r2 + z2 * z2, r3 + z3 * z3
-                radius[i], radius[i + 1] = math.sqrt(dof / r0), math.sqrt(dof / r1)
-                radius[i + 2], radius[i + 3] = math.sqrt(dof / r2), math.sqrt(dof / r3)
         for j in range(keys.shape[0]):
-            for g in range(_GROUPS):
-                group, i = (first + c) * _GROUPS + g, 4 * g
-                if law in (_CAUCHY, _LAPLACE):
-                    u0, u1, u2, u3 = _uniforms(group, TAG_FREQUENCY, keys[j], seed)
-                    if law == _CAUCHY:
-                        w0, w1, w2, w3 = _cauchy(u0), _cauchy(u1), _cauchy(u2), _cauchy(u3)
-                    else:
-                        w0, w1, w2, w3 = _laplace(u0), _laplace(u1), _laplace(u2), _laplace(u3)
-                else:
-                    w0, w1, w2, w3 = _normals(group, TAG_FREQUENCY, keys[j], seed)
-                W[c, j, i], W[c, j, i + 1] = w0 * radius[i] * scale, w1 * radius[i + 1] * scale
-                W[c, j, i + 2] = w2 * radius[i + 2] * scale
-                W[c, j, i + 3] = w3 * radius[i + 3] * scale
+            w = W[c, j]
+            chunk_words((first + c) * _GROUPS, TAG_FREQUENCY, keys[j], seed, words)
+            if law == _CAUCHY:
+                for i in range(CHUNK):
+                    w[i] = _cauchy(_uniform(words[i])) * scale
+            else:
+                for i in range(CHUNK):
+                    w[i] = _laplace(_uniform(words[i])) * scale
+
+
+@compiled
+def _phases(first: Any, seed: Any, words: Any, b: Any) -> None:
+    for c in range(b.shape[0]):
+        chunk_words((first + c) * _GROUPS, TAG_PHASE, 0, seed, words)
+        for i in range(CHUNK):
+            b[c, i] = _uniform(words[i])
+
+
+@compiled
+def _factors(
+    first: Any, chunks: Any, seed: Any, law: Any, dof: Any, scale: Any, words: Any, like: Any
+) -> Any:
+    """Return the scale times the law's radius, which all columns of a feature have in common."""
+    if law not in (_STUDENT, _RATIONAL):
+        return np.full((1, CHUNK), scale, like.dtype)
+    key, one = np.zeros(1, np.uint64), np.ones((1, CHUNK), like.dtype)
+    z, chi2 = np.empty((chunks, 1, CHUNK), like.dtype), np.zeros((chunks, CHUNK))
+    for t in range(dof):
+        _normals(first, TAG_RADIUS + t, key, seed, one, words, z)
+        for c in range(chunks):
+            for i in range(CHUNK):
+                chi2[c, i] += np.float64(z[c, 0, i]) * np.float64(z[c, 0, i])
+    factor = np.empty((chunks, CHUNK), like.dtype)
+    for c in range(chunks):
+        for i in range(CHUNK):
+            square = dof / chi2[c, i] if law == _STUDENT else chi2[c, i] / dof
+            factor[c, i] = scale * math.sqrt(square)
+    return factor
+
+
+@compiled
+def _fill(seed: Any, law: Any, dof: Any, scale: Any, keys: Any, first: Any, W: Any, b: Any) -> None:
+    words = np.empty(CHUNK, np.uint32)
+    _phases(first, seed, words, b)
+    if law in (_CAUCHY, _LAPLACE):
+        _columns_by_themselves(law, first, keys, seed, scale, words, W)
+    else:
+        factor = _factors(first, W.shape[0], seed, law, dof, scale, words, W)
+        _normals(first, TAG_FREQUENCY, keys, seed, factor, words, W)
+
+
+@compiled
+def _signs(first: Any, seed: Any, words: Any, signs: Any) -> None:
+    """Write 64 random bits for each chunk, group and round: half a call of the generator."""
+    chunks, shared = signs.shape[0], CHUNK // 2
+    for g in range(signs.shape[1]):
+        for r in range(ROUNDS):
+            for start in range(-(first % 2), chunks, shared):
+                chunk_words((first + start) // 2, TAG_SIGN + r, g, seed, words)
+                for c in range(max(start, 0), min(start + shared, chunks)):
+                    low, high = words[2 * (c - start)], words[2 * (c - start) + 1]
+                    signs[c, g, r] = np.uint64(low) | np.uint64(high) << np.uint64(32)
+
+
+@compiled
+def _fill_rotations(
+    seed: Any,
+    law: Any,
+    dof: Any,
+    scale: Any,
+    widths: Any,
+    first: Any,
+    signs: Any,
+    radii: Any,
+    b: Any,
+) -> None:
+    chunks, groups, real = radii.shape[0], radii.shape[1], radii.dtype.type
+    words, one = np.empty(CHUNK, np.uint32), np.ones((1, CHUNK), radii.dtype)
+    _phases(first, seed, words, b)
+    _signs(first, seed, words, signs)
+    factor = _factors(first, chunks, seed, law, dof, scale, words, radii)
+    _normals(first, TAG_LENGTH, np.arange(groups).astype(np.uint64), seed, one, words, radii)
+    for c in range(chunks):
+        factors = factor[min(c, factor.shape[0] - 1)]
+        for g in range(groups):
+            z, spread = radii[c, g], 2.0 / (9.0 * widths[g])
+            center, slope = real(1.0 - spread), real(math.sqrt(spread))
+            inverse = real(1.0 / widths[g])
+            for i in range(CHUNK):
+                t = center + slope * z[i]
+                z[i] = t * np.sqrt(t) * inverse * factors[i]
 
 
 def frequencies(
@@ -90,3 +191,34 @@ def frequencies(
 ) -> None:
     """Fill chunks of frequencies and phases, both in turns, from the counter-based generator."""
     _fill(np.uint64(seed), int(law), dof, scale / (2.0 * math.pi), keys, first_chunk, W, b)
+
+
+def rotations(
+    seed: int,
+    law: int,
+    dof: int,
+    scale: float,
+    widths: tuple[int, ...],
+    first_chunk: int,
+    signs: Any,
+    radii: Any,
+    b: Any,
+) -> None:
+    """Fill chunks of signs, lengths and phases of structured features, lengths in turns.
+
+    A length is that of a normal vector of the transform's width p: the root of a chi-squared of p
+    degrees, which is ``p (1 - 2 / (9 p) + z sqrt(2 / (9 p)))^3`` of a normal z up to an error far
+    below that of the transform itself (Wilson and Hilferty 1931). The unnormalised transform makes
+    vectors longer by p^(3/2).
+    """
+    _fill_rotations(
+        np.uint64(seed),
+        int(law),
+        dof,
+        scale / (2.0 * math.pi),
+        np.array(widths, dtype=np.int64),
+        first_chunk,
+        signs,
+        radii,
+        b,
+    )
