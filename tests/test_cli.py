@@ -136,7 +136,7 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
 
 def test_every_option_of_the_learner_can_be_set() -> None:
     own = inspect.signature(DoublyStochastic.__init__).parameters
-    composed = {"bandwidth", "gamma", "nu", "delta", "epsilon", "q"}
+    composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"}
     assert OPTIONS.keys() == (own.keys() - elsewhere) | composed
 
@@ -146,6 +146,12 @@ def test_every_option_of_the_learner_can_be_set() -> None:
     [
         ({}, "gaussian 0.5", "softmax", "constant 1.0"),
         ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", "constant 1.0"),
+        (
+            {"kernel": "rational_quadratic", "alpha": "2"},
+            "rational_quadratic 0.5 2.0",
+            "softmax",
+            "constant 1.0",
+        ),
         ({"gamma": "2"}, "gaussian 0.5", "softmax", "constant 1.0"),
         ({"kernel": "linear", "step": "inverse-time:3"}, "linear", "softmax", "inverse-time 3.0"),
         ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 0.5"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamk import kernels
+from streamk.backends import Law
 from streamk.errors import InvalidInput
 
 PAIRS = [
@@ -16,6 +17,11 @@ PAIRS = [
     (kernels.Matern(nu=0.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 2.5)),
+    (kernels.RationalQuadratic(alpha=0.5), naive.Kernel("rational_quadratic", 1.0, 0.5)),
+    (
+        kernels.RationalQuadratic(alpha=7.5, bandwidth=0.8),
+        naive.Kernel("rational_quadratic", 0.8, 7.5),
+    ),
     (kernels.Cauchy(bandwidth=1.1), naive.Kernel("cauchy", 1.1)),
     (kernels.Linear(), naive.Kernel("linear")),
 ]
@@ -59,10 +65,40 @@ def test_far_from_the_origin_nothing_cancels(kernel, oracle):
 
 @pytest.mark.parametrize("kernel", [ours for ours, _ in PAIRS], ids=IDS)
 def test_equal_points_of_two_sets(kernel):
-    # exp(-r) has its kink at r = 0: a distance through |x|^2 + |y|^2 - 2 x.y is good to 1e-7 there.
     X = np.random.default_rng(5).normal(size=(20, 6))
     K = kernel.pairwise(X, X.copy())
-    np.testing.assert_allclose(np.diag(K), kernel.diagonal(X), rtol=2e-7)
+    np.testing.assert_allclose(np.diag(K), kernel.diagonal(X), rtol=1e-15)
+    np.testing.assert_array_equal(K, K.T)
+
+
+def test_a_rational_quadratic_of_large_alpha_is_nearly_gaussian():
+    X = np.random.default_rng(6).normal(size=(20, 3))
+    ours, limit = (
+        kernels.RationalQuadratic(alpha=32, bandwidth=2.0),
+        kernels.Gaussian(bandwidth=2.0),
+    )
+    np.testing.assert_allclose(ours.pairwise(X), limit.pairwise(X), atol=0.01)
+
+
+def test_a_rational_quadratic_is_the_mean_over_its_frequencies():
+    # A normal times the root of an independent chi-squared of 2 alpha degrees over 2 alpha.
+    kernel = kernels.RationalQuadratic(alpha=1.5, bandwidth=0.7)
+    assert (kernel.law, kernel.degrees_of_freedom) == (Law.RATIONAL, 3)
+    rng, x, n = np.random.default_rng(7), np.array([0.4, -0.9]), 400_000
+    radius = np.sqrt(rng.chisquare(3, size=n) / 3.0)
+    frequencies = rng.normal(size=(n, 2)) * radius[:, None] * kernel.frequency_scale
+    assert np.cos(frequencies @ x).mean() == pytest.approx(
+        kernel.pairwise([x], [[0.0, 0.0]])[0, 0], abs=0.005
+    )
+    assert not kernel.heavy_tailed
+
+
+def test_which_kernels_turn_with_the_points():
+    turn, _ = np.linalg.qr(np.random.default_rng(8).normal(size=(3, 3)))
+    X = np.random.default_rng(9).normal(size=(6, 3))
+    for kernel, _ in PAIRS:
+        same = np.allclose(kernel.pairwise(X @ turn), kernel.pairwise(X), atol=1e-9)
+        assert same == kernel.isotropic, kernel
 
 
 def test_gamma_is_the_field_s_notation():
@@ -83,6 +119,8 @@ def test_json_round_trip(kernel, oracle):
 def test_by_name():
     assert kernels.by_name("gaussian") == kernels.Gaussian()
     assert kernels.by_name("gaussian", gamma=0.5) == kernels.Gaussian(bandwidth=1.0)
+    made = kernels.by_name("rational_quadratic", alpha=2)
+    assert made == kernels.RationalQuadratic(alpha=2.0)
     assert kernels.by_name("matern", nu=2.5, bandwidth=2) == kernels.Matern(nu=2.5, bandwidth=2)
 
 
@@ -98,6 +136,11 @@ def test_by_name():
         (lambda: kernels.Laplacian(gamma=0.0), ["gamma=0.0", "positive"]),
         (lambda: kernels.Laplacian(bandwidth=-3), ["bandwidth=-3", "positive"]),
         (lambda: kernels.Matern(nu=1.0), ["nu=1.0", "0.5, 1.5 or 2.5"]),
+        (lambda: kernels.RationalQuadratic(alpha=0.7), ["alpha=0.7", "multiple of 1/2", "32"]),
+        (lambda: kernels.RationalQuadratic(alpha=-1.0), ["alpha=-1.0"]),
+        (lambda: kernels.RationalQuadratic(alpha=32.5), ["alpha=32.5", "at most 32"]),
+        (lambda: kernels.RationalQuadratic(alpha=math.nan), ["alpha=nan"]),
+        (lambda: kernels.RationalQuadratic(alpha="1"), ["alpha='1'"]),
         (lambda: kernels.Cauchy(bandwidth=-1.0), ["bandwidth=-1.0", "Cauchy"]),
         (lambda: kernels.by_name("gausian"), ["gausian", "gaussian", "matern"]),
         (lambda: kernels.by_name("linear", bandwidth=1.0), ["linear", "bandwidth"]),

@@ -251,7 +251,8 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "cauchy", "linear", or one of `streamk.kernels`.
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
+        `streamk.kernels`.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square.

@@ -122,7 +122,8 @@ class KernelClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "cauchy", "linear", or one of `streamk.kernels`.
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
+        `streamk.kernels`.
     bandwidth : float, default 0.7
         Of a kernel given by name, in units of the scaled columns: two events are sqrt(2) apart in
         the root of the mean square. The default is about that of `sklearn.svm.SVC`, whose

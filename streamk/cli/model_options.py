@@ -54,6 +54,7 @@ OPTIONS: dict[str, Option] = {
     "bandwidth": Option(number, "of the kernel; two events are 1.4 apart on average (0.5)"),
     "gamma": Option(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Option(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
+    "alpha": Option(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
     "loss": Option(_loss, "one of the losses below (softmax; regression: squared)"),
     "delta": Option(number, "of huber, in standard deviations of the label (1)"),
     "epsilon": Option(number, "of epsilon_insensitive, likewise (0.1)"),
@@ -73,7 +74,7 @@ OPTIONS: dict[str, Option] = {
 }
 """The options of the model "doubly-stochastic"."""
 
-_KERNEL_OPTIONS = ("bandwidth", "gamma", "nu")
+_KERNEL_OPTIONS = ("bandwidth", "gamma", "nu", "alpha")
 _LOSS_OPTIONS = ("delta", "epsilon", "q")
 
 

@@ -17,6 +17,7 @@ KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",
     "laplacian": "exp(-Σ|xⱼ-yⱼ| / bandwidth)",
     "matern": "Matérn of |x-y| / bandwidth with smoothness nu",
+    "rational_quadratic": "(1 + |x-y|² / (2 alpha bandwidth²))^-alpha",
     "cauchy": "Π 1 / (1 + (xⱼ-yⱼ)² / bandwidth²)",
     "linear": "x·y, no bandwidth",
 }

@@ -4,6 +4,7 @@ from streamk.backends.host import get, put, xp
 from streamk.backends.numba_backend.dense import accumulate, features, gradient, predict, step
 from streamk.backends.numba_backend.generator import frequencies, rotations
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
+from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
 from streamk.backends.numba_backend.scaling import measure, rescale, spread
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "gradient",
     "loss_gradient",
     "measure",
+    "pairwise",
+    "pairwise_product",
     "predict",
     "put",
     "rescale",

@@ -50,15 +50,33 @@ def pairwise_product(
         out[r : r + _ROWS] = total
 
 
+def sum_factor(code: int, parameter: float, scale: float, dtype: np.dtype[Any]) -> Any:
+    """Return what a pair's sum over columns is multiplied with, of the type of the points.
+
+    It is kept where that type can hold it: 0 times infinity is no kernel.
+    """
+    factor = {
+        KernelCode.GAUSSIAN: 0.5 * scale * scale,
+        KernelCode.LAPLACIAN: scale,
+        KernelCode.MATERN: 2.0 * parameter * scale * scale,
+        KernelCode.CAUCHY: scale * scale,
+        KernelCode.RATIONAL_QUADRATIC: scale * scale / (2.0 * parameter if parameter else 1.0),
+        KernelCode.LINEAR: 1.0,
+    }[KernelCode(code)]
+    limits = np.finfo(dtype)
+    return dtype.type(min(max(factor, float(limits.tiny)), float(limits.max)))
+
+
 def _tile(
     code: int, parameter: float, scale: float, X: NDArray[Any], Y: NDArray[Any]
 ) -> NDArray[Any]:
+    factor = sum_factor(code, parameter, scale, X.dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        return _of_sums(code, parameter, scale, _sums(code, scale, X, Y))
+        return _of_sums(code, parameter, factor, _sums(code, factor, X, Y))
 
 
-def _sums(code: int, scale: float, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
-    """Return sum (x_j - y_j)^2, sum |x_j - y_j|, x.y or prod (1 + scale^2 (x_j - y_j)^2)."""
+def _sums(code: int, factor: Any, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
+    """Return sum (x_j - y_j)^2, sum |x_j - y_j|, x.y or prod (1 + factor (x_j - y_j)^2)."""
     S = np.full((len(X), len(Y)), 1.0 if code == KernelCode.CAUCHY else 0.0, X.dtype)
     for x, y in zip(X.T, Y.T, strict=True):
         if code == KernelCode.LINEAR:
@@ -69,28 +87,25 @@ def _sums(code: int, scale: float, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[
             S += np.abs(t, out=t)
         elif code == KernelCode.CAUCHY:
             t *= t
-            S *= 1.0 + t * _finite(scale * scale, X.dtype)
+            S *= 1.0 + factor * t
         else:
             t *= t
             S += t
     return S
 
 
-def _of_sums(code: int, parameter: float, scale: float, S: NDArray[Any]) -> NDArray[Any]:
+def _of_sums(code: int, parameter: float, factor: Any, S: NDArray[Any]) -> NDArray[Any]:
     """Return the kernel from those sums."""
     if code == KernelCode.LINEAR:
         return S
-    if code == KernelCode.GAUSSIAN:
-        return np.exp(-_finite(0.5 * scale * scale, S.dtype) * S)
-    if code == KernelCode.LAPLACIAN:
-        return np.exp(-_finite(scale, S.dtype) * S)
     if code == KernelCode.CAUCHY:
-        return 1.0 / S
+        return np.asarray(1.0 / S)
+    if code in (KernelCode.GAUSSIAN, KernelCode.LAPLACIAN):
+        return np.asarray(np.exp(-factor * S))
     if code == KernelCode.RATIONAL_QUADRATIC:
-        q = 1.0 + _finite(0.5 * scale * scale / parameter, S.dtype) * S
-        return np.asarray((1.0 / np.sqrt(q)) ** round(2.0 * parameter))
-    r = np.sqrt(_finite(2.0 * parameter * scale * scale, S.dtype) * S)
-    K = np.exp(-r)
+        return np.asarray((1.0 / np.sqrt(1.0 + factor * S)) ** round(2.0 * parameter))
+    r = np.sqrt(factor * S)
+    K = np.asarray(np.exp(-r))
     # Where the kernel is 0 the polynomial may be infinite.
     r = np.where(K > 0.0, r, 0.0)
     if parameter == 1.5:
@@ -98,9 +113,3 @@ def _of_sums(code: int, parameter: float, scale: float, S: NDArray[Any]) -> NDAr
     elif parameter == 2.5:
         K *= 1.0 + r + r * r / 3.0
     return K
-
-
-def _finite(factor: float, dtype: np.dtype[Any]) -> Any:
-    """Return the factor, kept where the type can hold it: 0 times infinity is no kernel."""
-    limits = np.finfo(dtype)
-    return dtype.type(min(max(factor, float(limits.tiny)), float(limits.max)))

@@ -1,0 +1,292 @@
+"""Kernels between points, and their product with vectors, without storing the kernels.
+
+All of it is sums over columns, and one loop in registers does them. `GROUP` points of one set lie
+in the lanes of vectors, column after column; of the other set, a few points at a time are
+broadcast. Each pair's sum stays in a register while the columns pass by, and is added up in the
+order of the columns whatever the shape of the tile, so a row's result does not depend on its batch.
+
+The distances are sums of squared differences: a subtraction and a multiply-add a column, against
+one multiply-add for the way by ``|x|^2 + |y|^2 - 2 x.y``, but nothing cancels. Equal points are at
+distance 0, and in single precision a distance has a relative error of at most (d + 2) / 2 units of
+the last place, where the shorter way is wrong by 3e-4 times the length of x near 0.
+
+The product K V of a tile is again such a sum, over centers instead of columns: the tile's kernels
+lie as the points of the lanes do. Sums over the `CENTERS` of a tile are in the type of the points,
+those over the tiles in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from streamk.backends import LANES, KernelCode
+from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.exponential import decayed
+from streamk.backends.numba_backend.vectors import Emitter, data, registers
+from streamk.backends.numpy_backend.pairwise import sum_factor
+
+GROUP = 2 * LANES
+"""Points that lie in lanes together."""
+CENTERS = 64
+"""Points of a tile of the other set: a group's kernels with them stay in the first cache."""
+GROUPS = 8
+"""Groups between which a tile of the other set stays in the second cache."""
+
+# A register tile's sums take half of the registers.
+_SINGLES = max(1, registers() // (2 * GROUP))
+_DOUBLES = max(1, registers() // (4 * GROUP))
+
+_GAUSSIAN, _LAPLACIAN, _MATERN = KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.MATERN
+_CAUCHY, _RATIONAL, _LINEAR = (
+    KernelCode.CAUCHY,
+    KernelCode.RATIONAL_QUADRATIC,
+    KernelCode.LINEAR,
+)
+
+
+class _Sum(IntEnum):
+    """What a column adds to the sum of a pair."""
+
+    SQUARE = 0
+    ABSOLUTE = 1
+    PRODUCT = 2
+    DOT = 3
+
+
+def _added(e: Emitter, kind: _Sum, x: Any, y: Any, factor: Any, sum_: Any) -> Any:
+    """Emit one column of one pair's sum."""
+    if kind == _Sum.DOT:
+        return e.fma(x, y, sum_)
+    t = e.builder.fsub(x, y)
+    if kind == _Sum.SQUARE:
+        return e.fma(t, t, sum_)
+    if kind == _Sum.ABSOLUTE:
+        return e.builder.fadd(sum_, _absolute_value(e, t))
+    square = e.builder.fmul(t, t)
+    return e.builder.fmul(sum_, e.fma(square, factor, e.constant(1.0)))
+
+
+def _absolute_value(e: Emitter, t: Any) -> Any:
+    """Emit |t|: all of its bits but the sign."""
+    width = 8 * e.bytes
+    bits = ir.VectorType(ir.IntType(width), LANES)
+    mask = ir.Constant(bits, [(1 << (width - 1)) - 1] * LANES)
+    return e.builder.bitcast(e.builder.and_(e.builder.bitcast(t, bits), mask), e.vector)
+
+
+def _emit(context: Any, builder: Any, signature: Any, values: Any, kind: _Sum, many: bool) -> None:
+    kinds = signature.args
+    P, Y, K = (data(context, builder, kinds[i], values[i]) for i in range(3))
+    p_at, y_at, k_at, d, row_stride, column_stride, factor = values[3:]
+    e = Emitter(context, builder, context.get_data_type(kinds[0].dtype))
+    rows = (_SINGLES if e.bytes == 4 else _DOUBLES) if many else 1
+    vectors = range(GROUP // LANES)
+    points = e.at(P, p_at)
+    places = [e.at(Y, e.offset((y_at, e.int(1)), (e.int(i), row_stride))) for i in range(rows)]
+    scale = e.splat(factor)
+    start = [e.constant(1.0 if kind == _Sum.PRODUCT else 0.0) for _ in range(rows) for _ in vectors]
+
+    def add(j: Any, sums: list[Any]) -> list[Any]:
+        column = e.at(points, e.offset((j, e.int(GROUP))))
+        xs = [e.load(column, v * LANES) for v in vectors]
+        new = []
+        for i, place in enumerate(places):
+            y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
+            new += [_added(e, kind, x, y, scale, sums[i * len(xs) + v]) for v, x in enumerate(xs)]
+        return new
+
+    sums = e.loop(d, start, add)
+    out = e.at(K, k_at)
+    for i, sum_ in enumerate(sums):
+        e.store(sum_, out, i * LANES)
+
+
+def _register_tile(kind: _Sum, *, many: bool) -> Any:
+    """Return the intrinsic that sums a group's pairs with a few points, or one, of the other set.
+
+    Its arguments are P, Y, K, where each begins, the columns (at least one), the numbers between
+    rows and columns of Y, and the factor of a PRODUCT.
+    """
+
+    @intrinsic
+    def tile(
+        _: Any, P: Any, Y: Any, K: Any, p_at: Any, y_at: Any, k_at: Any, d: Any, row_stride: Any,
+        column_stride: Any, factor: Any,
+    ) -> Any:  # fmt: skip
+        sizes = (p_at, y_at, k_at, d, row_stride, column_stride)
+        signature = types.void(P, Y, K, *(types.int64 for _ in sizes), factor)
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            _emit(context, builder, signature, values, kind, many)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return tile
+
+
+_squares, _square = (_register_tile(_Sum.SQUARE, many=many) for many in (True, False))
+_absolutes, _absolute = (_register_tile(_Sum.ABSOLUTE, many=many) for many in (True, False))
+_products, _product = (_register_tile(_Sum.PRODUCT, many=many) for many in (True, False))
+_dots, _dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
+
+
+@compiled
+def _sums(
+    code: Any, P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, f: Any, K: Any
+) -> None:
+    """Write the sums of a group with `rows` points of Y, from number y on, into K.
+
+    `by` and `step` are the numbers between Y's rows and its columns.
+    """
+    many = _SINGLES if P.itemsize == 4 else _DOUBLES
+    whole = rows - rows % many
+    for i in range(0, whole, many):
+        if code == _LINEAR:
+            _dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _LAPLACIAN:
+            _absolutes(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _CAUCHY:
+            _products(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        else:
+            _squares(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+    for i in range(whole, rows):
+        if code == _LINEAR:
+            _dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _LAPLACIAN:
+            _absolute(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _CAUCHY:
+            _product(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        else:
+            _square(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+
+
+@compiled
+def _of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
+    """Turn sums into kernels; `f` is the factor of the sum, `spare` room for as many numbers."""
+    real = K.dtype.type
+    one, zero = real(1.0), real(0.0)
+    if code in (_GAUSSIAN, _LAPLACIAN):
+        for i in range(K.shape[0]):
+            K[i] = decayed(-f * K[i])
+    elif code == _CAUCHY:
+        for i in range(K.shape[0]):
+            K[i] = one / K[i]
+    elif code == _RATIONAL:
+        for i in range(K.shape[0]):
+            spare[i] = one / math.sqrt(one + f * K[i])
+        _power(spare, round(2.0 * parameter), K)
+    elif code == _MATERN:
+        # Where the kernel is 0 the polynomial may be infinite.
+        linear, square = real(parameter > 1.0), real(1.0 / 3.0 if parameter > 2.0 else 0.0)
+        for i in range(K.shape[0]):
+            r = math.sqrt(f * K[i])
+            k = decayed(-r)
+            K[i] = k * ((square * r + linear) * r + one) if k > zero else k
+
+
+@compiled
+def _power(base: Any, exponent: Any, out: Any) -> None:
+    """Write base^exponent into `out`; the base is lost."""
+    out[:] = 1.0
+    while exponent > 0:
+        if exponent % 2:
+            for i in range(out.shape[0]):
+                out[i] *= base[i]
+        exponent //= 2
+        for i in range(out.shape[0]):
+            base[i] *= base[i]
+
+
+@compiled
+def _lay(X: Any, first: Any, P: Any) -> None:
+    """Lay the points from `first` on into the groups' lanes; lanes without a point become 0."""
+    for g in range(P.shape[0]):
+        for lane in range(GROUP):
+            r = first + g * GROUP + lane
+            if r < X.shape[0]:
+                for j in range(X.shape[1]):
+                    P[g, j, lane] = X[r, j]
+            else:
+                for j in range(X.shape[1]):
+                    P[g, j, lane] = 0.0
+
+
+@compiled
+def _pairwise(code: Any, parameter: Any, f: Any, X: Any, Y: Any, out: Any) -> None:
+    (n, d), m = X.shape, Y.shape[0]
+    groups = max(1, min(GROUPS, (m + GROUP - 1) // GROUP))
+    P = np.empty((groups, d, GROUP), X.dtype)
+    K, spare = np.empty(CENTERS * GROUP, X.dtype), np.empty(CENTERS * GROUP, X.dtype)
+    for c in range(0, m, groups * GROUP):
+        _lay(Y, c, P)
+        for r in range(0, n, CENTERS):
+            rows = min(CENTERS, n - r)
+            for g in range(min(groups, (m - c + GROUP - 1) // GROUP)):
+                _sums(code, P, g * d * GROUP, d, X, r * d, rows, d, 1, f, K)
+                _of_sums(code, parameter, f, K[: rows * GROUP], spare)
+                first = c + g * GROUP
+                _put(K, out[r : r + rows, first : first + GROUP])
+
+
+@compiled
+def _put(K: Any, out: Any) -> None:
+    """Write a tile into its place."""
+    if out.shape[1] == GROUP:
+        for i in range(out.shape[0]):
+            for lane in range(GROUP):
+                out[i, lane] = K[i * GROUP + lane]
+    else:
+        for i in range(out.shape[0]):
+            for lane in range(out.shape[1]):
+                out[i, lane] = K[i * GROUP + lane]
+
+
+@compiled
+def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any, out: Any) -> None:
+    (n, d), (m, outputs) = X.shape, V.shape
+    groups = max(1, min(GROUPS, (n + GROUP - 1) // GROUP))
+    P = np.empty((groups, d, GROUP), X.dtype)
+    K, spare = np.empty(CENTERS * GROUP, X.dtype), np.empty(CENTERS * GROUP, X.dtype)
+    part, total = np.empty(outputs * GROUP, X.dtype), np.empty((groups, outputs * GROUP))
+    for r in range(0, n, groups * GROUP):
+        _lay(X, r, P)
+        total[:] = 0.0
+        for c in range(0, m, CENTERS):
+            centers = min(CENTERS, m - c)
+            for g in range(min(groups, (n - r + GROUP - 1) // GROUP)):
+                _sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, K)
+                _of_sums(code, parameter, f, K[: centers * GROUP], spare)
+                _sums(_LINEAR, K, 0, centers, V, c * outputs, outputs, 1, outputs, f, part)
+                t = total[g]
+                for i in range(outputs * GROUP):
+                    t[i] += part[i]
+        for i in range(min(groups * GROUP, n - r)):
+            for o in range(outputs):
+                out[r + i, o] = total[i // GROUP, o * GROUP + i % GROUP]
+
+
+def pairwise(code: int, parameter: float, scale: float, X: Any, Y: Any, out: Any) -> None:
+    """Write the kernel between the rows of `X` and of `Y` into `out`."""
+    f = sum_factor(code, parameter, scale, X.dtype)
+    _pairwise(int(code), float(parameter), f, _with_columns(X), _with_columns(Y), out)
+
+
+def pairwise_product(
+    code: int, parameter: float, scale: float, X: Any, Y: Any, V: Any, out: Any
+) -> None:
+    """Write the kernel between the rows of `X` and of `Y`, times `V`, into `out`."""
+    f = sum_factor(code, parameter, scale, X.dtype)
+    _pairwise_product(int(code), float(parameter), f, _with_columns(X), _with_columns(Y), V, out)
+
+
+def _with_columns(X: Any) -> Any:
+    """Return the points, with a column of zeros if they have none."""
+    return X if X.shape[1] else np.zeros((len(X), 1), X.dtype)
