@@ -153,7 +153,7 @@ root of their number, so this is for predicting an event that is unlike all befo
 ROUNDING = 1e-12
 """Deviation, relative to the mean, up to which a column is constant but for rounding."""
 
-BACKENDS = ("numpy", "numba")
+BACKENDS = ("numpy", "numba", "cupy")
 """Names of the backends, besides ``auto``."""
 
 
@@ -303,7 +303,7 @@ def select(name: str = "auto") -> Backend:
     InvalidInput
         If there is no such backend.
     BackendUnavailable
-        If its package is not installed.
+        If its package is not installed; for cupy, also if there is no driver or no device.
     """
     if name == "auto":
         name = "numba" if importlib.util.find_spec("numba") else "numpy"
@@ -316,5 +316,5 @@ def select(name: str = "auto") -> Backend:
             f"backend {name!r} needs a package that is missing here ({error}); "
             f"install it with: pip install {name}, or choose backend='numpy'"
         ) from error
-    backend: Backend = module
+    backend: Backend = module.connect() if name == "cupy" else module
     return backend

@@ -1,0 +1,358 @@
+/* Features of a tile of rows, and at once what is made of them: they are never stored but where
+   they are the result.
+
+   A block evaluates CELLS features: of ROWS rows and the SPAN features that belong together, one
+   chunk of dense frequencies or as many as the widest Hadamard transform has outputs. Each cell is
+   computed in one fixed order whatever else is in the tile, so a row's numbers do not depend on
+   its batch. */
+
+#if HADAMARD && PHASE_IS_DOUBLE
+#define CELLS 2048
+#else
+#define CELLS 4096
+#endif
+/* Columns that pass through shared memory together. */
+#define DEPTH 8
+#define DENSE_ROWS (CELLS / CHUNK)
+#define ROUNDS 3
+/* The farthest a transform reaches, in chunks. */
+#define WIDEST_CHUNKS 16
+/* One number of padding in eight: strides of 8 and 16 then meet each bank twice at most. */
+#define PADDED(i) ((i) + ((i) >> 3))
+/* Rows whose gradients are summed up by one block, whatever their number: a fixed order. */
+#define SEGMENT 64
+/* Sums that a thread keeps in registers. */
+#define SLOTS 32
+
+/* The staging buffer, in quads: columns of X and W (with a quad of padding), or a transform. */
+#if HADAMARD
+#define WORK (PADDED(CELLS) / 4)
+#else
+#define WORK (DEPTH * (2 * CHUNK / 4 + 1))
+#endif
+
+/* Where a block's features come from. Of a dense basis, `table` holds the frequencies W; of a
+   Hadamard basis the lengths of its groups, whose widths and signs are its own. */
+#define BASIS                                                                             \
+    const real *__restrict__ X, whole n, whole d, const real *__restrict__ table,         \
+        const real *__restrict__ b, const word64 *__restrict__ signs,                     \
+        const whole *__restrict__ widths, whole groups, whole span, whole cosine
+#define OF_BASIS X, n, d, table, b, signs, widths, groups, span, cosine
+
+/* cos(2 pi u): the minimax polynomial of the CPU's twin, with an error of 4.2e-7 in single and
+   1e-14 in double precision. A phase that overflowed counts as half a turn. */
+INLINE real cosine_of_turns(phase u)
+{
+#if PHASE_IS_DOUBLE
+    const real t = (real)fmin(fabs(u - rint(u)), 0.5);
+#else
+    const real t = fminf(fabsf(u - rintf(u)), 0.5f);
+#endif
+    const real s = t * t;
+#if REAL_IS_DOUBLE
+    /* Taylor's of a quarter of the angle, doubled twice. */
+    double c = fma(6.565963114979468e-11, s, -6.386603083791849e-09);
+    c = fma(c, s, 4.710874778818169e-07);
+    c = fma(c, s, -2.5202042373060596e-05);
+    c = fma(c, s, 0.0009192602748394263);
+    c = fma(c, s, -0.020863480763352957);
+    c = fma(c, s, 0.253669507901048);
+    c = fma(c, s, -1.2337005501361697);
+    c = fma(c, s, 1.0);
+    c = fma(2.0 * c, c, -1.0);
+    return fma(2.0 * c, c, -1.0);
+#else
+    float c = fmaf(6.5296106f, s, -25.968313f);
+    c = fmaf(c, s, 60.16783f);
+    c = fmaf(c, s, -85.450165f);
+    c = fmaf(c, s, 64.93912f);
+    c = fmaf(c, s, -19.739204f);
+    return fmaf(c, s, 1.0f);
+#endif
+}
+
+INLINE phase feature(phase u, whole cosine)
+{
+    return (phase)(cosine ? cosine_of_turns(u) : (real)u);
+}
+
+#if HADAMARD
+
+#define BUTTERFLIES(v, radix)                         \
+    UNROLL for (int h = 1; h < radix; h *= 2)         \
+    {                                                 \
+        UNROLL for (int q = 0; q < radix; q++)        \
+        {                                             \
+            if (!(q & h)) {                           \
+                const phase x = v[q], y = v[q + h];   \
+                v[q] = x + y;                         \
+                v[q + h] = x - y;                     \
+            }                                         \
+        }                                             \
+    }
+
+INLINE phase flipped(phase v, const word64 *flips, int f, int round)
+{
+    return flips[(f / CHUNK) * ROUNDS + round] >> (f % CHUNK) & 1 ? -v : v;
+}
+
+/* One pass of thread t over the tile: the stages of `bits` bits of a feature's number, from bit
+   `shift` on. Stages commute, so where a round of transforms begins with the bits that the one
+   before ended with, it does so in the same pass (`turn`). The first pass reads X; the last one
+   adds to the phases. `round` is the round whose signs are applied first, or in between. */
+#define DEFINE_PASS(radix, bits)                                                               \
+    INLINE void pass_##radix(int t, int shift, int round, int first, int turn, int last,       \
+                             phase *work, phase *tile, const word64 *flips, const real *X,     \
+                             whole n, whole d, whole row0, int span_bits, whole width,         \
+                             whole column0, const real *radii, whole groups)                   \
+    {                                                                                          \
+        for (int item = t; item < CELLS / radix; item += THREADS) {                            \
+            const int base = (item >> shift << (shift + bits)) + (item & ((1 << shift) - 1));  \
+            const whole row = row0 + (base >> span_bits);                                      \
+            phase v[radix];                                                                    \
+            if (row < n) {                                                                     \
+                UNROLL for (int q = 0; q < radix; q++)                                         \
+                {                                                                              \
+                    const int i = base + (q << shift), f = i & ((1 << span_bits) - 1);         \
+                    const whole column = column0 + (f & (width - 1));                          \
+                    if (first)                                                                 \
+                        v[q] = flipped(column < d ? (phase)X[row * d + column] : (phase)0,     \
+                                       flips, f, round);                                       \
+                    else                                                                       \
+                        v[q] = work[PADDED(i)];                                                \
+                }                                                                              \
+                BUTTERFLIES(v, radix)                                                          \
+                if (turn) {                                                                    \
+                    UNROLL for (int q = 0; q < radix; q++) v[q] = flipped(                     \
+                        v[q], flips, (base + (q << shift)) & ((1 << span_bits) - 1), round);   \
+                    BUTTERFLIES(v, radix)                                                      \
+                }                                                                              \
+                UNROLL for (int q = 0; q < radix; q++)                                         \
+                {                                                                              \
+                    const int i = base + (q << shift), f = i & ((1 << span_bits) - 1);         \
+                    if (last)                                                                  \
+                        tile[i] = fused(radii[(f / CHUNK) * groups * CHUNK + f % CHUNK], v[q], \
+                                        tile[i]);                                              \
+                    else                                                                       \
+                        work[PADDED(i)] = v[q];                                                \
+                }                                                                              \
+            }                                                                                  \
+        }                                                                                      \
+    }
+
+DEFINE_PASS(8, 3)
+DEFINE_PASS(16, 4)
+
+/* The bits of a feature's number in parts of three or four, of which the first are the highest:
+   there neighbouring threads have neighbouring columns. */
+INLINE int bits_of_part(int width_bits, int part)
+{
+    if (width_bits <= 8)
+        return part == 0 ? width_bits / 2 : width_bits - width_bits / 2;
+    return part == 1 ? width_bits - 6 : 3;
+}
+
+INLINE int shift_of_part(int width_bits, int part)
+{
+    if (part == 0)
+        return width_bits - bits_of_part(width_bits, 0);
+    return part == 1 ? 0 : bits_of_part(width_bits, 1);
+}
+
+INLINE int bits_of(whole power)
+{
+    int bits = 0;
+    while (power >> bits > 1)
+        bits++;
+    return bits;
+}
+
+/* The features of the tile that begins with row `row0` and chunk `c0`. */
+INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
+{
+    SHARED(word64, flips, WIDEST_CHUNKS * ROUNDS);
+    phase *work = (phase *)buffer;
+    const int span_bits = bits_of(span);
+    whole column0 = 0;
+    PHASE(t) {
+        for (int i = t; i < CELLS; i += THREADS)
+            tile[i] = cosine ? (phase)b[c0 * CHUNK + (i & (span - 1))] : (phase)0;
+    }
+    for (whole g = 0; g < groups; g++) {
+        const int width_bits = bits_of(widths[g]), parts = width_bits <= 8 ? 2 : 3;
+        const int passes = 3 * parts - 2;
+        const real *radii = table + (c0 * groups + g) * CHUNK;
+        PHASE(t) {
+            if (t < span / CHUNK * ROUNDS)
+                flips[t] = signs[((c0 + t / ROUNDS) * groups + g) * ROUNDS + t % ROUNDS];
+        }
+        /* Up and down and up the parts again, the turns being one pass each. */
+        for (int pass = 0; pass < passes; pass++) {
+            const int round = pass / (parts - 1), step = pass % (parts - 1);
+            const int turn = step == 0 && pass > 0 && pass < passes - 1;
+            const int part = round == 1 ? parts - 1 - step : round == 3 ? parts - 1 : step;
+            const int bits = bits_of_part(width_bits, part);
+            const int shift = shift_of_part(width_bits, part);
+            PHASE(t) {
+                if (bits == 4)
+                    pass_16(t, shift, round, pass == 0, turn, pass == passes - 1, work, tile,
+                            flips, X, n, d, row0, span_bits, widths[g], column0, radii, groups);
+                else
+                    pass_8(t, shift, round, pass == 0, turn, pass == passes - 1, work, tile, flips,
+                           X, n, d, row0, span_bits, widths[g], column0, radii, groups);
+            }
+        }
+        column0 += widths[g];
+    }
+    PHASE(t) {
+        for (int i = t; i < CELLS; i += THREADS)
+            tile[i] = feature(tile[i], cosine);
+    }
+}
+
+#else
+
+/* The features of the tile that begins with row `row0`, of chunk `c0`. A thread has four rows and
+   four features, whose phases stay in registers while the columns pass by, in their order. */
+INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
+{
+    REGISTERS(phase, phases, 16);
+    quad *right = buffer, *left = buffer + DEPTH * CHUNK / 4;
+    PHASE(t) {
+        UNROLL for (int i = 0; i < 16; i++)
+            OWN(phases, t)[i] = cosine ? (phase)b[c0 * CHUNK + 4 * (t % 16) + i % 4] : (phase)0;
+    }
+    for (whole j0 = 0; j0 < d; j0 += DEPTH) {
+        PHASE(t) {
+            for (int i = t; i < DEPTH * CHUNK; i += THREADS) {
+                const int r = i / DEPTH, j = i % DEPTH;
+                const whole row = row0 + r, column = j0 + i / CHUNK;
+                ((phase *)(left + j * (DENSE_ROWS / 4 + 1)))[r] =
+                    row < n && j0 + j < d ? (phase)X[row * d + j0 + j] : (phase)0;
+                ((phase *)right)[i] =
+                    column < d ? (phase)table[(c0 * d + column) * CHUNK + i % CHUNK] : (phase)0;
+            }
+        }
+        PHASE(t) {
+            if (row0 + 4 * (t / 16) < n) {
+                UNROLL for (int j = 0; j < DEPTH; j++)
+                {
+                    const quad x = left[j * (DENSE_ROWS / 4 + 1) + t / 16];
+                    const quad w = right[j * (CHUNK / 4) + t % 16];
+                    UNROLL for (int i = 0; i < 16; i++)
+                        OWN(phases, t)[i] = fused(x.x[i / 4], w.x[i % 4], OWN(phases, t)[i]);
+                }
+            }
+        }
+    }
+    PHASE(t) {
+        UNROLL for (int i = 0; i < 16; i++)
+            tile[(4 * (t / 16) + i / 4) * CHUNK + 4 * (t % 16) + i % 4] =
+                feature(OWN(phases, t)[i], cosine);
+    }
+}
+
+#endif
+
+/* Blocks: (rows, span). The partial sums of each chunk from lo to hi, each row and output: lane l
+   has the features l, l + 16, l + 32 and l + 48. */
+KERNEL sums(BASIS, whole lo, whole hi, const real *__restrict__ A, whole outputs,
+            real *__restrict__ out)
+{
+    SHARED(quad, buffer, WORK);
+    SHARED(phase, tile, CELLS);
+    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
+    const whole row0 = BLOCK_X * rows, c0 = (lo / chunks + BLOCK_Y) * chunks;
+    evaluate(OF_BASIS, row0, c0, buffer, tile);
+    PHASE(t) {
+        for (int i = t; i < CELLS / 4; i += THREADS) {
+            const int lane = i % LANES, chunk = i / LANES % chunks, r = i / LANES / chunks;
+            const whole c = c0 + chunk, row = row0 + r;
+            const phase *phi = tile + r * span + chunk * CHUNK + lane;
+            if (row < n && c >= lo && c < hi)
+                for (whole k = 0; k < outputs; k++) {
+                    const real *a = A + (c * outputs + k) * CHUNK + lane;
+                    real sum = a[0] * (real)phi[0];
+                    sum = fused_real(a[LANES], (real)phi[LANES], sum);
+                    sum = fused_real(a[2 * LANES], (real)phi[2 * LANES], sum);
+                    sum = fused_real(a[3 * LANES], (real)phi[3 * LANES], sum);
+                    out[(((c - lo) * n + row) * outputs + k) * LANES + lane] = sum;
+                }
+        }
+    }
+}
+
+/* Blocks: (rows, span). The features of the chunks from lo to hi, in rows `stride` long. */
+KERNEL features(BASIS, whole lo, whole hi, real *__restrict__ out, whole stride)
+{
+    SHARED(quad, buffer, WORK);
+    SHARED(phase, tile, CELLS);
+    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
+    const whole row0 = BLOCK_X * rows, c0 = (lo / chunks + BLOCK_Y) * chunks;
+    evaluate(OF_BASIS, row0, c0, buffer, tile);
+    PHASE(t) {
+        for (int i = t; i < CELLS; i += THREADS) {
+            const whole row = row0 + i / span, f = i % span, c = c0 + f / CHUNK;
+            if (row < n && c >= lo && c < hi)
+                out[row * stride + c0 * CHUNK + f] = (real)tile[i];
+        }
+    }
+}
+
+/* Blocks: (segment, span, outputs). The sum over each segment's rows of G times features, of the
+   chunks from lo to hi: (segments, chunks, outputs, CHUNK). */
+KERNEL gradient(BASIS, whole lo, whole hi, const real *__restrict__ G, whole outputs,
+                real *__restrict__ out)
+{
+    SHARED(quad, buffer, WORK);
+    SHARED(phase, tile, CELLS);
+    REGISTERS(real, totals, SLOTS);
+    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
+    const whole c0 = (lo / chunks + BLOCK_Y) * chunks, k0 = BLOCK_Z * (SLOTS * THREADS / span);
+    const whole begin = BLOCK_X * SEGMENT, end = lesser(n, begin + SEGMENT);
+    PHASE(t) {
+        UNROLL for (int s = 0; s < SLOTS; s++)
+            OWN(totals, t)[s] = (real)0;
+    }
+    for (whole row0 = begin; row0 < end; row0 += rows) {
+        const int some = (int)lesser(rows, end - row0);
+        evaluate(OF_BASIS, row0, c0, buffer, tile);
+        PHASE(t) {
+            UNROLL for (int s = 0; s < SLOTS; s++)
+            {
+                const whole f = (t + s * THREADS) % span, k = k0 + (t + s * THREADS) / span;
+                if (k < outputs)
+                    for (int r = 0; r < some; r++)
+                        OWN(totals, t)[s] =
+                            fused_real(G[(row0 + r) * outputs + k], (real)tile[r * span + f],
+                                       OWN(totals, t)[s]);
+            }
+        }
+    }
+    PHASE(t) {
+        UNROLL for (int s = 0; s < SLOTS; s++)
+        {
+            const whole f = (t + s * THREADS) % span, k = k0 + (t + s * THREADS) / span;
+            const whole c = c0 + f / CHUNK;
+            if (k < outputs && c >= lo && c < hi)
+                out[((BLOCK_X * (hi - lo) + c - lo) * outputs + k) * CHUNK + f % CHUNK] =
+                    OWN(totals, t)[s];
+        }
+    }
+}
+
+/* Blocks: (chunk, piece). The features of projections U (chunks, n, CHUNK) that a matrix product
+   has made, in rows `stride` long. */
+KERNEL bend(const phase *__restrict__ U, whole n, const real *__restrict__ b, whole cosine,
+            real *__restrict__ out, whole stride)
+{
+    const whole c = BLOCK_X;
+    PHASE(t) {
+        for (whole i = BLOCK_Y * THREADS + t; i < lesser(n * CHUNK, (BLOCK_Y + 1) * THREADS);
+             i += THREADS) {
+            const phase u = U[c * n * CHUNK + i];
+            out[i / CHUNK * stride + c * CHUNK + i % CHUNK] =
+                (real)feature(cosine ? u + (phase)b[c * CHUNK + i % CHUNK] : u, cosine);
+        }
+    }
+}

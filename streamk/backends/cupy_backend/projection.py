@@ -1,0 +1,257 @@
+"""Features, and what is summed up from them.
+
+They are evaluated in tiles and reduced where they are, in shared memory. What several blocks
+have a part of is written down part by part and added up by one thread in a fixed order, never by
+atomic additions: so results are the same in every run, and a row's are the same in every batch.
+
+A plain matrix product is left to CuPy (cuBLAS) only in `features`, where the phases of a large
+batch have to be stored anyway. Counted for a GPU of 20 Tflop/s and 1.5 TB/s, with a product at 90%
+of that and a fused tile at 60%: by the product, a feature costs 2d flops at 18 Tflop/s and 8 bytes
+more of memory traffic, 0.111 d + 5.3 ps, against 0.167 d ps fused. They meet near d = 100; from
+`_PRODUCT_COLUMNS` on the product is taken. Predictions and steps stay fused at any d: a library's
+product adds up in an order that depends on the shape of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from streamk.backends import CHUNK, LANES, Basis, Dense, Hadamard
+from streamk.backends.cupy_backend.device import THREADS, Variant
+from streamk.backends.cupy_backend.launching import SCRATCH, blocks, pieces, plain
+from streamk.backends.cupy_backend.learning import Learning
+
+CELLS = 4096
+"""Features of a tile, as in the kernels; half as many where a transform's phases are double."""
+SEGMENT = 64
+"""Rows whose gradients one block adds up."""
+SLOTS = 32
+"""Sums of a gradient that a thread keeps."""
+
+_ROWS = 1 << 16
+"""Rows that are worked on together: the parts of one chunk are then few enough, too."""
+_SPANS = 1 << 15
+"""Blocks in the second dimension of a grid; CUDA allows twice as many."""
+_PRODUCT_COLUMNS = 256
+_PRODUCT_ROWS = 256
+
+
+def _period(basis: Basis) -> int:
+    """Chunks that are evaluated together."""
+    return max(basis.widths) // CHUNK if isinstance(basis, Hadamard) else 1
+
+
+class Projection(Learning):
+    """Evaluates features."""
+
+    def accumulate(self, X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
+        """Add each chunk's coefficients times features to the partial sums `acc`."""
+        chunks, outputs, _ = A.shape
+        for rows in pieces(len(X), _ROWS):
+            x, some = X[rows], acc[rows]
+            for lo, hi in self._slabs(basis, 0, chunks, len(x) * outputs * LANES):
+                parts = self.xp.empty((hi - lo, len(x), outputs, LANES), A.dtype)
+                grid = self._tiles(basis, wide, len(x), lo, hi)
+                self._evaluate("sums", grid, x, basis, cosine, wide, lo, hi, A, outputs, parts)
+                self._launch(
+                    "learning",
+                    "add_sums",
+                    plain(A),
+                    (blocks(some.size),),
+                    parts,
+                    hi - lo,
+                    some.size,
+                    some,
+                )
+
+    def predict(
+        self, X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any
+    ) -> None:
+        """Write factor times coefficients times features into `F`."""
+        acc = self.xp.zeros((len(X), A.shape[1], LANES), A.dtype)
+        self.accumulate(X, basis, A, cosine, wide, acc)
+        self.finish(acc, factor, F)
+
+    def features(self, X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
+        """Write the features of each row into `out`, chunk after chunk."""
+        chunks, d = out.shape[1] // CHUNK, X.shape[1]
+        for rows in pieces(len(X), _ROWS):
+            x, some = X[rows], out[rows]
+            large = d >= _PRODUCT_COLUMNS and len(x) >= _PRODUCT_ROWS
+            if isinstance(basis, Dense) and not wide and large:
+                self._product_features(x, basis, cosine, some)
+                continue
+            for lo, hi in self._slabs(basis, 0, chunks, 0):
+                grid = self._tiles(basis, wide, len(x), lo, hi)
+                self._evaluate(
+                    "features", grid, x, basis, cosine, wide, lo, hi, some, chunks * CHUNK
+                )
+
+    def _product_features(self, X: Any, basis: Dense, cosine: bool, out: Any) -> None:
+        """Write features whose projections are a matrix product."""
+        n, width = out.shape
+        for lo, hi in self._slabs(basis, 0, width // CHUNK, n * CHUNK):
+            U = self.xp.matmul(X, basis.W[lo:hi])
+            self._launch(
+                "features",
+                "bend",
+                plain(U),
+                (hi - lo, blocks(n * CHUNK)),
+                U,
+                n,
+                basis.b[lo:hi],
+                int(cosine),
+                out[:, lo * CHUNK :],
+                width,
+            )
+
+    def gradient(self, X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
+        """Write the sum over the rows of G times features into `out`."""
+        if not len(X):
+            out[...] = 0.0
+            return
+        for lo, hi, parts in self._gradients(X, basis, G, cosine, wide, 0, len(out)):
+            some = out[lo:hi]
+            self._launch(
+                "learning",
+                "add_segments",
+                plain(out),
+                (blocks(some.size),),
+                parts,
+                len(parts),
+                some.size,
+                some,
+            )
+
+    def _gradients(
+        self, X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, first: int, last: int
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Yield (lo, hi, sums of each segment of rows) of the chunks from `first` to `last`."""
+        outputs, segments = G.shape[1], blocks(len(X), SEGMENT)
+        period = _period(basis)
+        tiles = blocks(outputs, SLOTS * THREADS // (period * CHUNK))
+        for lo, hi in self._slabs(basis, first, last, segments * outputs * CHUNK):
+            parts = self.xp.empty((segments, hi - lo, outputs, CHUNK), G.dtype)
+            grid = (segments, blocks(hi, period) - lo // period, tiles)
+            self._evaluate("gradient", grid, X, basis, cosine, wide, lo, hi, G, outputs, parts)
+            yield lo, hi, parts
+
+    def step(
+        self,
+        X: Any,
+        y: Any,
+        basis: Basis,
+        A: Any,
+        squares: Any,
+        block: tuple[int, int, int],
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Any,
+    ) -> bool:
+        """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
+
+        `block` is its first chunk and its features start and stop, counted from that chunk. All is
+        launched at once: the descent looks for an overflow itself, and only then the device is
+        waited for, to say whether there was one.
+        """
+        first, start, stop = block
+        n, outputs = F.shape
+        code, parameter, classes = loss
+        acc = self.xp.zeros((n, outputs, LANES), A.dtype)
+        self.accumulate(X, basis, A, cosine, wide, acc)
+        G = self.xp.empty((n, outputs), A.dtype)
+        overflowed = self.xp.zeros(1, np.int32)
+        self._launch(
+            "learning",
+            "settle",
+            plain(A),
+            (blocks(n),),
+            acc,
+            float(factor),
+            int(code),
+            float(parameter),
+            int(classes),
+            y,
+            float(weight),
+            n,
+            outputs,
+            F,
+            overflowed,
+            G,
+        )
+        last = first + blocks(stop, CHUNK)
+        for lo, hi, parts in self._gradients(X, basis, G, cosine, wide, first, last):
+            edge = (lo - first) * CHUNK
+            self._descend(
+                A[lo:hi],
+                squares[lo:hi],
+                parts,
+                len(parts),
+                rate,
+                start - edge,
+                stop - edge,
+                overflowed,
+            )
+        return not self.get(overflowed)[0]
+
+    def _evaluate(
+        self,
+        kernel: str,
+        grid: tuple[int, ...],
+        X: Any,
+        basis: Basis,
+        cosine: bool,
+        wide: bool,
+        *arguments: Any,
+    ) -> None:
+        """Launch a kernel that begins with a tile's features."""
+        double = X.dtype == np.float64
+        n, d = X.shape
+        table, signs, widths, groups = None, None, None, 0
+        if isinstance(basis, Hadamard):
+            table, signs = basis.radii, basis.signs
+            widths, groups = self._on_device(basis.widths), len(basis.widths)
+        else:
+            table = basis.W
+        self._launch(
+            "features",
+            kernel,
+            Variant(double, double or wide, groups > 0),
+            grid,
+            X,
+            n,
+            d,
+            table,
+            basis.b,
+            signs,
+            widths,
+            groups,
+            _period(basis) * CHUNK,
+            int(cosine),
+            *arguments,
+        )
+
+    def _tiles(self, basis: Basis, wide: bool, n: int, lo: int, hi: int) -> tuple[int, int]:
+        """Return the grid of tiles of all rows and the chunks from `lo` to `hi`."""
+        period = _period(basis)
+        halved = isinstance(basis, Hadamard) and (wide or basis.b.dtype == np.float64)
+        rows = (CELLS // 2 if halved else CELLS) // (period * CHUNK)
+        return blocks(n, rows), blocks(hi, period) - lo // period
+
+    def _slabs(
+        self, basis: Basis, first: int, last: int, numbers: int
+    ) -> Iterator[tuple[int, int]]:
+        """Yield (lo, hi) of chunks whose parts, so many numbers a chunk, have room together."""
+        period = _period(basis)
+        spans = min(_SPANS, max(1, SCRATCH // max(1, numbers * period)))
+        while first < last:
+            stop = min(last, (first // period + spans) * period)
+            yield first, stop
+            first = stop
