@@ -152,10 +152,9 @@ class BoxMuller:
         exponent = b.sitofp(b.ashr(bits, self.whole(23)), self.floats)
         mantissa = b.add(b.and_(bits, self.whole(2**23 - 1)), self.whole(_ROOT_HALF))
         far = b.fsub(b.bitcast(mantissa, self.floats), self.real(1.0))
-        # Where e = 0, f = u - 1 is as small as 2^-33 and is taken from the complement of w, so that
-        # it is exact to the last place. It is at most 0.3, so that the sign bit is free.
-        complement = b.sitofp(b.xor(w, self.whole(0xFFFFFFFF)), self.floats)
-        near = self.multiply_add(complement, self.real(-(2.0**-32)), self.real(-(2.0**-33)))
+        # Where e = 0, f = u - 1 is as small as 2^-33 and must not be a difference: less 2^32, the
+        # word is the same word read as signed.
+        near = self.multiply_add(b.sitofp(w, self.floats), self.real(2.0**-32), self.real(2.0**-33))
         f = b.select(b.icmp_signed(">=", bits, self.whole(0)), near, far)
         logarithm = b.fmul(self.polynomial(f, _LOGARITHM), f)
         square = self.multiply_add(exponent, self.real(-2.0 * math.log(2.0)), logarithm)
