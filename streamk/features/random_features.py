@@ -75,10 +75,8 @@ def check_events(
             f"a batch has {events.shape[1]} columns and the model has {len(columns)}; "
             "call add_columns before sending more"
         )
-    flat = events.ravel()
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = flat.dot(flat)
-    if math.isfinite(squares):  # the fast way to see that all is well
+    # The fast way to see that all is well; vdot, unlike dot, does not warn of an overflow.
+    if math.isfinite(np.vdot(events, events)):
         return events
     bad = np.abs(events) > _LARGEST if missing else ~np.isfinite(events)
     if bad.any():

@@ -14,6 +14,9 @@ from streamk.errors import InvalidInput
 Label: TypeAlias = str | int | bool
 """A class label: JSON keeps its type."""
 
+_LARGEST = {np.dtype(name): math.sqrt(float(np.finfo(name).max)) for name in ("float32", "float64")}
+"""Numbers whose squares a type can hold."""
+
 
 def _plain(label: Any, row: int) -> Label:
     """Return the label as a str, int or bool of Python's own."""
@@ -84,8 +87,13 @@ def check_labels(y: Iterable[Any]) -> NDArray[Any]:
     return labels
 
 
-def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64]:
-    """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput."""
+def check_numbers(
+    y: Sequence[Any] | NDArray[Any], n: int, dtype: np.dtype[Any]
+) -> NDArray[np.float64]:
+    """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput.
+
+    They must not be so large that a squared one is past the dtype's range.
+    """
     try:
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
@@ -96,7 +104,17 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
         raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None
     if numbers.shape != (n,):
         raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
+    largest = _LARGEST[dtype]
+    if np.vdot(numbers, numbers) <= largest**2:  # the fast way to see that all is well
+        return numbers
     if not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         raise InvalidInput(f"the label of row {row} is {numbers[row]}; drop the event")
+    large = np.abs(numbers) > largest
+    if large.any():
+        row = int(np.argmax(large))
+        raise InvalidInput(
+            f"the label of row {row} is {numbers[row]}, too large to learn in {dtype.name}; "
+            "drop the event or scale the labels"
+        )
     return numbers

@@ -239,15 +239,7 @@ class DoublyStochastic:
             raise InvalidInput(f"{n} events came with {len(y)} labels")
         if self.is_classifier:
             return check_labels(y)
-        numbers = check_numbers(y, n)
-        large = np.abs(numbers) > np.sqrt(np.finfo(self.dtype).max)
-        if large.any():
-            row = int(np.argmax(large))
-            raise InvalidInput(
-                f"the label of row {row} is {numbers[row]}, too large to learn in "
-                f"{self.dtype.name}; drop the event or scale the labels"
-            )
-        return numbers
+        return check_numbers(y, n, self.dtype)
 
     def _numbers(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return labels as the loss takes them, new classes getting their outputs."""

@@ -24,7 +24,7 @@ class Step:
 
     def size(self, t: int) -> float:
         """Return gamma_t for step t = 1, 2, ..."""
-        return float(next(iter(vars(self).values())))
+        raise NotImplementedError
 
     def rate(self, t: int) -> float:
         """Return the factor of the gradient in step t, gamma_t but for AdaGrad."""
@@ -69,6 +69,10 @@ class Constant(Step):
 
     name = "constant"
     gamma: float
+
+    def size(self, t: int) -> float:
+        """Return gamma."""
+        return self.gamma
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,505 @@
+"""Hadamard features: against the oracle, against the kernels, and what columns may do to them."""
+
+import json
+import math
+from itertools import pairwise
+
+import naive
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.backends import CHUNK, Hadamard, select
+from streamk.errors import InvalidInput, StateError
+from streamk.features import RandomFeatures
+from streamk.features.samplers import extended
+from streamk.learners import AdaGrad, Constant, DoublyStochastic
+from streamk.state import State
+
+BACKENDS = ["numpy"]
+BANDWIDTH = 0.8
+CASES = {
+    "gaussian": (kernels.Gaussian(bandwidth=BANDWIDTH), naive.Kernel("gaussian", BANDWIDTH)),
+    "matern-0.5": (
+        kernels.Matern(nu=0.5, bandwidth=BANDWIDTH),
+        naive.Kernel("matern", BANDWIDTH, 0.5),
+    ),
+    "matern-1.5": (
+        kernels.Matern(nu=1.5, bandwidth=BANDWIDTH),
+        naive.Kernel("matern", BANDWIDTH, 1.5),
+    ),
+    "matern-2.5": (
+        kernels.Matern(nu=2.5, bandwidth=BANDWIDTH),
+        naive.Kernel("matern", BANDWIDTH, 2.5),
+    ),
+    "rational-quadratic": (
+        kernels.RationalQuadratic(alpha=1.5, bandwidth=BANDWIDTH),
+        naive.Kernel("rational_quadratic", BANDWIDTH, 1.5),
+    ),
+}
+ALL = {**CASES, "linear": (kernels.Linear(), naive.Kernel("linear"))}
+
+
+def hadamard(kernel, **options):
+    """Features of the backend that is tested last, the fast one."""
+    return RandomFeatures(
+        kernel, **{"seed": 9, "sampler": "hadamard", "backend": BACKENDS[-1], **options}
+    )
+
+
+# --- against the oracle ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("d", [1, 2, 64, 65])
+@pytest.mark.parametrize("case", ALL)
+def test_features_are_the_oracle_s(case, d, backend):
+    ours, theirs = ALL[case]
+    X = np.random.default_rng(d).normal(size=(3, d))
+    width = 64 if d <= 64 else 128
+    start, stop = width - 23, width + 41  # across the edge of a transform
+    Z = hadamard(ours, dtype="float64", backend=backend).transform(X, start, stop)
+    expected = [
+        [naive.hadamard_feature(theirs, 9, i, x, (width,)) for i in range(start, stop)] for x in X
+    ]
+    assert Z.shape == (3, stop - start)
+    np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("d", "widths"), [(784, (1024,)), (1100, (1024, 1024))])
+def test_features_of_many_columns_are_the_oracle_s(d, widths, backend):
+    X = np.random.default_rng(d).normal(size=(2, d)) / math.sqrt(d)
+    features = hadamard(CASES["gaussian"][0], seed=2**63 + 9, dtype="float64", backend=backend)
+    Z = features.transform(X, 1000, 1100)
+    k = CASES["gaussian"][1]
+    expected = [
+        [naive.hadamard_feature(k, 2**63 + 9, i, x, widths) for i in range(1000, 1100)] for x in X
+    ]
+    np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("d", [7, 300])
+@pytest.mark.parametrize("case", ["gaussian", "rational-quadratic", "linear"])
+def test_single_precision_features_are_the_oracle_s(case, d, backend):
+    ours, theirs = ALL[case]
+    X = np.random.default_rng(2).normal(size=(4, d)).astype(np.float32) / np.float32(d**0.5)
+    Z = hadamard(ours, backend=backend).transform(X, 0, 200)
+    widths = (64,) if d == 7 else (512,)
+    expected = [[naive.hadamard_feature(theirs, 9, i, x, widths) for i in range(200)] for x in X]
+    assert Z.dtype == np.float32
+    np.testing.assert_allclose(Z, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fewer_chunks_than_the_basis_has(dtype, backend):
+    """Groups of different widths, and sums over chunks in the middle of the widest's block."""
+    rng, twin, widths, chunks = np.random.default_rng(3), select(backend), (64, 256, 128), 8
+    basis = Hadamard(
+        widths,
+        np.empty((chunks, 3, 3), np.uint64),
+        np.empty((chunks, 3, CHUNK), dtype),
+        np.empty((chunks, CHUNK), dtype),
+    )
+    kernel, k = CASES["gaussian"]
+    law = (kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale)
+    twin.rotations(9, *law, widths, 4, *basis[1:])
+    X = (rng.normal(size=(5, 333)) / 10).astype(dtype)
+    G = rng.normal(size=(5, 2)).astype(dtype)
+    first, last = 4 * CHUNK, 9 * CHUNK
+    Z = np.array(
+        [[naive.hadamard_feature(k, 9, i, x, widths) for i in range(first, last)] for x in X]
+    ) / math.sqrt(2.0)
+    atol = 1e-9 if dtype == "float64" else 1e-4
+
+    part = np.empty((5, 5 * CHUNK), dtype)
+    twin.features(X, basis, True, False, part)
+    np.testing.assert_allclose(part, Z, rtol=0, atol=atol)
+
+    A = rng.normal(size=(5, 2, CHUNK)).astype(dtype)
+    F = np.empty((5, 2))
+    twin.predict(X, basis, A, True, False, 0.5, F)
+    alpha = A.transpose(0, 2, 1).reshape(-1, 2)
+    np.testing.assert_allclose(F, 0.5 * Z @ alpha, rtol=0, atol=20 * atol)
+
+    g = np.empty((5, 2, CHUNK), dtype)
+    twin.gradient(X, basis, G, True, False, g)
+    np.testing.assert_allclose(g.transpose(0, 2, 1).reshape(-1, 2), Z.T @ G, rtol=0, atol=10 * atol)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_huge_finite_values_cannot_poison_a_model(case, dtype, backend):
+    sizes = [1e6, 1e12, 1e30, 3e38] + ([1e100, 1e300] if dtype == "float64" else [])
+    features = hadamard(CASES[case][0], dtype=dtype, backend=backend)
+    x = np.random.default_rng(0).uniform(0.1, 1.0, size=(1, 70))
+    for size in sizes:
+        Z = features.transform(size * x, 0, 640)
+        assert (np.abs(Z) <= math.sqrt(2.0) * (1 + 1e-5)).all(), f"at {size}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 3e38), ("float64", 1e308)])
+def test_a_phase_that_overflows_counts_as_half_a_turn(dtype, size, backend):
+    Z = hadamard(kernels.Gaussian(), dtype=dtype, backend=backend)
+    Z = Z.transform(np.full((1, 70), size), 0, 640)
+    np.testing.assert_allclose(Z, np.full((1, 640), -math.sqrt(2.0)), rtol=1e-6)
+
+
+# --- against the kernels --------------------------------------------------------------------
+
+
+def pairs_of_points(d, n=20):
+    """Pairs whose kernel values spread over (0, 1)."""
+    rng = np.random.default_rng(100 + d)
+    X, delta = rng.normal(size=(n, d)), rng.normal(size=(n, d))
+    distance = BANDWIDTH * np.linspace(0.1, 2.5, n)
+    return X, X + delta * (distance / np.linalg.norm(delta, axis=1))[:, None]
+
+
+def block_means(kernel, X, Y, *, seeds=4, m=2**15):
+    """The kernel's estimates by each block of features, and the block's width; (pairs, blocks).
+
+    Features of a block are orthogonal and so not independent; blocks are.
+    """
+    width = extended((), X.shape[1])[0]
+    means = []
+    for seed in range(seeds):
+        Z = hadamard(kernel, seed=seed).transform(np.vstack([X, Y]), 0, m).astype(np.float64)
+        means.append((Z[: len(X)] * Z[len(X) :]).reshape(len(X), -1, width).mean(axis=2))
+    return np.hstack(means), width
+
+
+def standard_errors(means, k, X, Y):
+    """How many standard errors the mean of all blocks is off the kernel."""
+    value = np.array([naive.kernel(k, x, y) for x, y in zip(X, Y, strict=True)])
+    return (means.mean(axis=1) - value) * math.sqrt(means.shape[1]) / means.std(axis=1, ddof=1)
+
+
+def agrees(z):
+    return np.sqrt(np.mean(z**2)) < 1.7 and np.abs(z).max() < 4.0
+
+
+DIMENSIONS = [1, 2, 5, 8, 54, 784]
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_products_of_features_converge_to_the_kernel(case, d):
+    """Within the Monte-Carlo error, and with a variance that is no larger than of iid features."""
+    (ours, k), (X, Y) = CASES[case], pairs_of_points(d)
+    means, width = block_means(ours, X, Y)
+    assert agrees(standard_errors(means, k, X, Y))
+    # phi(x) phi(y) = cos(w.(x - y)) + cos(w.(x + y) + 2 b), and cos^2 = (1 + cos 2)/2.
+    value, double = (
+        np.array([naive.kernel(k, c * x, c * y) for x, y in zip(X, Y, strict=True)])
+        for c in (1.0, 2.0)
+    )
+    ratio = width * means.var(axis=1, ddof=1) / (1.0 + 0.5 * double - value**2)
+    error = math.sqrt(2.0 / means.shape[1])  # of a variance, relative to it
+    assert ratio.max() < 1.0 + 4.5 * error
+    assert ratio.mean() < 1.0 + error
+    if case == "gaussian":
+        assert ratio.min() < 0.85, "orthogonality should pay"
+
+
+@pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
+@pytest.mark.parametrize("d", DIMENSIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_bandwidth_would_be_found(case, d, factor):
+    (ours, k), (X, Y) = CASES[case], pairs_of_points(d)
+    wrong = type(ours)(**{**vars(ours), "bandwidth": BANDWIDTH * factor})
+    means, _ = block_means(wrong, X, Y, seeds=1)
+    assert not agrees(standard_errors(means, k, X, Y))
+
+
+def test_rotations_hold_the_lengths_of_linear_features():
+    """Projections of x on all features of a block: their squares sum up to |x|^2 on average."""
+    X = np.random.default_rng(0).normal(size=(3, 784))
+    Z = hadamard(kernels.Linear()).transform(X, 0, 2**14).astype(np.float64)
+    np.testing.assert_allclose(Z @ Z.T / 2**14, X @ X.T, atol=0.05 * 784)
+    lengths = (Z**2).reshape(3, 16, 1024).mean(axis=2) / (X**2).sum(axis=1)[:, None]
+    assert np.abs(lengths - 1.0).max() < 0.02  # independent projections would be off by .05
+
+
+# --- blocks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("d", [3, 150, 1200])
+@pytest.mark.parametrize("case", ["gaussian", "matern-1.5", "linear"])
+def test_pieces_equal_the_whole(case, d, backend):
+    X = np.random.default_rng(0).normal(size=(5, d))
+    features = hadamard(ALL[case][0], backend=backend)
+    whole = features.transform(X, 0, 2500)
+    cuts = [0, 1, 10, 63, 64, 65, 200, 200, 499, 1030, 2050, 2499, 2500]
+    pieces = [features.transform(X, a, b) for a, b in pairwise(cuts)]
+    np.testing.assert_array_equal(np.hstack(pieces), whole)
+    rows = [features.transform(x[None, :], 0, 2500) for x in X]
+    np.testing.assert_array_equal(np.vstack(rows), whole)
+    assert len(np.unique(whole[0])) > 2400
+
+
+def model(**options):
+    options = {
+        "loss": "logistic",
+        "task": "classification",
+        "seed": 11,
+        "step": Constant(0.3),
+        "regularization": 0.01,
+        "batch_size": 8,
+        "block_size": 100,
+        "sampler": "hadamard",
+        "backend": BACKENDS[-1],
+        **options,
+    }
+    return DoublyStochastic(options.pop("kernel", CASES["gaussian"][0]), **options)
+
+
+def stream(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, size=(n, d)) / math.sqrt(d)
+    return X, np.where(X[:, 0] + X[:, -1] ** 2 > 0.1, "yes", "no")
+
+
+def grown(d=70, n=200, **options):
+    X, y = stream(n, d)
+    learner = model(**options)
+    learner.learn_many(X, y)
+    return learner
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Matern(nu=1.5), kernels.Linear()])
+@pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
+def test_the_cache_changes_nothing(sizes, kernel, backend):
+    """A cache for some of the features, too: the widths are 128, so a period is two chunks."""
+    options = {"kernel": kernel, "backend": backend, **sizes}
+    kept, chunk = grown(**options), 64 * 2 * 4 + 24
+    X, _ = stream(40, 70, seed=9)
+    for cache_bytes in (0, 1, chunk, 2 * chunk, 7 * chunk + 7):
+        other = grown(cache_bytes=cache_bytes, **options)
+        np.testing.assert_array_equal(other.coefficients, kept.coefficients)
+        np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
+        least = grown(cache_bytes=0, **options).nbytes
+        assert other.nbytes - least <= cache_bytes
+        assert (other.nbytes > least) == (cache_bytes >= 2 * chunk)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("block", [40, 64, 300])
+@pytest.mark.parametrize("step", [Constant(0.3), AdaGrad(0.2)])
+def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block, backend):
+    """Blocks of features begin and end in the middle of a transform's."""
+    options = {"step": step, "block_size": block, "backend": backend, "max_features": 5 * block - 9}
+    same_model(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
+
+
+def same_model(one, other, but=""):
+    a, b = one.state(), other.state()
+    assert {**a.header, but: None} == {**b.header, but: None}
+    for name, array in a.arrays.items():
+        np.testing.assert_array_equal(array, b.arrays[name])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("d", [5, 300])
+def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
+    learner = grown(d=d, n=60, dtype=dtype, backend=backend, block_size=300)
+    X, _ = stream(41, d, seed=5)
+    whole = learner.decision_many(X)
+    for size in (1, 2, 3, 7, 16, 40):
+        parts = [learner.decision_many(X[i : i + size]) for i in range(0, len(X), size)]
+        np.testing.assert_array_equal(np.vstack(parts), whole)
+    np.testing.assert_array_equal(learner.decision_many(X[::-1]), whole[::-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads, cache_bytes, backend):
+    X, y = stream(400, 150)
+    options = {"batch_size": 400, "block_size": 1000, "cache_bytes": cache_bytes}
+    one, several = (model(threads=n, backend=backend, **options) for n in (1, threads))
+    for _ in range(2):
+        one.learn_many(X, y)
+        several.learn_many(X, y)
+    np.testing.assert_array_equal(several.coefficients, one.coefficients)
+    np.testing.assert_array_equal(several.decision_many(X), one.decision_many(X))
+
+
+# --- columns --------------------------------------------------------------------------------
+
+
+def test_groups_of_columns():
+    assert extended((), 0) == extended((), 1) == extended((), 64) == (64,)
+    assert extended((), 65) == (128,)
+    assert extended((), 1024) == (1024,)
+    assert extended((), 3000) == (1024,) * 3
+    assert extended((128,), 128) == (128,)
+    assert extended((64, 64), 300) == (64, 64, 256)
+    widths = (64,)
+    for d in range(1, 5000):
+        widths = extended(widths, d)
+        assert sum(widths) >= d
+    assert widths == (64, 64, 128, 256, 512) + (1024,) * 4
+    for wrong in ((32,), (2048,), (96,), (64, 0)):
+        with pytest.raises(InvalidInput, match="power of two"):
+            extended(wrong, 10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("cache_bytes", [0, 2**22])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_that_come_late_were_always_zero(dtype, cache_bytes, backend):
+    """Bit for bit: within the spare room, in a new group, and in a wider one."""
+    X, y = stream(200, 60)
+    learner = model(dtype=dtype, cache_bytes=cache_bytes, backend=backend)
+    learner.add_columns([f"c{j}" for j in range(60)])
+    learner.learn_many(X, y)
+    before = learner.decision_many(X)
+    for d in (61, 64, 65, 129, 600):
+        learner.add_columns([f"c{j}" for j in range(len(learner.columns), d)])
+        wider = np.hstack([X, np.zeros((200, d - 60))])
+        np.testing.assert_array_equal(learner.decision_many(wider), before)
+        moved = wider.copy()
+        moved[:, -1] = 1.0
+        assert np.abs(learner.decision_many(moved) - before).max() > 1e-3
+    assert learner.state().header["widths"] == [64, 64, 128, 512]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_learner_whose_columns_come_late_is_the_oracle(backend):
+    X, y = stream(60, 70)
+    k = naive.Kernel("gaussian", BANDWIDTH)
+    oracle = naive.DoublyStochastic(
+        k, "logistic", 11, ("constant", 0.3), nu=0.01, columns=range(70), widths=(64, 64),
+        block_size=100, max_features=250,
+    )  # fmt: skip
+    learner = model(dtype="float64", backend=backend, max_features=250, classes=["no", "yes"])
+    learner.add_columns(range(50))
+    for first in range(0, 60, 6):
+        some = slice(first, first + 6)
+        if first == 12:
+            learner.add_columns(range(50, 64))
+        if first == 30:
+            learner.add_columns(range(64, 70))
+        Z = X[some].copy()
+        Z[:, len(learner.columns) :] = 0.0
+        learner.learn_many(Z[:, : len(learner.columns)], y[some])
+        oracle.learn(Z, (y[some] == "yes").astype(int))
+    np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
+    expected = [oracle.decision(x) for x in X[:5]]
+    np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_no_columns_leave_the_phase_alone_and_fix_no_groups():
+    Z = hadamard(kernels.Gaussian(), dtype="float64").transform(np.zeros((1, 0)), 0, 10)
+    phases = np.array([naive.uniform(9, naive.PHASE, i, 0) for i in range(10)])
+    np.testing.assert_allclose(Z[0], math.sqrt(2.0) * np.cos(2.0 * np.pi * phases))
+    learner = model()
+    learner.add_columns([])
+    learner.learn_many(np.zeros((8, 0)), ["a", "b"] * 4)
+    before = learner.decision_many(np.zeros((1, 0)))
+    learner.add_columns(range(100))
+    assert learner.state().header["widths"] == [128]
+    np.testing.assert_array_equal(learner.decision_many(np.zeros((1, 100))), before)
+
+
+# --- state and merging ----------------------------------------------------------------------
+
+
+def late_columns(d=70):
+    """A model whose groups are not those that its columns would get at once."""
+    learner = model()
+    X, y = stream(120, d)
+    learner.add_columns(range(60))
+    learner.learn_many(X[:40, :60], y[:40])
+    learner.add_columns(range(60, d))
+    learner.learn_many(X[40:80], y[40:80])
+    return learner, X, y
+
+
+def test_a_restart_finds_every_column_in_its_place():
+    straight, X, y = late_columns()
+    saved = straight.state()
+    header = json.loads(json.dumps(saved.header, allow_nan=False))
+    resumed = DoublyStochastic.from_state(State(header, saved.arrays), backend=BACKENDS[-1])
+    assert header["widths"] == [64, 64]
+    np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
+    for learner in (straight, resumed):
+        learner.learn_many(X[80:], y[80:])
+    same_model(resumed, straight)
+
+
+@pytest.mark.parametrize("widths", [[], [128, 64, 3], [64], [96], ["a"], None, 5])
+def test_a_state_whose_groups_do_not_fit_is_refused(widths):
+    state = late_columns()[0].state()
+    state.header["widths"] = widths
+    with pytest.raises(StateError, match="header"):
+        DoublyStochastic.from_state(state, backend=BACKENDS[-1])
+
+
+def test_merging_needs_the_columns_in_the_same_places():
+    X, y = stream(80, 3)
+    mine, same, turned = (
+        model(columns=names) for names in (["a", "b", "c"], ["a", "b", "c"], ["c", "b", "a"])
+    )
+    for learner in (mine, same, turned):
+        learner.learn_many(X, y)
+    before = DoublyStochastic.from_state(mine.state(), backend=BACKENDS[-1])
+    with pytest.raises(InvalidInput, match=r"'hadamard'.*columns: 'a' and 'c' in place 0.*iid"):
+        mine.merge(turned)
+    same_model(mine, before)
+    mine.merge(same)
+    np.testing.assert_allclose(mine.decision_many(X), same.decision_many(X), atol=1e-5)
+
+
+def test_merging_needs_the_same_groups():
+    (late, X, y), at_once = late_columns(), model(columns=range(70))
+    at_once.learn_many(X, y)
+    with pytest.raises(InvalidInput, match="groups of columns: 64 and 128 in place 0"):
+        late.merge(at_once)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_merging_with_one_that_has_met_more_columns(turn):
+    (late, X, y), few = late_columns(), model(columns=range(60))
+    few.learn_many(X[80:, :60], y[80:])
+    Z = X.copy()
+    Z[:, 60:] = 0.0
+    w = late.n_events / (late.n_events + few.n_events)
+    expected = w * late.decision_many(Z) + (1 - w) * few.decision_many(Z[:, :60])
+    mine, others = (few, late) if turn else (late, few)
+    mine.merge(others)
+    assert mine.columns == tuple(range(70))
+    assert mine.state().header["widths"] == [64, 64]
+    np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-5)
+
+
+def test_one_that_has_seen_nothing_takes_over_the_places():
+    (late, X, _), fresh = late_columns(), model()
+    fresh.merge(late)
+    assert fresh.state().header["widths"] == [64, 64]
+    np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)
+
+
+def test_models_of_two_samplers_do_not_merge():
+    with pytest.raises(InvalidInput, match="sampler"):
+        model().merge(model(sampler="iid"))
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [kernels.Laplacian(), kernels.Cauchy()])
+@pytest.mark.parametrize("make", [hadamard, lambda kernel: model(kernel=kernel)])
+def test_product_kernels_are_refused(make, kernel):
+    with pytest.raises(InvalidInput) as error:
+        make(kernel)
+    for word in (kernel.name, "hadamard", "iid", "gaussian"):
+        assert word in str(error.value)
