@@ -3,7 +3,8 @@
 Regenerating frequencies must stay cheap beside evaluating them, so the 16 calls of Philox that a
 chunk needs for one column run as the 16 lanes of vectors, and Box-Muller is done on these lanes by
 polynomials. The intrinsics below emit this as LLVM's vector instructions, which LLVM splits for
-machines with narrower registers. It is some 215 instructions on 16 lanes for 64 normals.
+machines with narrower registers. It is about 205 instructions on 16 lanes for 64 normals, 80
+of them multiplications.
 
 A word of 32 bits lies in the low half of a lane of 64, eight lanes a vector and two vectors a word:
 multiplying words then needs nothing else, and what is in the high half does not matter. Only in the
