@@ -1,10 +1,16 @@
 """The compiled backend; see `streamk.backends` for its functions."""
 
 from streamk.backends.host import get, put, xp
-from streamk.backends.numba_backend.dense import accumulate, features, gradient, predict, step
 from streamk.backends.numba_backend.generator import frequencies, rotations
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
+from streamk.backends.numba_backend.projection import (
+    accumulate,
+    features,
+    gradient,
+    predict,
+    step,
+)
 from streamk.backends.numba_backend.scaling import measure, rescale, spread
 
 __all__ = [

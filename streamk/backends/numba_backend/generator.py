@@ -6,7 +6,6 @@ the same words.
 """
 
 # An overload has all the arguments of what it stands for.
-# ruff: noqa: ARG001
 
 from __future__ import annotations
 

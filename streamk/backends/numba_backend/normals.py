@@ -12,7 +12,6 @@ last round the two vectors become one of 16 lanes.
 """
 
 # An intrinsic is typed by a function of all its arguments.
-# ruff: noqa: ARG001
 
 from __future__ import annotations
 

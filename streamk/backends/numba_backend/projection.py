@@ -1,0 +1,245 @@
+"""Features of either basis, and what is summed up from them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from streamk.backends import CHUNK, LANES, Basis, Dense
+from streamk.backends.numba_backend.compiling import compiled, exact
+from streamk.backends.numba_backend.dense import evaluate_dense
+from streamk.backends.numba_backend.hadamard import evaluate_groups, evaluate_hadamard
+from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
+
+_PIECE = 1 << 18
+"""Features times events that are kept at a time for their gradient: 1 MiB in single precision."""
+
+
+def evaluate(
+    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any
+) -> None:
+    """Evaluate the features of the chunks from `first` to `stop` of a basis.
+
+    They are added up into `acc` with the coefficients A, unless these are None, and kept in `phi`
+    (stop - first, n, CHUNK), unless that is None. `minus` is -1 in the type of phases, or None
+    where features are phases.
+    """
+    raise NotImplementedError
+
+
+@overload(evaluate)
+def _evaluate(
+    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any
+) -> Any:
+    function: Any = evaluate_hadamard
+    if len(basis) == len(Dense._fields):
+        function = evaluate_dense
+    elif isinstance(basis[0], types.Array):
+        function = evaluate_groups
+
+    def call(
+        X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any,
+        minus: Any,
+    ) -> None:  # fmt: skip
+        function(X, *basis, A, acc, phi, first, stop, outputs, minus)
+
+    return call
+
+
+@compiled
+def _accumulate(X: Any, basis: Any, A: Any, acc: Any, minus: Any) -> None:
+    evaluate(X, basis, A, acc, None, 0, A.shape[0], A.shape[1], minus)
+
+
+@compiled
+def _predict(X: Any, basis: Any, A: Any, factor: Any, F: Any, room: Any, minus: Any) -> None:
+    n, outputs = F.shape
+    acc = room[: n * outputs * LANES].reshape((n, outputs, LANES))
+    acc[:] = 0.0
+    evaluate(X, basis, A, acc, None, 0, A.shape[0], outputs, minus)
+    finish(acc, factor, F)
+
+
+@compiled
+def _keep(X: Any, basis: Any, first: Any, phi: Any, minus: Any) -> None:
+    evaluate(X, basis, None, None, phi, first, first + phi.shape[0], 0, minus)
+
+
+@compiled
+def _add_gradient(G: Any, phi: Any, out: Any) -> None:
+    """Add a chunk's features times the rows' gradients to its sums."""
+    for k in range(out.shape[0]):
+        o = out[k]
+        for r in range(G.shape[0]):
+            g, f = G[r, k], phi[r]
+            for i in range(CHUNK):
+                o[i] += g * f[i]
+
+
+@compiled
+def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, minus: Any) -> None:
+    n, chunks = X.shape[0], out.shape[0]
+    some = max(1, _PIECE // (n * CHUNK * step)) * step
+    phi = np.empty((min(some, -(-chunks // step) * step), n, CHUNK), out.dtype)
+    for c in range(0, chunks, some):
+        count = min(some, -(-(chunks - c) // step) * step)
+        _keep(X, basis, c, phi[:count], minus)
+        for i in range(min(count, chunks - c)):
+            out[c + i] = 0.0
+            _add_gradient(G, phi[i], out[c + i])
+
+
+@exact
+def _step(
+    X: Any, y: Any, basis: Any, A: Any, squares: Any, target: Any, block: Any, loss: Any,
+    factors: Any, F: Any, room: Any, minus: Any,
+) -> Any:  # fmt: skip
+    """Predict with A and descend on the chunks `target` of the coefficients."""
+    first, before, count, start, stop = block
+    code, parameter, classes = loss
+    factor, weight, rate = factors
+    n, outputs = F.shape
+    size, chunks = n * outputs, target.shape[0]
+    acc = room[: size * LANES].reshape((n, outputs, LANES))
+    acc[:] = 0.0
+    at = size * LANES
+    G = room[at : at + size].reshape((n, outputs))
+    at += size
+    g = room[at : at + chunks * outputs * CHUNK].reshape((chunks, outputs, CHUNK))
+    at += chunks * outputs * CHUNK
+    kept = room[at : at + count * n * CHUNK].reshape((count, n, CHUNK))
+    evaluate(X, basis, A, acc, None, 0, before, outputs, minus)
+    evaluate(X, basis, A, acc, kept, before, before + count, outputs, minus)
+    evaluate(X, basis, A, acc, None, before + count, A.shape[0], outputs, minus)
+    finish(acc, factor, F)
+    for r in range(n):
+        for k in range(outputs):
+            if not np.isfinite(F[r, k]):
+                return False
+    loss_gradient(code, parameter, classes, F, y, weight, G)
+    for c in range(chunks):
+        g[c] = 0.0
+        _add_gradient(G, kept[first - before + c], g[c])
+    descend(target, squares, g, rate, start, stop)
+    return True
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+_local = threading.local()
+
+
+def _room(count: int, dtype: Any) -> Any:
+    """Return room for so many numbers, the same for every call of a thread that it suffices for."""
+    rooms = _local.__dict__
+    found = rooms.get(dtype)
+    if found is None or len(found) < count:
+        found = rooms[dtype] = np.empty(count, dtype)
+    return found
+
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_MINUS = {_FLOAT32: np.float32(-1.0), _FLOAT64: np.float64(-1.0)}
+
+
+def _minus(basis: Basis, cosine: bool, wide: bool) -> Any:
+    """Return -1 in the type of phases, None where there is no cosine."""
+    if not cosine:
+        return None
+    return _MINUS[_FLOAT64] if wide else _MINUS[basis.b.dtype]
+
+
+def _arrays(basis: Basis, minus: Any) -> tuple[Any, ...]:
+    """Return the basis as the compiled functions take it."""
+    if isinstance(basis, Dense):
+        return (basis.W, basis.b)
+    widths, signs, radii, b = basis
+    if len(widths) == 1:
+        return (_STRIDES[widths[0]], signs, radii, b)
+    dtype = b.dtype if minus is None else np.dtype(type(minus))
+    return (np.array(widths), signs, radii, b, np.empty(max(widths), dtype))
+
+
+_STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
+"""Of each width of a transform, how far apart the pairs of its stages between chunks are."""
+
+
+def _period(basis: Basis) -> int:
+    """Return the chunks of the widest transform."""
+    return 1 if isinstance(basis, Dense) else max(basis.widths) // CHUNK
+
+
+def _filled(A: Any, period: int) -> Any:
+    """Return coefficients of whole transforms, zeros at the end."""
+    missing = -len(A) % period
+    return np.concatenate([A, np.zeros((missing, *A.shape[1:]), A.dtype)]) if missing else A
+
+
+def accumulate(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
+    """Add each chunk's coefficients times features to the partial sums `acc`."""
+    minus = _minus(basis, cosine, wide)
+    _accumulate(X, _arrays(basis, minus), _filled(A, _period(basis)), acc, minus)
+
+
+def predict(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any) -> None:
+    """Write factor times coefficients times features into `F`."""
+    minus = _minus(basis, cosine, wide)
+    room = _room(F.size * LANES, A.dtype)
+    _predict(X, _arrays(basis, minus), _filled(A, _period(basis)), factor, F, room, minus)
+
+
+def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
+    """Write the features of each row into `out`, chunk after chunk."""
+    minus, n, chunks = _minus(basis, cosine, wide), len(X), out.shape[1] // CHUNK
+    period = _period(basis)
+    some = max(1, _PIECE // (max(n, 1) * CHUNK * period)) * period
+    for c in range(0, chunks, some):
+        phi = np.empty((-(-min(some, chunks - c) // period) * period, n, CHUNK), out.dtype)
+        _keep(X, _arrays(basis, minus), c, phi, minus)
+        stop = min(c + some, chunks)
+        part = phi[: stop - c].transpose(1, 0, 2).reshape(n, (stop - c) * CHUNK)
+        out[:, c * CHUNK : stop * CHUNK] = part
+
+
+def gradient(X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
+    """Write the sum over the rows of G times features into `out`."""
+    minus = _minus(basis, cosine, wide)
+    _gradient(X, _arrays(basis, minus), G, _period(basis), out, minus)
+
+
+def step(
+    X: Any,
+    y: Any,
+    basis: Basis,
+    A: Any,
+    squares: Any,
+    block: tuple[int, int, int],
+    cosine: bool,
+    wide: bool,
+    loss: tuple[int, float, bool],
+    factor: float,
+    weight: float,
+    rate: float,
+    F: Any,
+) -> bool:
+    """Predict the events into `F` and descend on the chunks of `block`, unless one overflowed.
+
+    `block` is its first chunk and its features start and stop, counted from that chunk.
+    """
+    first, start, stop = block
+    last, period, minus = first - (-stop // CHUNK), _period(basis), _minus(basis, cosine, wide)
+    before = first - first % period
+    count = -(-last // period) * period - before
+    n, outputs = F.shape
+    room = _room(
+        n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK, A.dtype
+    )
+    done: bool = _step(
+        X, y, _arrays(basis, minus), _filled(A, period), squares[first:last], A[first:last],
+        (first, before, count, start, stop), loss, (factor, weight, rate), F, room, minus,
+    )  # fmt: skip
+    return done

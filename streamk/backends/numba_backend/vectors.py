@@ -1,0 +1,248 @@
+"""Explicit vectors of 16 numbers, for loops that the vectoriser does not understand.
+
+The innermost loops of this backend keep a tile of numbers in registers through a whole evaluation:
+loaded once, transformed, taken the cosine of, summed up. Plain loops over arrays put every stage
+through memory and stall on it, so those tiles are written here as LLVM's own vector instructions,
+16 lanes wide whatever the machine has: LLVM splits them for narrower registers, with the same
+results. An `Emitter` writes them into an intrinsic of numba's; nothing here runs at run time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+from llvmlite import binding, ir
+from numba.core import cgutils
+
+from streamk.backends import LANES
+
+_INT = ir.IntType(64)
+_COSINE = {
+    "float": (1.0, -19.739204, 64.93912, -85.450165, 60.16783, -25.968313, 6.5296106),
+    "double": tuple((-1) ** k * (math.pi / 2) ** (2 * k) / math.factorial(2 * k) for k in range(9)),
+}
+"""Of cos(2 pi t) in t^2: minimax on [-1/2, 1/2], error 4.2e-7; and Taylor's of a quarter of it."""
+
+
+def registers() -> int:
+    """Return how many numbers of 4 bytes all vector registers of the target hold."""
+    features = numba.config.CPU_FEATURES
+    if features is None:
+        features = binding.get_host_cpu_features().flatten()
+    return 32 * 16 if "+avx512f" in features.split(",") else 16 * 8
+
+
+class Emitter:
+    """Writes vector instructions on numbers of one type, "float" or "double".
+
+    Parameters
+    ----------
+    context, builder
+        Of the intrinsic.
+    element : llvmlite type
+    minus : value, optional
+        -1 as a value that LLVM does not know: it would make a plain subtraction of a product with
+        it, and both halves of a butterfly would wait for the adders while the multipliers are idle.
+    """
+
+    def __init__(self, context: Any, builder: Any, element: Any, minus: Any = None) -> None:
+        self.context, self.builder, self.element = context, builder, element
+        self.vector = ir.VectorType(element, LANES)
+        self.bytes = 4 if element == ir.FloatType() else 8
+        self._minus = None if minus is None else self.splat(minus)
+
+    # Numbers and loops
+
+    def int(self, value: int) -> Any:
+        """Return a constant of the type of sizes and offsets."""
+        return ir.Constant(_INT, value)
+
+    def offset(self, *terms: tuple[Any, Any]) -> Any:
+        """Return the sum of products of sizes."""
+        total: Any = None
+        for a, b in terms:
+            product = self.builder.mul(a, b)
+            total = product if total is None else self.builder.add(total, product)
+        return total
+
+    def loop(
+        self, count: Any, carried: Sequence[Any], body: Callable[[Any, list[Any]], list[Any]]
+    ) -> list[Any]:
+        """Emit a loop of `count` rounds that hands values on, and return the last ones."""
+        b = self.builder
+        before = b.block
+        head, rounds, after = (b.append_basic_block(name) for name in ("head", "rounds", "after"))
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(_INT)
+        phis = [b.phi(value.type) for value in carried]
+        b.cbranch(b.icmp_signed("<", i, count), rounds, after)
+        b.position_at_end(rounds)
+        results = body(i, phis)
+        following, last = b.add(i, self.int(1)), b.block
+        starts, nexts = [self.int(0), *carried], [following, *results]
+        for phi, start, next_ in zip([i, *phis], starts, nexts, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(next_, last)
+        b.branch(head)
+        b.position_at_end(after)
+        return phis
+
+    # Memory
+
+    def at(self, pointer: Any, offset: Any) -> Any:
+        """Return the pointer moved on by so many numbers."""
+        return self.builder.gep(pointer, [offset], inbounds=True)
+
+    def load(self, pointer: Any, offset: int = 0, convert: bool = False) -> Any:
+        """Load a vector; with `convert`, of the other type."""
+        place = self.at(pointer, self.int(offset)) if offset else pointer
+        vector = ir.VectorType(place.type.pointee, LANES)
+        value = self.builder.load(self.builder.bitcast(place, vector.as_pointer()))
+        value.align = 4
+        return self.converted(value)
+
+    def load_repeated(self, pointer: Any, lanes: int) -> Any:
+        """Load so many numbers, repeated throughout a vector."""
+        if lanes == LANES:
+            return self.load(pointer)
+        b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes)
+        value = b.load(b.bitcast(pointer, few.as_pointer()))
+        value.align = 4
+        return self.converted(self._chosen(value, [lane % lanes for lane in range(LANES)]))
+
+    def load_some(self, pointer: Any, offset: int, count: Any) -> Any:
+        """Load a vector of which `count` - `offset` numbers are there; the others are 0."""
+        b, given = self.builder, ir.VectorType(pointer.type.pointee, LANES)
+        numbers = ir.VectorType(_INT, LANES)
+        lanes = ir.Constant(numbers, [offset + lane for lane in range(LANES)])
+        mask = b.icmp_signed("<", lanes, self.splat(count, numbers))
+        place = b.bitcast(self.at(pointer, self.int(offset)), given.as_pointer())
+        bits = ir.VectorType(ir.IntType(1), LANES)
+        signature = ir.FunctionType(given, [place.type, ir.IntType(32), bits, given])
+        name = f"llvm.masked.load.{_suffix(given)}.p0"
+        masked = cgutils.get_or_insert_function(b.module, signature, name)
+        align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * LANES)
+        return self.converted(b.call(masked, [place, align, mask, zero]))
+
+    def store(self, value: Any, pointer: Any, offset: int = 0) -> None:
+        """Store a vector, in the type of the place."""
+        place = self.at(pointer, self.int(offset)) if offset else pointer
+        vector = ir.VectorType(place.type.pointee, LANES)
+        if value.type != vector:
+            value = self.builder.fptrunc(value, vector)
+        stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
+        stored.align = 4
+
+    def store_rows(self, value: Any, pointer: Any, row: Any, lanes: int) -> None:
+        """Store a vector that holds so many numbers of each row, rows `row` numbers apart."""
+        if lanes == LANES:
+            self.store(value, pointer)
+            return
+        b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes).as_pointer()
+        for number in range(LANES // lanes):
+            some = self._chosen(value, range(number * lanes, (number + 1) * lanes))
+            place = self.at(pointer, b.mul(row, self.int(number)))
+            b.store(some, b.bitcast(place, few)).align = 4
+
+    def converted(self, value: Any) -> Any:
+        """Return a vector in this emitter's type."""
+        return value if value.type == self.vector else self.builder.fpext(value, self.vector)
+
+    # Arithmetic
+
+    def constant(self, value: float | Sequence[float]) -> Any:
+        """Return a constant vector."""
+        lanes = [value] * LANES if isinstance(value, int | float) else list(value)
+        return ir.Constant(self.vector, lanes)
+
+    def splat(self, value: Any, vector: Any = None) -> Any:
+        """Return a vector of one number."""
+        b, vector = self.builder, vector or self.vector
+        if value.type != vector.element:
+            value = b.fpext(value, vector.element)
+        one = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_INT, 0))
+        return self._chosen(one, [0] * LANES)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c, rounded once where the machine can."""
+        return self._call("llvm.fmuladd", a, b, c)
+
+    def _chosen(self, value: Any, lanes: Sequence[int]) -> Any:
+        """Return a vector of the lanes numbered."""
+        order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
+
+    def _call(self, name: str, *values: Any) -> Any:
+        kind = values[0].type
+        signature = ir.FunctionType(kind, [kind] * len(values))
+        module = self.builder.module
+        function = cgutils.get_or_insert_function(module, signature, f"{name}.{_suffix(kind)}")
+        return self.builder.call(function, values)
+
+    def negate(self, value: Any, bits: Any) -> Any:
+        """Return the vector with the sign changed of the lanes whose bit is set."""
+        b = self.builder
+        mask = b.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
+        return b.select(mask, b.fneg(value), value)
+
+    def butterfly(self, a: Any, b: Any, mixed: bool = False) -> tuple[Any, Any]:
+        """Return a + b and a - b; with `mixed`, the difference by a multiplier."""
+        if not mixed or self._minus is None:
+            return self.builder.fadd(a, b), self.builder.fsub(a, b)
+        return self.builder.fadd(a, b), self.fma(b, self._minus, a)
+
+    def butterflies(self, value: Any, stride: int) -> Any:
+        """Return sums and differences of lanes that are `stride` apart, in their places."""
+        other = self._chosen(value, [lane ^ stride for lane in range(LANES)])
+        signs = self.constant([-1.0 if lane & stride else 1.0 for lane in range(LANES)])
+        return self.fma(value, signs, other)
+
+    def narrowed(self, value: Any) -> Any:
+        """Return a vector of doubles in this emitter's type."""
+        return value if value.type == self.vector else self.builder.fptrunc(value, self.vector)
+
+    def cosine(self, u: Any) -> Any:
+        """Return cos(2 pi u), with an error of 4.2e-7 in single and 1e-14 in double precision.
+
+        What remains of u beside the nearest whole number is in [-1/2, 1/2], and on it a
+        polynomial in its square does. An infinite phase or NaN counts as half a turn: the
+        polynomial must not run away with it.
+        """
+        b = self.builder
+        t = b.fsub(u, self._call("llvm.nearbyint", u))
+        s, quarter = b.fmul(t, t), self.constant(0.25)
+        s = b.select(b.fcmp_ordered("<", s, quarter), s, quarter)
+        coefficients = _COSINE["float" if self.bytes == 4 else "double"]
+        c = self.constant(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            c = self.fma(c, s, self.constant(coefficient))
+        if self.bytes == 8:
+            two, minus = self.constant(2.0), self.constant(-1.0)
+            for _ in range(2):
+                c = self.fma(b.fmul(two, c), c, minus)
+        return c
+
+
+def _suffix(vector: Any) -> str:
+    """Return what LLVM appends to the name of an intrinsic on such vectors."""
+    return f"v{vector.count}f{32 if vector.element == ir.FloatType() else 64}"
+
+
+def data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return the pointer to an array's first number."""
+    return context.make_array(kind)(context, builder, value).data
+
+
+def stack(builder: Any, element: Any, count: int) -> Any:
+    """Return room for so many numbers in the function's own frame, aligned to 64 bytes."""
+    with builder.goto_entry_block():
+        room = builder.alloca(element, count)
+        room.align = 64
+    return room
+
+
+__all__ = ["Emitter", "data", "registers", "stack"]
