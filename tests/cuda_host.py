@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from streamk.backends import Backend
-from streamk.backends.cupy_backend.device import Variant, _as_argument, source
+from streamk.backends.cupy_backend.device import Variant, as_argument, source
 from streamk.backends.cupy_backend.functions import DeviceBackend
 
 OPTIONS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing")
@@ -147,7 +147,7 @@ class HostDevice:
     def launch(
         self, module: str, kernel: str, variant: Variant, grid: tuple[int, ...], *arguments: Any
     ) -> None:
-        given = [_as_argument(_plain(argument)) for argument in arguments]
+        given = [as_argument(_plain(argument)) for argument in arguments]
         declared = parameters(module)[kernel]
         assert len(given) == len(declared), f"{kernel} takes {declared}"
         values = [_as_c(value, kind, variant) for value, kind in zip(given, declared, strict=True)]

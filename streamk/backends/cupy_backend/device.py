@@ -150,7 +150,7 @@ class CudaDevice:
         if compiled is None:
             compiled = self._module(module, variant).get_function(kernel)
             self._kernels[kernel, variant] = compiled
-        compiled(grid, (THREADS,), tuple(map(_as_argument, arguments)))
+        compiled(grid, (THREADS,), tuple(map(as_argument, arguments)))
 
     def _module(self, module: str, variant: Variant) -> Any:
         if (module, variant) not in self._modules:
@@ -208,7 +208,7 @@ def _unavailable(missing: str) -> BackendUnavailable:
     )
 
 
-def _as_argument(value: Any) -> Any:
+def as_argument(value: Any) -> Any:
     """Return a kernel's argument as CuPy takes it."""
     if value is None:
         return np.uint64(0)
