@@ -37,17 +37,17 @@ class _Tile:
         ]
         self.d, self.outputs, r, c, at, row = values[6:12]
         X, W, phases, A, acc, phi = pointers
-        e, chunk = self.e, self.e.int(CHUNK)
-        numbers = [builder.add(r, e.int(i)) for i in self.rows]
+        e, chunk = self.e, self.e.size(CHUNK)
+        numbers = [builder.add(r, e.size(i)) for i in self.rows]
         self.X = [e.at(X, e.offset((i, self.d))) for i in numbers]
         self.W = e.at(W, e.offset((e.offset((c, self.d)), chunk)))
         self.phases = e.at(phases, e.offset((c, chunk)))
         if self.adds:
             self.A = e.at(A, e.offset((e.offset((c, self.outputs)), chunk)))
-            sums = [e.offset((e.offset((i, self.outputs)), e.int(LANES))) for i in numbers]
+            sums = [e.offset((e.offset((i, self.outputs)), e.size(LANES))) for i in numbers]
             self.acc = [e.at(acc, place) for place in sums]
         if self.keeps:
-            self.phi = [e.at(phi, e.offset((at, e.int(1)), (e.int(i), row))) for i in self.rows]
+            self.phi = [e.at(phi, e.offset((at, e.size(1)), (e.size(i), row))) for i in self.rows]
 
     def emit(self) -> None:
         """Emit it all, for as many vectors at a time as leave a quarter of the registers."""
@@ -66,7 +66,7 @@ class _Tile:
         u, many = self.u, len(offsets)
 
         def add(j: Any, sums: list[Any]) -> list[Any]:
-            place, new = u.at(self.W, u.offset((j, u.int(CHUNK)))), []
+            place, new = u.at(self.W, u.offset((j, u.size(CHUNK)))), []
             W = [u.load(place, offset) for offset in offsets]
             for i, row in enumerate(self.X):
                 x = u.splat(self.b.load(u.at(row, j)))
@@ -92,10 +92,10 @@ class _Tile:
 
         def add(k: Any, _: list[Any]) -> list[Any]:
             """Add an output's coefficients times features to the rows' sums."""
-            A = e.at(self.A, e.offset((k, e.int(CHUNK))))
+            A = e.at(self.A, e.offset((k, e.size(CHUNK))))
             a = [e.load(A, offset) for offset in offsets]
             for acc, row in zip(self.acc, features, strict=True):
-                place = e.at(acc, e.offset((k, e.int(LANES))))
+                place = e.at(acc, e.offset((k, e.size(LANES))))
                 total = e.load(place)
                 for coefficient, x in zip(a, row, strict=True):
                     total = e.fma(coefficient, x, total)

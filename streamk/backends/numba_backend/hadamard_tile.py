@@ -82,7 +82,7 @@ class _Tile:
     def _begun(self, start: Any, c: Any) -> list[Any]:
         """Return the numbers from `start` on after the first signs, those of chunk c."""
         u = self.u
-        x = self._at(self.X, (start, u.int(self.rows)))
+        x = self._at(self.X, (start, u.size(self.rows)))
         if self.rows > 1:
             loaded = [u.load(x, v * LANES) for v in range(self.vectors)]
         else:
@@ -93,15 +93,15 @@ class _Tile:
     def _sign(self, value: Any, round_: int, c: Any, v: Any) -> Any:
         """Return vector v of chunk c with the signs of a round."""
         e = self.e
-        size = self.b.mul(self.between, e.int(ROUNDS * self.vectors))
+        size = self.b.mul(self.between, e.size(ROUNDS * self.vectors))
         place = self._at(
-            self.signs, (c, size), (e.int(round_ * self.vectors), e.int(1)), (v, e.int(1))
+            self.signs, (c, size), (e.size(round_ * self.vectors), e.size(1)), (v, e.size(1))
         )
         return self.u.negate(value, self.b.load(place))
 
     def _signed(self, values: list[Any], round_: int, c: Any) -> list[Any]:
         """Return the vectors of chunk c with the signs of a round."""
-        return [self._sign(x, round_, c, self.e.int(v)) for v, x in enumerate(values)]
+        return [self._sign(x, round_, c, self.e.size(v)) for v, x in enumerate(values)]
 
     def _within(self, chunks: list[list[Any]]) -> list[list[Any]]:
         """Return chunks, as lists of vectors, after the stages within them."""
@@ -128,7 +128,7 @@ class _Tile:
 
     def _all_rounds(self) -> list[list[Any]]:
         """Return chunks that are transforms by themselves after the three rounds."""
-        zero, numbers = self.u.int(0), [self.u.int(i) for i in self.items]
+        zero, numbers = self.u.size(0), [self.u.size(i) for i in self.items]
         chunks = self._within([self._begun(zero, i) for i in numbers])
         for round_ in range(1, ROUNDS):
             pairs = zip(chunks, numbers, strict=True)
@@ -139,21 +139,21 @@ class _Tile:
         """Emit all but the stages between chunks of the last round; return where it lies."""
         u, b = self.u, self.b
         room = stack(b, u.element, WIDEST * self.rows)
-        chunks, size = u.int(self.chunks), u.int(CHUNK * self.rows)
+        chunks, size = u.size(self.chunks), u.size(CHUNK * self.rows)
 
         def first(c: Any, _: list[Any]) -> list[Any]:
             place = u.at(room, b.mul(c, size))
-            begun = self._begun(b.mul(c, u.int(CHUNK)), c)
+            begun = self._begun(b.mul(c, u.size(CHUNK)), c)
             for v, value in enumerate(self._within([begun])[0]):
                 u.store(value, place, v * LANES)
             return []
 
         def between(v: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(v, u.int(LANES)))
+            place = u.at(room, b.mul(v, u.size(LANES)))
             numbers = range(self.chunks)
             values = [u.load(place, c * CHUNK * self.rows) for c in numbers]
             values = self._across(values, mixed=LANES)
-            values = [self._sign(x, 1, u.int(c), v) for c, x in zip(numbers, values, strict=True)]
+            values = [self._sign(x, 1, u.size(c), v) for c, x in zip(numbers, values, strict=True)]
             for c, value in enumerate(self._across(values, mixed=LANES)):
                 u.store(value, place, c * CHUNK * self.rows)
             return []
@@ -166,7 +166,7 @@ class _Tile:
             return []
 
         u.loop(chunks, [], first)
-        u.loop(u.int(self.vectors), [], between)
+        u.loop(u.size(self.vectors), [], between)
         u.loop(chunks, [], last)
         return room
 
@@ -174,29 +174,31 @@ class _Tile:
 
     def _constants(self, pointer: Any, apart: Any, c: Any, first: Any) -> Any:
         """Return the constants of the numbers from `first` on in chunk c, for every row."""
-        place = self._at(pointer, (c, apart), (first, self.e.int(1)))
+        place = self._at(pointer, (c, apart), (first, self.e.size(1)))
         return self.u.load_repeated(place, self.lanes)
 
     def _phases(self, values: Sequence[Any], places: Sequence[tuple[Any, Any]]) -> list[Any]:
         """Return the phases of transformed vectors at (chunk, number within the chunk)."""
-        found, chunk = [], self.e.int(CHUNK)
+        found, chunk = [], self.e.size(CHUNK)
         apart = self.b.mul(self.between, chunk)
         for value, (c, first) in zip(values, places, strict=True):
-            start = self._constants(self.start, chunk, c, first)
+            start = self.u.constant(0.0)
+            if self.cosine or self.hands:
+                start = self._constants(self.start, chunk, c, first)
             found.append(self.u.fma(value, self._constants(self.radii, apart, c, first), start))
         return found
 
     def _sink(self, phases: Sequence[Any], places: Sequence[tuple[Any, Any]]) -> None:
         """Hand phases on; or keep their features, add them up, or both."""
-        e, chunk = self.e, self.e.int(CHUNK)
+        e, chunk = self.e, self.e.size(CHUNK)
         if self.hands:
             for x, (c, first) in zip(phases, places, strict=True):
-                self.u.store(x, self._at(self.phi, (c, self.apart), (first, e.int(1))))
+                self.u.store(x, self._at(self.phi, (c, self.apart), (first, e.size(1))))
             return
         features = [e.narrowed(self.u.cosine(x) if self.cosine else x) for x in phases]
         if self.keeps:
             for x, (c, first) in zip(features, places, strict=True):
-                place = self._at(self.phi, (c, self.apart), (first, e.int(1)))
+                place = self._at(self.phi, (c, self.apart), (first, e.size(1)))
                 e.store_rows(x, place, self.row, self.lanes)
         if not self.adds:
             return
@@ -209,14 +211,12 @@ class _Tile:
                 # Lane l of the sums takes the features that are l modulo LANES.
                 number = n % self.rows if self.chunks == 1 else 0
                 if number not in sums:
-                    part = self.b.urem(first, e.int(LANES))
-                    at[number] = self._at(
-                        self.acc,
-                        (self.b.mul(k, e.int(LANES)), e.int(self.rows)), (part, e.int(self.rows)),
-                    )  # fmt: skip
+                    part = self.b.urem(first, e.size(LANES))
+                    lane = self.b.add(self.b.mul(k, e.size(LANES)), part)
+                    at[number] = self._at(self.acc, (lane, e.size(self.rows)))
                     sums[number] = e.load(at[number])
                 A = self._at(
-                    self.A, (self.b.mul(c, self.outputs), chunk), (k, chunk), (first, e.int(1))
+                    self.A, (self.b.mul(c, self.outputs), chunk), (k, chunk), (first, e.size(1))
                 )
                 sums[number] = e.fma(e.load_repeated(A, self.lanes), x, sums[number])
             for number, total in sums.items():
@@ -229,14 +229,14 @@ class _Tile:
         """Emit what becomes of the phases of a chunk."""
         offsets = range(0, CHUNK, LANES)
         phases = [self.u.load(self.start, offset) for offset in offsets]
-        self._sink(phases, [(self.u.int(0), self.u.int(offset)) for offset in offsets])
+        self._sink(phases, [(self.u.size(0), self.u.size(offset)) for offset in offsets])
 
     def emit(self) -> None:
         """Emit it all."""
         u, b = self.u, self.b
         if self.chunks == 1:
             places = [
-                (u.int(i), u.int(v * self.lanes)) for i in self.items for v in range(self.vectors)
+                (u.size(i), u.size(v * self.lanes)) for i in self.items for v in range(self.vectors)
             ]
             values = [x for chunk in self._all_rounds() for x in chunk]
             self._sink(self._phases(values, places), places)
@@ -244,14 +244,14 @@ class _Tile:
         room = self._to_last()
 
         def last(v: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(v, u.int(LANES)))
+            place = u.at(room, b.mul(v, u.size(LANES)))
             values = [u.load(place, c * CHUNK * self.rows) for c in range(self.chunks)]
-            first = b.mul(v, u.int(self.lanes))
-            places = [(u.int(c), first) for c in range(self.chunks)]
+            first = b.mul(v, u.size(self.lanes))
+            places = [(u.size(c), first) for c in range(self.chunks)]
             self._sink(self._phases(self._across(values), places), places)
             return []
 
-        u.loop(u.int(self.vectors), [], last)
+        u.loop(u.size(self.vectors), [], last)
 
 
 def _tile(*, rows: int = 1, items: int = 1, hands: bool = False, given: bool = False) -> Any:

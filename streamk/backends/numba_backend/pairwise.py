@@ -89,12 +89,12 @@ def _emit(context: Any, builder: Any, signature: Any, values: Any, kind: _Sum, m
     rows = (_SINGLES if e.bytes == 4 else _DOUBLES) if many else 1
     vectors = range(GROUP // LANES)
     points = e.at(P, p_at)
-    places = [e.at(Y, e.offset((y_at, e.int(1)), (e.int(i), row_stride))) for i in range(rows)]
+    places = [e.at(Y, e.offset((y_at, e.size(1)), (e.size(i), row_stride))) for i in range(rows)]
     scale = e.splat(factor)
     start = [e.constant(1.0 if kind == _Sum.PRODUCT else 0.0) for _ in range(rows) for _ in vectors]
 
     def add(j: Any, sums: list[Any]) -> list[Any]:
-        column = e.at(points, e.offset((j, e.int(GROUP))))
+        column = e.at(points, e.offset((j, e.size(GROUP))))
         xs = [e.load(column, v * LANES) for v in vectors]
         new = []
         for i, place in enumerate(places):

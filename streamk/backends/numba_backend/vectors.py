@@ -29,7 +29,7 @@ _COSINE = {
 
 def registers() -> int:
     """Return how many numbers of 4 bytes all vector registers of the target hold."""
-    features = numba.config.CPU_FEATURES
+    features: str | None = getattr(numba.config, "CPU_FEATURES", None)
     if features is None:
         features = binding.get_host_cpu_features().flatten()
     return 32 * 16 if "+avx512f" in features.split(",") else 16 * 8
@@ -56,7 +56,7 @@ class Emitter:
 
     # Numbers and loops
 
-    def int(self, value: int) -> Any:
+    def size(self, value: int) -> Any:
         """Return a constant of the type of sizes and offsets."""
         return ir.Constant(_INT, value)
 
@@ -82,8 +82,8 @@ class Emitter:
         b.cbranch(b.icmp_signed("<", i, count), rounds, after)
         b.position_at_end(rounds)
         results = body(i, phis)
-        following, last = b.add(i, self.int(1)), b.block
-        starts, nexts = [self.int(0), *carried], [following, *results]
+        following, last = b.add(i, self.size(1)), b.block
+        starts, nexts = [self.size(0), *carried], [following, *results]
         for phi, start, next_ in zip([i, *phis], starts, nexts, strict=True):
             phi.add_incoming(start, before)
             phi.add_incoming(next_, last)
@@ -99,7 +99,7 @@ class Emitter:
 
     def load(self, pointer: Any, offset: int = 0, convert: bool = False) -> Any:
         """Load a vector; with `convert`, of the other type."""
-        place = self.at(pointer, self.int(offset)) if offset else pointer
+        place = self.at(pointer, self.size(offset)) if offset else pointer
         vector = ir.VectorType(place.type.pointee, LANES)
         value = self.builder.load(self.builder.bitcast(place, vector.as_pointer()))
         value.align = 4
@@ -120,17 +120,17 @@ class Emitter:
         numbers = ir.VectorType(_INT, LANES)
         lanes = ir.Constant(numbers, [offset + lane for lane in range(LANES)])
         mask = b.icmp_signed("<", lanes, self.splat(count, numbers))
-        place = b.bitcast(self.at(pointer, self.int(offset)), given.as_pointer())
+        place = b.bitcast(self.at(pointer, self.size(offset)), given.as_pointer())
         bits = ir.VectorType(ir.IntType(1), LANES)
         signature = ir.FunctionType(given, [place.type, ir.IntType(32), bits, given])
         name = f"llvm.masked.load.{_suffix(given)}.p0"
-        masked = cgutils.get_or_insert_function(b.module, signature, name)
+        masked = self._function(signature, name)
         align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * LANES)
         return self.converted(b.call(masked, [place, align, mask, zero]))
 
     def store(self, value: Any, pointer: Any, offset: int = 0) -> None:
         """Store a vector, in the type of the place."""
-        place = self.at(pointer, self.int(offset)) if offset else pointer
+        place = self.at(pointer, self.size(offset)) if offset else pointer
         vector = ir.VectorType(place.type.pointee, LANES)
         if value.type != vector:
             value = self.builder.fptrunc(value, vector)
@@ -145,7 +145,7 @@ class Emitter:
         b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes).as_pointer()
         for number in range(LANES // lanes):
             some = self._chosen(value, range(number * lanes, (number + 1) * lanes))
-            place = self.at(pointer, b.mul(row, self.int(number)))
+            place = self.at(pointer, b.mul(row, self.size(number)))
             b.store(some, b.bitcast(place, few)).align = 4
 
     def converted(self, value: Any) -> Any:
@@ -176,11 +176,14 @@ class Emitter:
         order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
         return self.builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
 
+    def _function(self, signature: Any, name: str) -> Any:
+        insert: Any = cgutils.get_or_insert_function
+        return insert(self.builder.module, signature, name)
+
     def _call(self, name: str, *values: Any) -> Any:
         kind = values[0].type
         signature = ir.FunctionType(kind, [kind] * len(values))
-        module = self.builder.module
-        function = cgutils.get_or_insert_function(module, signature, f"{name}.{_suffix(kind)}")
+        function = self._function(signature, f"{name}.{_suffix(kind)}")
         return self.builder.call(function, values)
 
     def negate(self, value: Any, bits: Any) -> Any:
