@@ -29,7 +29,9 @@ EXAMPLES = [(page, block) for page in TEXT for block in blocks(page, "python")]
 
 
 def test_the_guide_has_its_pages() -> None:
-    assert TEXT.keys() == {"index.md", "streams.md", "resume.md", "models.md", "data.md"}
+    assert TEXT.keys() == {
+        *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md"),
+    }
     assert len(EXAMPLES) >= 3
 
 

@@ -86,7 +86,8 @@ def source(module: str) -> str:
 
 CUDA_OPTIONS = ("-std=c++14", "--fmad=false")
 """Options of CUDA's compiler. Only what the text says is fused, so that the order of operations,
-and with it each row's result, is the same in every kernel."""
+and with it each row's result, is the same in every kernel. CuPy adds ``-ftz=true``: in single
+precision what is below 1e-38 is 0 on the GPU."""
 
 
 class CudaDevice:
@@ -155,7 +156,7 @@ class CudaDevice:
     def _module(self, module: str, variant: Variant) -> Any:
         if (module, variant) not in self._modules:
             options = (*CUDA_OPTIONS, *variant.macros)
-            self._modules[module, variant] = self.xp.RawModule(source(module), options=options)
+            self._modules[module, variant] = self.xp.RawModule(code=source(module), options=options)
         return self._modules[module, variant]
 
     def put(self, array: Any) -> Any:
