@@ -68,29 +68,44 @@ def _exchange(acc: Any, sums: Any, back: Any) -> None:
 
 
 @compiled
-def _evaluate_batch(
-    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
-    stop: Any, outputs: Any, minus: Any,
+def _evaluate_quads(
+    quads: Any, n: Any, d: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, sums: Any,
+    phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
-    """Evaluate rows that share vectors, as many as do."""
-    n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
-    quads = np.empty((n // ROWS, step * _PARTS, LANES), X.dtype)
-    _interleave(X, quads)
+    """Evaluate rows laid out by `_interleave`; `sums` is laid out like them."""
+    step = 2 ** len(strides)
     masks = np.empty((step, ROUNDS, _PARTS), np.uint16)
-    sums = None if acc is None else np.empty((n // ROWS, outputs, ROWS, LANES), radii.dtype)
-    if acc is not None:
-        _exchange(acc, sums, False)
     size = step * CHUNK * ROWS
     for c in range(first, stop, step):
         _repeat_signs(signs[c : c + step], masks)
-        for q in range(n // ROWS):
+        for q in range(quads.shape[0]):
             rows_tile(
                 quads, masks, radii, b, A, sums, phi,
                 q * size, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
                 q * outputs * ROWS * LANES, ((c - first) * n + q * ROWS) * CHUNK,
                 d, outputs, 1, CHUNK, n * CHUNK, strides, minus,
             )  # fmt: skip
-    if acc is not None:
+
+
+@compiled
+def _evaluate_batch(
+    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
+    stop: Any, outputs: Any, minus: Any,
+) -> None:  # fmt: skip
+    """Evaluate the rows that share vectors."""
+    n, d = X.shape
+    quads = np.empty((n // ROWS, 2 ** len(strides) * _PARTS, LANES), X.dtype)
+    _interleave(X, quads)
+    if acc is None:
+        _evaluate_quads(
+            quads, n, d, strides, signs, radii, b, A, None, phi, first, stop, outputs, minus
+        )
+    else:
+        sums = np.empty((n // ROWS, outputs, ROWS, LANES), radii.dtype)
+        _exchange(acc, sums, False)
+        _evaluate_quads(
+            quads, n, d, strides, signs, radii, b, A, sums, phi, first, stop, outputs, minus
+        )
         _exchange(acc, sums, True)
 
 
