@@ -116,23 +116,32 @@ KERNELS = [
     (kernels.Matern(nu=0.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 2.5)),
+    (
+        kernels.RationalQuadratic(alpha=2.0, bandwidth=1.5),
+        naive.Kernel("rational_quadratic", 1.5, 2.0),
+    ),
     (kernels.Cauchy(bandwidth=1.5), naive.Kernel("cauchy", 1.5)),
     (kernels.Linear(), naive.Kernel("linear")),
 ]
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-@pytest.mark.parametrize(("ours", "theirs"), KERNELS, ids=[k.name + str(k.nu) for _, k in KERNELS])
-def test_every_kernel_and_backend(ours, theirs, backend):
+@pytest.mark.parametrize(
+    ("ours", "theirs", "sampler"),
+    [(*pair, "iid") for pair in KERNELS]
+    + [(*pair, "hadamard") for pair in KERNELS if pair[0].isotropic],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_every_kernel_sampler_and_backend(ours, theirs, sampler, backend):
     X, y = stream("third comes late", 240)
     columns = ["x", "größe", 5]
     oracle = naive.DoublyStochastic(
         theirs, "softmax", 2**63 + 11, ("constant", 0.2), nu=NU, columns=columns, block_size=70,
-        max_features=200,
+        max_features=200, widths=None if sampler == "iid" else (64,),
     )  # fmt: skip
     learner = model(
         "softmax", kernel=ours, columns=columns, step=Constant(0.2), backend=backend, batch_size=8,
-        seed=2**63 + 11, block_size=70, max_features=200,
+        seed=2**63 + 11, block_size=70, max_features=200, sampler=sampler,
     )  # fmt: skip
     for first in range(0, 240, 8):
         oracle.learn(X[first : first + 8], y[first : first + 8])

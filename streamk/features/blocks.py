@@ -73,8 +73,9 @@ class FeatureBlocks:
             else HadamardSampler(kernel, keys, widths=widths, **options)
         )
         self._period = self._sampler.period
-        self._budget = self._whole(cache_bytes)
-        self._burst = max(self._period, self._whole(_REGENERATED_BYTES))
+        period_bytes = self._sampler.chunk_bytes * self._period
+        self._budget = cache_bytes // period_bytes * self._period
+        self._burst = max(1, _REGENERATED_BYTES // period_bytes) * self._period
         self._cosine, self._wide = kernel.cosine, kernel.heavy_tailed
         # Frequencies are kept in turns; without a cosine the radians come back in here.
         self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
@@ -90,6 +91,10 @@ class FeatureBlocks:
         """Memory of the kept constants, in bytes."""
         return sum(array.nbytes for array in _arrays(self._basis))
 
+    def whole(self, chunks: int) -> int:
+        """Return the next number of chunks whose features are evaluated without a rest."""
+        return chunks + -chunks % self._period
+
     def decide(self, X: Any, A: Any, scale: float) -> Any:
         """Return ``scale * A . features`` of each row.
 
@@ -97,7 +102,7 @@ class FeatureBlocks:
         ----------
         X : array of shape (n, d)
         A : array of shape (chunks, outputs, CHUNK)
-            Coefficients of the features from 0 on.
+            Coefficients of the features from 0 on; fastest where `whole` gives the chunks.
         scale : float
 
         Returns
@@ -183,19 +188,14 @@ class FeatureBlocks:
         return n * chunks * self._sampler.chunk_flops
 
     def _alone(self, n: int, chunks: int) -> bool:
-        """Whether so much is best done by one thread, without the detour over a pool."""
-        return self._threads == 1 or self._flops(n, chunks) < PARALLEL_FLOPS
-
-    def _whole(self, nbytes: int) -> int:
-        """Return how many chunks there is room for, in whole periods."""
-        chunks = nbytes // self._sampler.chunk_bytes
-        return chunks - chunks % self._period
+        """Whether so much is best done in one call, without the detour over a pool of threads."""
+        return n == 1 or self._threads == 1 or self._flops(n, chunks) < PARALLEL_FLOPS
 
     def _keep(self, chunks: int) -> None:
         """Keep the constants of so many chunks, or as many as the budget has room for."""
         if chunks <= self._kept:
             return
-        chunks = min(chunks + -chunks % self._period, self._budget)
+        chunks = min(self.whole(chunks), self._budget)
         if chunks <= self._kept:
             return
         if chunks > len(self._basis.b):
@@ -212,7 +212,7 @@ class FeatureBlocks:
 
         They begin and end with a period, and so perhaps outside of what was asked for.
         """
-        first, stop = first - first % self._period, stop + -stop % self._period
+        first, stop = first - first % self._period, self.whole(stop)
         self._keep(stop)
         kept = min(stop, self._kept)
         if first < kept:

@@ -70,7 +70,7 @@ class Coefficients:
         return np.ascontiguousarray(flat[:n_features], self._dtype)
 
     def grow(self, chunks: int) -> None:
-        """Make room for so many chunks, the new ones zero."""
+        """Make room for so many chunks, the new ones zero; and so are those to spare behind."""
         if chunks > len(self._values):
             # By constant pieces: what is to spare is a constant, not a share of the model.
             room = -(-chunks // _PIECE) * _PIECE
@@ -147,11 +147,13 @@ class Coefficients:
                     f"array {name!r} of the state must have shape {shape}, "
                     f"not {None if found is None else found.shape}"
                 )
+        self._chunks, self.scale = 0, scale
+        self._resize(lambda old: old[:0])
+        self.grow(chunks)
         put = self._backend.put
-        self._values = put(np.array(arrays["coefficients"], dtype=self._dtype, order="C"))
+        self._values[:chunks] = put(np.ascontiguousarray(arrays["coefficients"], self._dtype))
         if self._keeps_squares:
-            self._squares = put(np.array(arrays["squares"], dtype=self._dtype, order="C"))
-        self._chunks, self.scale = len(self._values), scale
+            self._squares[:chunks] = put(np.ascontiguousarray(arrays["squares"], self._dtype))
 
     def _resize(self, change: Callable[[Any], Any]) -> None:
         self._values = change(self._values)

@@ -141,8 +141,9 @@ class KernelFunction:
         """Return f(x) of each row, on the backend's device as X is."""
         if not self.n_steps:
             return self._xp.zeros((len(X), self.coefficients.n_outputs))
-        A = self.coefficients.values(0, self.n_chunks)
-        return self._features.decide(X, A, self.coefficients.scale)
+        features, coefficients = self._features, self.coefficients
+        A = coefficients.values(0, features.whole(self.n_chunks))
+        return features.decide(X, A, coefficients.scale)
 
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
@@ -167,7 +168,7 @@ class KernelFunction:
         rate = self._step.rate(t) / (stop - start)
         weight = features.amplitude / len(X)
         scale = coefficients.lazy_scale(decay)
-        chunks = max(last, self.n_chunks)
+        chunks = features.whole(max(last, self.n_chunks))
         small = len(X) * (stop - start) <= _FUSED
         kept = features.kept(chunks, len(X)) if small and scale is not None else None
         targets = self.put(y)
