@@ -1,4 +1,4 @@
-"""Whole learners on the CuPy backend, against the reference; see `cuda_kit`."""
+"""Whole learners on the CuPy backend, against those on the others; see `cuda_kit`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_learner_learns_the_same(cupy: str, options: dict[str, Any]) -> None:
     late[::7] = "third"
     options = {"kernel": Gaussian(bandwidth=0.5), "block_size": 128, "max_features": 700} | options
     found = []
-    for name in ("numpy", cupy):
+    for name in ("numba", cupy):
         learner = DoublyStochastic(seed=1, backend=name, **options)
         learner.learn_many(X[:60], y[:60])
         learner.learn_one(X[60], y[60])

@@ -31,8 +31,10 @@ SEGMENT = 64
 SLOTS = 32
 """Sums of a gradient that a thread keeps."""
 
-_ROWS = 1 << 16
-"""Rows that are worked on together: the parts of one chunk are then few enough, too."""
+_ROWS = 1 << 10
+"""Rows that are worked on together at least; with some chunks they are work enough for a GPU."""
+_SLAB = 8
+"""Chunks, or spans of them, that are to go together."""
 _SPANS = 1 << 15
 """Blocks in the second dimension of a grid; CUDA allows twice as many."""
 _PRODUCT_COLUMNS = 256
@@ -50,7 +52,8 @@ class Projection(Learning):
     def accumulate(self, X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
         """Add each chunk's coefficients times features to the partial sums `acc`."""
         chunks, outputs, _ = A.shape
-        for rows in pieces(len(X), _ROWS):
+        room = SCRATCH // (_SLAB * _period(basis) * outputs * LANES)
+        for rows in pieces(len(X), max(_ROWS, room)):
             x, some = X[rows], acc[rows]
             for lo, hi in self._slabs(basis, 0, chunks, len(x) * outputs * LANES):
                 parts = self.xp.empty((hi - lo, len(x), outputs, LANES), A.dtype)
@@ -78,7 +81,7 @@ class Projection(Learning):
     def features(self, X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
         """Write the features of each row into `out`, chunk after chunk."""
         chunks, d = out.shape[1] // CHUNK, X.shape[1]
-        for rows in pieces(len(X), _ROWS):
+        for rows in pieces(len(X), SCRATCH // CHUNK):
             x, some = X[rows], out[rows]
             large = d >= _PRODUCT_COLUMNS and len(x) >= _PRODUCT_ROWS
             if isinstance(basis, Dense) and not wide and large:

@@ -1,7 +1,7 @@
 /* Features of a tile of rows, and at once what is made of them: they are never stored but where
    they are the result.
 
-   A block evaluates CELLS features: of ROWS rows and the SPAN features that belong together, one
+   A block evaluates CELLS features: of some rows and the `span` features that belong together, one
    chunk of dense frequencies or as many as the widest Hadamard transform has outputs. Each cell is
    computed in one fixed order whatever else is in the tile, so a row's numbers do not depend on
    its batch. */
@@ -38,6 +38,27 @@
         const real *__restrict__ b, const word64 *__restrict__ signs,                     \
         const whole *__restrict__ widths, whole groups, whole span, whole cosine
 #define OF_BASIS X, n, d, table, b, signs, widths, groups, span, cosine
+
+INLINE int bits_of(whole power)
+{
+    int bits = 0;
+    while (power >> bits > 1)
+        bits++;
+    return bits;
+}
+
+/* What a kernel knows of its tile: rows and features are told apart by bits, not by divisions. */
+#if HADAMARD
+#define SPAN_BITS bits_of(span)
+#else
+#define SPAN_BITS 6
+#endif
+#define TILE                                                                      \
+    SHARED(quad, buffer, WORK);                                                   \
+    SHARED(phase, tile, CELLS);                                                   \
+    const int span_bits = SPAN_BITS, chunk_bits = span_bits - 6;                  \
+    const int span_mask = (1 << span_bits) - 1, rows = CELLS >> span_bits;        \
+    const whole c0 = ((lo >> chunk_bits) + BLOCK_Y) << chunk_bits
 
 /* cos(2 pi u): the minimax polynomial of the CPU's twin, with an error of 4.2e-7 in single and
    1e-14 in double precision. A phase that overflowed counts as half a turn. */
@@ -159,31 +180,23 @@ INLINE int shift_of_part(int width_bits, int part)
     return part == 1 ? 0 : bits_of_part(width_bits, 1);
 }
 
-INLINE int bits_of(whole power)
-{
-    int bits = 0;
-    while (power >> bits > 1)
-        bits++;
-    return bits;
-}
-
 /* The features of the tile that begins with row `row0` and chunk `c0`. */
 INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 {
     SHARED(word64, flips, WIDEST_CHUNKS * ROUNDS);
     phase *work = (phase *)buffer;
-    const int span_bits = bits_of(span);
+    const int span_bits = SPAN_BITS;
     whole column0 = 0;
     PHASE(t) {
         for (int i = t; i < CELLS; i += THREADS)
-            tile[i] = cosine ? (phase)b[c0 * CHUNK + (i & (span - 1))] : (phase)0;
+            tile[i] = cosine ? (phase)b[c0 * CHUNK + (i & ((1 << span_bits) - 1))] : (phase)0;
     }
     for (whole g = 0; g < groups; g++) {
         const int width_bits = bits_of(widths[g]), parts = width_bits <= 8 ? 2 : 3;
         const int passes = 3 * parts - 2;
         const real *radii = table + (c0 * groups + g) * CHUNK;
         PHASE(t) {
-            if (t < span / CHUNK * ROUNDS)
+            if (t < (ROUNDS << span_bits) / CHUNK)
                 flips[t] = signs[((c0 + t / ROUNDS) * groups + g) * ROUNDS + t % ROUNDS];
         }
         /* Up and down and up the parts again, the turns being one pass each. */
@@ -259,16 +272,15 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 KERNEL sums(BASIS, whole lo, whole hi, const real *__restrict__ A, whole outputs,
             real *__restrict__ out)
 {
-    SHARED(quad, buffer, WORK);
-    SHARED(phase, tile, CELLS);
-    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
-    const whole row0 = BLOCK_X * rows, c0 = (lo / chunks + BLOCK_Y) * chunks;
+    TILE;
+    const whole row0 = BLOCK_X * rows;
     evaluate(OF_BASIS, row0, c0, buffer, tile);
     PHASE(t) {
         for (int i = t; i < CELLS / 4; i += THREADS) {
-            const int lane = i % LANES, chunk = i / LANES % chunks, r = i / LANES / chunks;
+            const int lane = i % LANES, chunk = i / LANES & ((1 << chunk_bits) - 1);
+            const int r = i / LANES >> chunk_bits;
             const whole c = c0 + chunk, row = row0 + r;
-            const phase *phi = tile + r * span + chunk * CHUNK + lane;
+            const phase *phi = tile + (r << span_bits) + chunk * CHUNK + lane;
             if (row < n && c >= lo && c < hi)
                 for (whole k = 0; k < outputs; k++) {
                     const real *a = A + (c * outputs + k) * CHUNK + lane;
@@ -285,14 +297,13 @@ KERNEL sums(BASIS, whole lo, whole hi, const real *__restrict__ A, whole outputs
 /* Blocks: (rows, span). The features of the chunks from lo to hi, in rows `stride` long. */
 KERNEL features(BASIS, whole lo, whole hi, real *__restrict__ out, whole stride)
 {
-    SHARED(quad, buffer, WORK);
-    SHARED(phase, tile, CELLS);
-    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
-    const whole row0 = BLOCK_X * rows, c0 = (lo / chunks + BLOCK_Y) * chunks;
+    TILE;
+    const whole row0 = BLOCK_X * rows;
     evaluate(OF_BASIS, row0, c0, buffer, tile);
     PHASE(t) {
         for (int i = t; i < CELLS; i += THREADS) {
-            const whole row = row0 + i / span, f = i % span, c = c0 + f / CHUNK;
+            const int f = i & span_mask;
+            const whole row = row0 + (i >> span_bits), c = c0 + f / CHUNK;
             if (row < n && c >= lo && c < hi)
                 out[row * stride + c0 * CHUNK + f] = (real)tile[i];
         }
@@ -304,11 +315,9 @@ KERNEL features(BASIS, whole lo, whole hi, real *__restrict__ out, whole stride)
 KERNEL gradient(BASIS, whole lo, whole hi, const real *__restrict__ G, whole outputs,
                 real *__restrict__ out)
 {
-    SHARED(quad, buffer, WORK);
-    SHARED(phase, tile, CELLS);
+    TILE;
     REGISTERS(real, totals, SLOTS);
-    const int rows = CELLS / (int)span, chunks = (int)span / CHUNK;
-    const whole c0 = (lo / chunks + BLOCK_Y) * chunks, k0 = BLOCK_Z * (SLOTS * THREADS / span);
+    const whole k0 = BLOCK_Z * (SLOTS * THREADS >> span_bits);
     const whole begin = BLOCK_X * SEGMENT, end = lesser(n, begin + SEGMENT);
     PHASE(t) {
         UNROLL for (int s = 0; s < SLOTS; s++)
@@ -320,20 +329,21 @@ KERNEL gradient(BASIS, whole lo, whole hi, const real *__restrict__ G, whole out
         PHASE(t) {
             UNROLL for (int s = 0; s < SLOTS; s++)
             {
-                const whole f = (t + s * THREADS) % span, k = k0 + (t + s * THREADS) / span;
+                const int f = (t + s * THREADS) & span_mask;
+                const whole k = k0 + ((t + s * THREADS) >> span_bits);
                 if (k < outputs)
                     for (int r = 0; r < some; r++)
-                        OWN(totals, t)[s] =
-                            fused_real(G[(row0 + r) * outputs + k], (real)tile[r * span + f],
-                                       OWN(totals, t)[s]);
+                        OWN(totals, t)[s] = fused_real(G[(row0 + r) * outputs + k],
+                                                       (real)tile[(r << span_bits) + f],
+                                                       OWN(totals, t)[s]);
             }
         }
     }
     PHASE(t) {
         UNROLL for (int s = 0; s < SLOTS; s++)
         {
-            const whole f = (t + s * THREADS) % span, k = k0 + (t + s * THREADS) / span;
-            const whole c = c0 + f / CHUNK;
+            const int f = (t + s * THREADS) & span_mask;
+            const whole k = k0 + ((t + s * THREADS) >> span_bits), c = c0 + f / CHUNK;
             if (k < outputs && c >= lo && c < hi)
                 out[((BLOCK_X * (hi - lo) + c - lo) * outputs + k) * CHUNK + f % CHUNK] =
                     OWN(totals, t)[s];
