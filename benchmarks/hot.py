@@ -182,7 +182,7 @@ class Compiled:
 
     def __init__(self, sampler: str, case: Case, learner: DoublyStochastic) -> None:
         self._backend = backends.select()
-        self._X, self._y = numbers(case)[:2]
+        self.X, self._y = numbers(case)[:2]
         blocks = FeatureBlocks(
             kernel(case),
             column_keys(range(case.columns)),
@@ -202,7 +202,7 @@ class Compiled:
         self._A = coefficients.reshape(chunks, 1, CHUNK)
         self._F = np.empty((case.events, 1))
         self.predict()()
-        if not np.allclose(self._F, learner.decision_many(self._X), rtol=1e-4, atol=1e-4):
+        if not np.allclose(self._F, learner.decision_many(self.X), rtol=1e-4, atol=1e-4):
             raise AssertionError(f"{sampler}, {case}: the model predicts something else")
 
     @property
@@ -214,7 +214,7 @@ class Compiled:
         """One call that predicts the events."""
         return partial(
             self._backend.predict,
-            self._X,
+            self.X,
             self.basis,
             self._A,
             True,
@@ -228,7 +228,7 @@ class Compiled:
         m = len(self._A) * CHUNK
         return partial(
             self._backend.step,
-            self._X,
+            self.X,
             self._y,
             self.basis,
             self._A.copy(),
@@ -238,7 +238,7 @@ class Compiled:
             False,
             (int(LossCode.SQUARED), 0.0, False),
             self._amplitude,
-            self._amplitude / len(self._X),
+            self._amplitude / len(self.X),
             0.5 / m,
             self._F,
         )
@@ -259,8 +259,8 @@ def gpu() -> dict[str, str]:
 
 # --- counts -------------------------------------------------------------------------------------
 
-COSINE = (9, 14)
-"""Operations and flops of a cosine in turns: round, subtract, bound, square, five fma."""
+COSINE = (10, 16)
+"""Operations and flops of a cosine in turns: round, subtract, square, bound, six fma."""
 
 
 class Count(NamedTuple):
@@ -276,7 +276,8 @@ def count(case: Case, widths: Sequence[int] = ()) -> Count:
     """Count predicting one output; `widths` are those of Hadamard transforms.
 
     Dense: d fma a feature and event. Hadamard: three rounds of log2(width) additions and one fma
-    with a length, for each group of columns. Then the cosine and an fma with the coefficient.
+    with a length, for each group of columns; shuffles and signs are not counted. Then the cosine
+    and an fma with the coefficient.
     """
     if widths:
         butterflies = 3 * sum(int(math.log2(width)) for width in widths)

@@ -4,7 +4,7 @@ The engine takes batches of 256 events, always; the learner may cut them into mi
 each.
 
 Work of an event in the plain kernels, in flops (an fma is two), with m features, d columns and K
-outputs: predicting projects (2 m d), takes a cosine (`COSINE` m) and sums up (2 m K); learning
+outputs: predicting projects (2 m d), takes a cosine (`COSINE[1]` m) and sums up (2 m K); learning
 does all of that again, because the coefficients have moved, and adds the gradient (2 m K). The
 bound is what sgemm reaches on all cores in the same run. The frequencies and coefficients,
 4 m (d + 1 + K) bytes, fit into a core's second-level cache and are read once for each event in
@@ -22,13 +22,11 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset
+from benchmarks.hot import COSINE
 from benchmarks.speed.model import BATCH, FEATURES, SEED, by_hand, through_engine
 
 GOAL = 60_000
 """Events/s."""
-COSINE = 18
-"""Three additions to reduce the phase, a comparison and a selection, a square, six fma: see
-`streamk.backends.numba_backend`."""
 
 
 def measure(data: Dataset, rounds: int) -> dict[str, Any]:
@@ -48,7 +46,7 @@ def measure(data: Dataset, rounds: int) -> dict[str, Any]:
 
     found = common.in_turn({name: rate(work) for name, work in contestants.items()}, rounds)
     outputs, d = len(np.unique(data.y)), len(data.columns)
-    flops = FEATURES * (4 * d + 2 * COSINE + 6 * outputs)
+    flops = FEATURES * (4 * d + 2 * COSINE[1] + 6 * outputs)
     peak = max(_sgemm() for _ in range(3))
     return {
         "events_per_s": {name: common.spread(values) for name, values in found.items()},

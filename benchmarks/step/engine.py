@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import common, hot
 from benchmarks.data import Dataset
 from benchmarks.hot import SAMPLERS
-from benchmarks.speed.model import FEATURES, through_engine
+from benchmarks.speed.model import through_engine
 
 GOAL = 250_000
 """Events/s."""
@@ -25,7 +25,7 @@ def measure(data: Dataset, rounds: int) -> dict[str, Any]:
         return lambda: len(data) / common.timed(lambda: through_engine(data, sampler=sampler))
 
     rates = common.in_turn({f"engine, {SAMPLERS[s]}": rate(s) for s in SAMPLERS}, rounds)
-    title = f"engine, elec2, {FEATURES:,} features, dense, events/s"
+    title = "engine, elec2, dense, events/s"
     return {
         "events": len(data),
         "events_per_s": {name: common.spread(values) for name, values in rates.items()},

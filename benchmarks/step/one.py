@@ -39,7 +39,7 @@ def measure(clock: Clock, *, quick: bool) -> dict[str, Any]:
     for name in SAMPLERS.values():
         step = f"{name}, compiled: predict + learn"
         found = hot.ratio(times, step, f"{name}, compiled: predict")
-        title = f"one event {case}: {name}, compiled, step / predict"
+        title = f"one event {case}: step / predict, {name}"
         goals.append(hot.goal(title, found, "x", most=GOAL))
         learn = hot.ratio(times, f"{name}, public: learn", f"{name}, public: predict")
         ratios[f"{name}, public: learn / predict"] = common.spread(learn)
