@@ -27,11 +27,11 @@ class Stream:
     current: Stream
 
     def __init__(self, **_: Any) -> None:
-        self.queue: list[tuple[Callable[[], None], Event | None]] = []
+        self.queue: list[tuple[Callable[[], object], Event | None]] = []
         self.done = 0
         self.eager = False
 
-    def send(self, work: Callable[[], None], after: Event | None = None) -> None:
+    def send(self, work: Callable[[], object], after: Event | None = None) -> None:
         self.queue.append((work, after))
         if self.eager:
             self.run(len(self.queue))
@@ -85,6 +85,9 @@ class Memory:
     def copy_from_device_async(self, source: Memory, size: int, stream: Stream) -> None:
         stream.send(lambda: self._take(source.numbers[:size]))
 
+    def copy_to_host_async(self, address: int, size: int, stream: Stream) -> None:
+        stream.send(lambda: ctypes.memmove(address, self.numbers.tobytes(), size))
+
     def _take(self, numbers: Any) -> None:
         self.numbers[: len(numbers)] = numbers
 
@@ -115,7 +118,8 @@ def stand_in(*, devices: int | None = 1, driver: int = 12040, compiler: bool = T
     def empty(shape: Any, dtype: Any) -> Any:
         array = np.full(shape, 77).astype(dtype)
         data = Memory(array.reshape(-1).view(np.uint8))
-        return SimpleNamespace(data=data, array=array, shape=array.shape)
+        known = {"dtype": array.dtype, "size": array.size, "nbytes": array.nbytes}
+        return SimpleNamespace(data=data, array=array, shape=array.shape, **known)
 
     def asnumpy(array: Any) -> Any:
         Stream.current.synchronize()
@@ -209,3 +213,17 @@ def test_a_copy_runs_beside_the_kernels_launched_before(use: Callable[..., None]
     there.put(np.ones(3))
     there._copying.synchronize()
     assert not ran, "the copy has waited for a kernel"
+
+
+def test_what_is_fetched_is_as_it_was_then_and_nothing_later_is_waited_for(
+    use: Callable[..., None],
+) -> None:
+    use(stand_in())
+    there = CudaDevice()
+    array = there.put(np.arange(6.0).reshape(2, 3))
+    Stream.current.send(lambda: array.array.__iadd__(1.0))
+    fetched, ran = there.fetch(array), []
+    Stream.current.send(lambda: array.array.__iadd__(10.0))
+    Stream.current.send(lambda: ran.append("kernel"))
+    np.testing.assert_array_equal(fetched(), np.arange(6.0).reshape(2, 3) + 1.0)
+    assert not ran

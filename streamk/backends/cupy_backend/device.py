@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, Protocol
@@ -70,6 +71,10 @@ class Device(Protocol):
 
     def get(self, array: Any) -> Any:
         """Return an array of the device on the host, once all that was launched is done."""
+        ...
+
+    def fetch(self, array: Any) -> Callable[[], Any]:
+        """Return what gives the array as it is between what was launched and what will be."""
         ...
 
 
@@ -171,6 +176,19 @@ class CudaDevice:
     def get(self, array: Any) -> Any:
         """Return an array of the device on the host."""
         return self.xp.asnumpy(array)
+
+    def fetch(self, array: Any) -> Callable[[], Any]:
+        """Start a copy to the host, and return what waits for it and for nothing after it."""
+        current, done = self._cuda.get_current_stream(), self._cuda.Event(disable_timing=True)
+        pinned = self._cuda.alloc_pinned_memory(array.nbytes)
+        array.data.copy_to_host_async(pinned.ptr, array.nbytes, current)
+        done.record(current)
+
+        def wait() -> Any:
+            done.synchronize()
+            return np.frombuffer(pinned, array.dtype, array.size).reshape(array.shape).copy()
+
+        return wait
 
 
 class _Landing:

@@ -161,8 +161,8 @@ class Projection(Learning):
         """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
 
         `block` is its first chunk and its features start and stop, counted from that chunk. All is
-        launched at once: the descent looks for an overflow itself, and only then the device is
-        waited for, to say whether there was one.
+        launched at once: the descent looks for an overflow itself. What is waited for is only the
+        word whether there was one, so the device may be at work with the descent still.
         """
         first, start, stop = block
         n, outputs = F.shape
@@ -189,6 +189,7 @@ class Projection(Learning):
             overflowed,
             G,
         )
+        overflow = self._device.fetch(overflowed)
         last = first + blocks(stop, CHUNK)
         for lo, hi, parts in self._gradients(X, basis, G, cosine, wide, first, last):
             edge = (lo - first) * CHUNK
@@ -202,7 +203,7 @@ class Projection(Learning):
                 stop - edge,
                 overflowed,
             )
-        return not self.get(overflowed)[0]
+        return not overflow()[0]
 
     def _evaluate(
         self,
