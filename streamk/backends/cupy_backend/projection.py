@@ -4,6 +4,10 @@ They are evaluated in tiles and reduced where they are, in shared memory. What s
 have a part of is written down part by part and added up by one thread in a fixed order, never by
 atomic additions: so results are the same in every run, and a row's are the same in every batch.
 
+Frequencies that are not kept are drawn by a kernel of their own, piece by piece, into a buffer that
+stays in the second cache. Drawn in the tile they would be drawn again for every 64 rows of a batch,
+and one costs as much as dozens of multiplications.
+
 A plain matrix product is left to CuPy (cuBLAS) only in `features`, where the phases of a large
 batch have to be stored anyway. Counted for a GPU of 20 Tflop/s and 1.5 TB/s, with a product at 90%
 of that and a fused tile at 60%: by the product, a feature costs 2d flops at 18 Tflop/s and 8 bytes
