@@ -9,135 +9,115 @@ import numpy as np
 from streamk.backends import CHUNK, LANES, ROUNDS
 from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.hadamard_tile import (
-    ITEMS,
-    ROWS,
+    FEW,
+    PARTS,
+    SIDE,
+    chunks_tile,
     hand_tile,
-    items_tile,
+    join_signs,
+    one_tile,
     phases_tile,
-    row_tile,
     rows_tile,
 )
 
-_FEW = LANES // ROWS
-_PARTS = CHUNK // _FEW
-"""Vectors of a chunk where `ROWS` rows share one, `_FEW` numbers of each."""
+ROOM = 2 * CHUNK
+"""Numbers of room that a chunk of a transform asks for: its columns, and the signs of `SIDE`."""
 
 
 @compiled
 def _interleave(X: Any, out: Any) -> None:
-    """Lay rows out for `ROWS` to share a vector: `_FEW` numbers of each in turn, 0 at the end."""
+    """Lay rows out side by side: `FEW` numbers of each in turn, 0 at the end."""
     d = X.shape[1]
-    full = d // _FEW
+    full = d // FEW
     for q in range(out.shape[0]):
         for part in range(full):
-            for r in range(ROWS):
-                for i in range(_FEW):
-                    out[q, part, r * _FEW + i] = X[q * ROWS + r, part * _FEW + i]
+            for r in range(SIDE):
+                for i in range(FEW):
+                    out[q, part, r * FEW + i] = X[q * SIDE + r, part * FEW + i]
         out[q, full:] = 0.0
-        for r in range(ROWS):
-            for j in range(full * _FEW, d):
-                out[q, full, r * _FEW + j - full * _FEW] = X[q * ROWS + r, j]
+        for r in range(SIDE):
+            for j in range(full * FEW, d):
+                out[q, full, r * FEW + j - full * FEW] = X[q * SIDE + r, j]
 
 
 @compiled
-def _repeat_signs(signs: Any, out: Any) -> None:
-    """Write a transform's signs so that each vector finds those of all rows that share it."""
-    few, mask = np.uint64(_FEW), np.uint64((1 << _FEW) - 1)
-    for c in range(out.shape[0]):
+def _join(signs: Any, c: Any, step: Any, apart: Any, masks: Any) -> None:
+    """Lay out the signs of `SIDE` transforms of `step` chunks that begin `apart` chunks apart."""
+    for i in range(step):
         for round_ in range(ROUNDS):
-            for part in range(_PARTS):
-                one = (signs[c, 0, round_] >> (few * np.uint64(part))) & mask
-                bits = one
-                for r in range(1, ROWS):
-                    bits |= one << (few * np.uint64(r))
-                out[c, round_, part] = bits
+            word, on = (c + i) * ROUNDS + round_, apart * ROUNDS
+            at = (i * ROUNDS + round_) * PARTS
+            join_signs(signs, word, word + on, word + 2 * on, word + 3 * on, masks, at)
 
 
 @compiled
-def _exchange(acc: Any, sums: Any, back: Any) -> None:
-    """Copy the rows' sums to where rows share a vector, or back."""
-    for q in range(sums.shape[0]):
-        for k in range(sums.shape[1]):
-            for r in range(ROWS):
-                for i in range(LANES):
-                    part, lane = i // _FEW, r * _FEW + i % _FEW
-                    if back:
-                        acc[q * ROWS + r, k, i] = sums[q, k, part, lane]
-                    else:
-                        sums[q, k, part, lane] = acc[q * ROWS + r, k, i]
-
-
-@compiled
-def _evaluate_quads(
-    quads: Any, n: Any, d: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, sums: Any,
-    phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
+def _evaluate_rows(
+    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
+    stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
-    """Evaluate rows laid out by `_interleave`; `sums` is laid out like them."""
-    step = 2 ** len(strides)
-    masks = np.empty((step, ROUNDS, _PARTS), np.uint16)
-    size = step * CHUNK * ROWS
+    """Evaluate the rows that go side by side."""
+    n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
+    quads = np.empty((n // SIDE, step * PARTS, LANES), X.dtype)
+    _interleave(X, quads)
+    masks = np.empty(step * ROUNDS * PARTS, np.uint16)
+    size = step * CHUNK * SIDE
     for c in range(first, stop, step):
-        _repeat_signs(signs[c : c + step], masks)
-        for q in range(quads.shape[0]):
+        _join(signs, c, step, 0, masks)
+        for q in range(n // SIDE):
             rows_tile(
-                quads, masks, radii, b, A, sums, phi,
+                quads, masks, radii, b, A, acc, phi,
                 q * size, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
-                q * outputs * ROWS * LANES, ((c - first) * n + q * ROWS) * CHUNK,
-                d, outputs, 1, CHUNK, n * CHUNK, strides, minus,
+                q * SIDE * outputs * LANES, ((c - first) * n + q * SIDE) * CHUNK,
+                d, outputs, 1, n * CHUNK, 0, outputs * LANES, CHUNK, strides, minus,
             )  # fmt: skip
 
 
 @compiled
-def _evaluate_batch(
-    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
-    stop: Any, outputs: Any, minus: Any,
+def _evaluate_row(
+    X: Any, r: Any, strides: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any,
+    phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
-    """Evaluate the rows that share vectors."""
-    n, d = X.shape
-    quads = np.empty((n // ROWS, 2 ** len(strides) * _PARTS, LANES), X.dtype)
-    _interleave(X, quads)
-    if acc is None:
-        _evaluate_quads(
-            quads, n, d, strides, signs, radii, b, A, None, phi, first, stop, outputs, minus
-        )
-    else:
-        sums = np.empty((n // ROWS, outputs, ROWS, LANES), radii.dtype)
-        _exchange(acc, sums, False)
-        _evaluate_quads(
-            quads, n, d, strides, signs, radii, b, A, sums, phi, first, stop, outputs, minus
-        )
-        _exchange(acc, sums, True)
+    """Evaluate one row, transforms going side by side."""
+    n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
+    width = step * CHUNK
+    x, masks = room[:width], room[width:].view(np.uint16)
+    for j in range(d):
+        x[j] = X[r, j]
+    for j in range(d, width):
+        x[j] = 0.0
+    c = first
+    while c + SIDE * step <= stop:
+        _join(signs, c, step, step, masks)
+        chunks_tile(
+            x, masks, radii, b, A, acc, phi,
+            0, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
+            r * outputs * LANES, ((c - first) * n + r) * CHUNK,
+            d, outputs, 1, n * CHUNK, step, 0, step * n * CHUNK, strides, minus,
+        )  # fmt: skip
+        c += SIDE * step
+    while c < stop:
+        one_tile(
+            x, signs, radii, b, A, acc, phi,
+            0, c * ROUNDS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
+            r * outputs * LANES, ((c - first) * n + r) * CHUNK,
+            d, outputs, 1, n * CHUNK, 0, 0, 0, strides, minus,
+        )  # fmt: skip
+        c += step
 
 
 @compiled
 def evaluate_hadamard(
-    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
-    stop: Any, outputs: Any, minus: Any,
+    X: Any, strides: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any, phi: Any,
+    first: Any, stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`, one group; see `projection.evaluate`."""
-    n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
-    whole = n - n % ROWS
+    whole = X.shape[0] - X.shape[0] % SIDE
     if whole:
-        _evaluate_batch(X, strides, signs, radii, b, A, acc, phi, first, stop, outputs, minus)
-    for r in range(whole, n):
-        c = first
-        if step == 1:
-            while c + ITEMS <= stop:
-                items_tile(
-                    X, signs, radii, b, A, acc, phi,
-                    r * d, c * ROUNDS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
-                    r * outputs * LANES, ((c - first) * n + r) * CHUNK,
-                    d, outputs, 1, CHUNK, n * CHUNK, strides, minus,
-                )  # fmt: skip
-                c += ITEMS
-        while c < stop:
-            row_tile(
-                X, signs, radii, b, A, acc, phi,
-                r * d, c * ROUNDS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
-                r * outputs * LANES, ((c - first) * n + r) * CHUNK,
-                d, outputs, 1, CHUNK, n * CHUNK, strides, minus,
-            )  # fmt: skip
-            c += step
+        _evaluate_rows(X, strides, signs, radii, b, A, acc, phi, first, stop, outputs, minus)
+    for r in range(whole, X.shape[0]):
+        _evaluate_row(
+            X, r, strides, signs, radii, b, room, A, acc, phi, first, stop, outputs, minus
+        )
 
 
 @compiled
@@ -147,7 +127,7 @@ def _hand_on(
 ) -> None:  # fmt: skip
     """Add a transform of one group's columns to the phases in `room`."""
     one, two, four, eight = CHUNK, 2 * CHUNK, 4 * CHUNK, 8 * CHUNK
-    places = (x, s * ROUNDS, s * CHUNK, at, 0, 0, at, there, 0, groups, 0, CHUNK)
+    places = (x, s * ROUNDS, s * CHUNK, at, 0, 0, at, there, 0, groups, CHUNK, 0, 0, 0)
     if width == CHUNK:
         hand_tile(X, signs, radii, room, None, None, room, *places, (), minus)
     elif width == two:
@@ -191,5 +171,5 @@ def evaluate_groups(
                     X, signs, radii, room, A, acc, phi,
                     0, 0, 0, k * CHUNK, (c + k) * outputs * CHUNK, r * outputs * LANES,
                     ((c + k - first) * n + r) * CHUNK,
-                    0, outputs, groups, CHUNK, n * CHUNK, (), minus,
+                    0, outputs, groups, n * CHUNK, 0, 0, 0, (), minus,
                 )  # fmt: skip

@@ -8,10 +8,10 @@ or the other way about. That makes four passes over p numbers of what would be s
 
 and for p = 64 all of it stays in registers. A stage between vectors is an addition each; one
 between lanes of a vector costs a shuffle besides, and shuffles are what these loops wait for most.
-So of a batch four rows go together, a vector holding four numbers of each: two stages are left
-between lanes instead of four. Of a single event the 16 lanes are consecutive numbers, and `ITEMS`
-chunks go together where they are transforms by themselves, one waiting while another goes on.
-Either way each number goes through the same operations in the same order.
+So `SIDE` transforms go side by side, of as many rows of a batch or of consecutive chunks of one
+event: a vector holds four numbers of each, two stages are left between lanes instead of four, and
+afterwards they are parted. What does not fill them goes by itself. Either way each number goes
+through the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -26,22 +26,26 @@ from numba.extending import intrinsic
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
 from streamk.backends.numba_backend.vectors import Emitter, data, stack
 
-ITEMS = 4
-"""Transforms of 64 numbers of a single event that go together."""
-ROWS = 4
-"""Rows of a batch that go together."""
+SIDE = 4
+"""Transforms side by side."""
+FEW = LANES // SIDE
+"""Numbers of each in a vector."""
+PARTS = CHUNK // FEW
+"""Vectors that hold a chunk of each."""
+_VECTORS = CHUNK // LANES
 
 
 class _Tile:
-    """Emits the body of an intrinsic: one transform, or several of them side by side.
+    """Emits the body of an intrinsic: transforms, and what becomes of them.
 
     Parameters
     ----------
-    rows : int
-        Rows that share a vector, 1 or `ROWS`. With `ROWS`, X, signs and acc are laid out for it as
-        `streamk.backends.numba_backend.hadamard` describes.
-    items : int
-        Transforms side by side, of consecutive chunks.
+    side : int
+        Transforms, 1 or `SIDE`. With `SIDE`, the signs are laid out by `join_signs`.
+    repeats : bool
+        Whether all transforms are of the same numbers. Else X has `FEW` of each in turn.
+    hands : bool
+        Whether phases are kept rather than features.
     """
 
     def __init__(
@@ -50,11 +54,12 @@ class _Tile:
         builder: Any,
         kinds: Any,
         values: Any,
-        rows: int,
-        items: int,
-        hands: bool,
+        *,
+        side: int = 1,
+        repeats: bool = False,
+        hands: bool = False,
     ) -> None:
-        self.b, self.rows, self.hands = builder, rows, hands
+        self.b, self.side, self.repeats, self.hands = builder, side, repeats, hands
         self.adds, self.keeps = kinds[5] != types.none, kinds[6] != types.none
         self.e = Emitter(context, builder, context.get_data_type(kinds[2].dtype))
         self.X, signs, self.radii, self.start, self.A, self.acc, self.phi = (
@@ -62,54 +67,60 @@ class _Tile:
             for kind, value, offset in zip(kinds[:7], values[:7], values[7:14], strict=True)
         )
         self.signs = builder.bitcast(signs, ir.IntType(LANES).as_pointer())
-        self.there, self.outputs, self.between, self.row, self.apart = values[14:19]
-        self.chunks, minus = 2 ** len(kinds[19]), kinds[20]
+        self.there, self.outputs, self.groups, self.apart = values[14:18]
+        self.next_chunk, self.next_sum, self.next_phi = values[18:21]
+        self.chunks, minus = 2 ** len(kinds[21]), kinds[22]
         self.cosine = minus != types.none
         self.u = (
-            Emitter(context, builder, context.get_data_type(minus), values[20])
+            Emitter(context, builder, context.get_data_type(minus), values[22])
             if self.cosine
             else self.e
         )
-        self.items = range(items)
-        self.lanes = LANES // rows  # numbers of a row in a vector
-        self.vectors = CHUNK // self.lanes  # of a chunk
+        self.lanes = LANES // side
+        self.vectors = CHUNK // self.lanes  # that hold a chunk of each transform
 
     def _at(self, pointer: Any, *terms: tuple[Any, Any]) -> Any:
         return self.e.at(pointer, self.e.offset(*terms))
 
     # The three rounds
 
-    def _begun(self, start: Any, c: Any) -> list[Any]:
-        """Return the numbers from `start` on after the first signs, those of chunk c."""
-        u = self.u
-        x = self._at(self.X, (start, u.size(self.rows)))
-        if self.rows > 1:
-            loaded = [u.load(x, v * LANES) for v in range(self.vectors)]
-        else:
-            there = self.b.sub(self.there, start)
+    def _begun(self, c: Any) -> list[Any]:
+        """Return the numbers of chunk c after the first signs."""
+        u, b = self.u, self.b
+        first = b.mul(c, u.size(CHUNK))
+        if self.side == 1:
+            x, there = u.at(self.X, first), b.sub(self.there, first)
             loaded = [u.load_some(x, v * LANES, there) for v in range(self.vectors)]
+        elif self.repeats:
+            x = u.at(self.X, first)
+            places = [u.at(x, u.size(v * FEW)) for v in range(self.vectors)]
+            loaded = [u.load_repeated(place, FEW) for place in places]
+        else:
+            x = u.at(self.X, b.mul(first, u.size(SIDE)))
+            loaded = [u.load(x, v * LANES) for v in range(self.vectors)]
         return self._signed(loaded, 0, c)
 
     def _sign(self, value: Any, round_: int, c: Any, v: Any) -> Any:
         """Return vector v of chunk c with the signs of a round."""
-        e = self.e
-        size = self.b.mul(self.between, e.size(ROUNDS * self.vectors))
-        place = self._at(
-            self.signs, (c, size), (e.size(round_ * self.vectors), e.size(1)), (v, e.size(1))
-        )
-        return self.u.negate(value, self.b.load(place))
+        e, b = self.e, self.b
+        size = e.size(ROUNDS * self.vectors)
+        if self.side == 1:
+            size = b.mul(self.groups, size)
+        number = b.add(v, e.size(round_ * self.vectors))
+        bits = b.load(self._at(self.signs, (c, size), (number, e.size(1))))
+        return self.u.negate(value, bits)
 
     def _signed(self, values: list[Any], round_: int, c: Any) -> list[Any]:
         """Return the vectors of chunk c with the signs of a round."""
         return [self._sign(x, round_, c, self.e.size(v)) for v, x in enumerate(values)]
 
-    def _within(self, chunks: list[list[Any]]) -> list[list[Any]]:
-        """Return chunks, as lists of vectors, after the stages within them."""
+    def _within(self, values: list[Any]) -> list[Any]:
+        """Return the vectors of a chunk after the stages within it."""
         stride = 1
         while stride < self.lanes:
-            chunks = [[self.u.butterflies(x, stride) for x in chunk] for chunk in chunks]
+            values = [self.u.butterflies(x, stride) for x in values]
             stride *= 2
-        return [self._across(chunk) for chunk in chunks]
+        return self._across(values)
 
     def _across(self, values: Sequence[Any], *, mixed: int = 2) -> list[Any]:
         """Return vectors after the stages between them.
@@ -126,42 +137,38 @@ class _Tile:
             stride *= 2
         return values
 
-    def _all_rounds(self) -> list[list[Any]]:
-        """Return chunks that are transforms by themselves after the three rounds."""
-        zero, numbers = self.u.size(0), [self.u.size(i) for i in self.items]
-        chunks = self._within([self._begun(zero, i) for i in numbers])
-        for round_ in range(1, ROUNDS):
-            pairs = zip(chunks, numbers, strict=True)
-            chunks = self._within([self._signed(chunk, round_, i) for chunk, i in pairs])
-        return chunks
+    def _parted(self, values: list[Any]) -> list[Any]:
+        """Return a chunk's vectors, those of each transform together."""
+        if self.side == 1:
+            return values
+        fours = [self.u.parted(values[v : v + SIDE]) for v in range(0, len(values), SIDE)]
+        return [four[i] for i in range(SIDE) for four in fours]
 
     def _to_last(self) -> Any:
         """Emit all but the stages between chunks of the last round; return where it lies."""
         u, b = self.u, self.b
-        room = stack(b, u.element, WIDEST * self.rows)
-        chunks, size = u.size(self.chunks), u.size(CHUNK * self.rows)
+        room = stack(b, u.element, WIDEST * self.side)
+        chunks, far = u.size(self.chunks), CHUNK * self.side
 
         def first(c: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(c, size))
-            begun = self._begun(b.mul(c, u.size(CHUNK)), c)
-            for v, value in enumerate(self._within([begun])[0]):
+            place = u.at(room, b.mul(c, u.size(far)))
+            for v, value in enumerate(self._within(self._begun(c))):
                 u.store(value, place, v * LANES)
             return []
 
         def between(v: Any, _: list[Any]) -> list[Any]:
             place = u.at(room, b.mul(v, u.size(LANES)))
-            numbers = range(self.chunks)
-            values = [u.load(place, c * CHUNK * self.rows) for c in numbers]
-            values = self._across(values, mixed=LANES)
-            values = [self._sign(x, 1, u.size(c), v) for c, x in zip(numbers, values, strict=True)]
+            values = self._across([u.load(place, c * far) for c in range(self.chunks)], mixed=LANES)
+            values = [self._sign(x, 1, u.size(c), v) for c, x in enumerate(values)]
             for c, value in enumerate(self._across(values, mixed=LANES)):
-                u.store(value, place, c * CHUNK * self.rows)
+                u.store(value, place, c * far)
             return []
 
         def last(c: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(c, size))
-            values = self._within([[u.load(place, v * LANES) for v in range(self.vectors)]])[0]
-            for v, value in enumerate(self._within([self._signed(values, 2, c)])[0]):
+            place = u.at(room, b.mul(c, u.size(far)))
+            values = self._within([u.load(place, v * LANES) for v in range(self.vectors)])
+            values = self._within(self._signed(values, 2, c))
+            for v, value in enumerate(self._parted(values)):
                 u.store(value, place, v * LANES)
             return []
 
@@ -172,108 +179,112 @@ class _Tile:
 
     # What becomes of it
 
-    def _constants(self, pointer: Any, apart: Any, c: Any, first: Any) -> Any:
-        """Return the constants of the numbers from `first` on in chunk c, for every row."""
-        place = self._at(pointer, (c, apart), (first, self.e.size(1)))
-        return self.u.load_repeated(place, self.lanes)
-
-    def _phases(self, values: Sequence[Any], places: Sequence[tuple[Any, Any]]) -> list[Any]:
-        """Return the phases of transformed vectors at (chunk, number within the chunk)."""
-        found, chunk = [], self.e.size(CHUNK)
-        apart = self.b.mul(self.between, chunk)
+    def _phases(
+        self, values: Sequence[Any], i: Any, places: Sequence[tuple[int, Any]]
+    ) -> list[Any]:
+        """Return the phases of vectors of transform i at (chunk, number within the chunk)."""
+        e, u, found = self.e, self.u, []
+        number = self.b.mul(i, self.next_chunk)
         for value, (c, first) in zip(values, places, strict=True):
-            start = self.u.constant(0.0)
+            chunk = self.b.add(number, e.size(c))
+            start = u.constant(0.0)
             if self.cosine or self.hands:
-                start = self._constants(self.start, chunk, c, first)
-            found.append(self.u.fma(value, self._constants(self.radii, apart, c, first), start))
+                start = u.load(self._at(self.start, (chunk, e.size(CHUNK)), (first, e.size(1))))
+            chunk = self.b.mul(chunk, self.groups)
+            radii = u.load(self._at(self.radii, (chunk, e.size(CHUNK)), (first, e.size(1))))
+            found.append(u.fma(value, radii, start))
         return found
 
-    def _sink(self, phases: Sequence[Any], places: Sequence[tuple[Any, Any]]) -> None:
-        """Hand phases on; or keep their features, add them up, or both."""
-        e, chunk = self.e, self.e.size(CHUNK)
+    def _sink(self, phases: Sequence[Any], i: Any, places: Sequence[tuple[int, Any]]) -> None:
+        """Hand phases of transform i on; or keep their features, add them up, or both."""
+        e, one = self.e, self.e.size(1)
+        if self.keeps:
+            kept = self._at(self.phi, (i, self.next_phi))
+            spots = [self._at(kept, (e.size(c), self.apart), (first, one)) for c, first in places]
         if self.hands:
-            for x, (c, first) in zip(phases, places, strict=True):
-                self.u.store(x, self._at(self.phi, (c, self.apart), (first, e.size(1))))
+            for x, spot in zip(phases, spots, strict=True):
+                self.u.store(x, spot)
             return
         features = [e.narrowed(self.u.cosine(x) if self.cosine else x) for x in phases]
         if self.keeps:
-            for x, (c, first) in zip(features, places, strict=True):
-                place = self._at(self.phi, (c, self.apart), (first, e.size(1)))
-                e.store_rows(x, place, self.row, self.lanes)
+            for x, spot in zip(features, spots, strict=True):
+                e.store(x, spot)
         if not self.adds:
             return
+        rows = [e.offset((i, self.next_chunk), (e.size(c), one)) for c, _ in places]
+        rows = [self.b.mul(row, self.outputs) for row in rows]
 
         def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to its sums."""
-            sums: dict[int, Any] = {}
-            at = {}
-            for n, (x, (c, first)) in enumerate(zip(features, places, strict=True)):
-                # Lane l of the sums takes the features that are l modulo LANES.
-                number = n % self.rows if self.chunks == 1 else 0
-                if number not in sums:
-                    part = self.b.urem(first, e.size(LANES))
-                    lane = self.b.add(self.b.mul(k, e.size(LANES)), part)
-                    at[number] = self._at(self.acc, (lane, e.size(self.rows)))
-                    sums[number] = e.load(at[number])
-                A = self._at(
-                    self.A, (self.b.mul(c, self.outputs), chunk), (k, chunk), (first, e.size(1))
-                )
-                sums[number] = e.fma(e.load_repeated(A, self.lanes), x, sums[number])
-            for number, total in sums.items():
-                e.store(total, at[number])
+            """Add an output's coefficients times features to its sum."""
+            spot = self._at(self.acc, (i, self.next_sum), (k, e.size(LANES)))
+            total = e.load(spot)
+            for x, row, (_, first) in zip(features, rows, places, strict=True):
+                place = self._at(self.A, (self.b.add(row, k), e.size(CHUNK)), (first, one))
+                total = e.fma(e.load(place), x, total)
+            e.store(total, spot)
             return []
 
         e.loop(self.outputs, [], add)
-
-    def emit_phases(self) -> None:
-        """Emit what becomes of the phases of a chunk."""
-        offsets = range(0, CHUNK, LANES)
-        phases = [self.u.load(self.start, offset) for offset in offsets]
-        self._sink(phases, [(self.u.size(0), self.u.size(offset)) for offset in offsets])
 
     def emit(self) -> None:
         """Emit it all."""
         u, b = self.u, self.b
         if self.chunks == 1:
-            places = [
-                (u.size(i), u.size(v * self.lanes)) for i in self.items for v in range(self.vectors)
-            ]
-            values = [x for chunk in self._all_rounds() for x in chunk]
-            self._sink(self._phases(values, places), places)
+            zero = u.size(0)
+            values = self._within(self._begun(zero))
+            for round_ in range(1, ROUNDS):
+                values = self._within(self._signed(values, round_, zero))
+            self._sink_chunk(self._parted(values))
             return
-        room = self._to_last()
+        room, far = self._to_last(), CHUNK * self.side
 
-        def last(v: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(v, u.size(LANES)))
-            values = [u.load(place, c * CHUNK * self.rows) for c in range(self.chunks)]
-            first = b.mul(v, u.size(self.lanes))
-            places = [(u.size(c), first) for c in range(self.chunks)]
-            self._sink(self._phases(self._across(values), places), places)
+        def last(n: Any, _: list[Any]) -> list[Any]:
+            place = u.at(room, b.mul(n, u.size(LANES)))
+            values = self._across([u.load(place, c * far) for c in range(self.chunks)])
+            first = b.mul(b.and_(n, u.size(_VECTORS - 1)), u.size(LANES))
+            places = [(c, first) for c in range(self.chunks)]
+            i = b.udiv(n, u.size(_VECTORS))
+            self._sink(self._phases(values, i, places), i, places)
             return []
 
-        u.loop(u.size(self.vectors), [], last)
+        u.loop(u.size(_VECTORS * self.side), [], last)
+
+    def _sink_chunk(self, values: list[Any]) -> None:
+        """Emit what becomes of the numbers of transforms of one chunk each."""
+        places = [(0, self.u.size(v * LANES)) for v in range(_VECTORS)]
+        some = [values[i : i + _VECTORS] for i in range(0, len(values), _VECTORS)]
+        phases = [self._phases(x, self.u.size(i), places) for i, x in enumerate(some)]
+        for i, x in enumerate(phases):
+            self._sink(x, self.u.size(i), places)
+
+    def emit_phases(self) -> None:
+        """Emit what becomes of the phases of a chunk."""
+        offsets = range(0, CHUNK, LANES)
+        phases = [self.u.load(self.start, offset) for offset in offsets]
+        places = [(0, self.u.size(offset)) for offset in offsets]
+        self._sink(phases, self.u.size(0), places)
 
 
-def _tile(*, rows: int = 1, items: int = 1, hands: bool = False, given: bool = False) -> Any:
-    """Return the intrinsic for so many rows in a vector and so many transforms side by side.
+def _tile(*, given: bool = False, **options: Any) -> Any:
+    """Return the intrinsic with such options of `_Tile`; `given`, the phases are b.
 
     Its arguments are X, signs, radii, the phases b; A and acc, and phi, where features are kept,
     each None where it is not wanted; where to begin in each of the seven; how many numbers there
-    are in X, and how many outputs and groups; how far on in phi the next row and the next chunk
-    are; the strides between chunks of a transform; and -1 in the type of phases, or None where
-    features are phases. With `hands`, what is kept is the phases; `given`, they are b.
+    are in X, and how many outputs and groups; how far on in phi the next chunk is; how many chunks
+    on the next transform is, and how far in acc and in phi; the strides between chunks of a
+    transform; and -1 in the type of phases, or None where features are phases.
     """
 
     @intrinsic
     def tile(
         _: Any, X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any,
-        r: Any, p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, row: Any,
-        apart: Any, strides: Any, minus: Any,
+        r: Any, p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, minus: Any,
     ) -> Any:  # fmt: skip
-        kinds = (X, signs, radii, b, A, acc, phi, *[types.int64] * 12, strides, minus)
+        kinds = (X, signs, radii, b, A, acc, phi, *[types.int64] * 14, strides, minus)
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            body = _Tile(context, builder, signature.args, values, rows, items, hands)
+            body = _Tile(context, builder, signature.args, values, **options)
             if given:
                 body.emit_phases()
             else:
@@ -285,5 +296,40 @@ def _tile(*, rows: int = 1, items: int = 1, hands: bool = False, given: bool = F
     return tile
 
 
-row_tile, items_tile, rows_tile = _tile(), _tile(items=ITEMS), _tile(rows=ROWS)
+one_tile, rows_tile = _tile(), _tile(side=SIDE)
+chunks_tile = _tile(side=SIDE, repeats=True)
 hand_tile, phases_tile = _tile(hands=True), _tile(given=True)
+
+
+@intrinsic
+def join_signs(
+    _: Any, signs: Any, first: Any, second: Any, third: Any, fourth: Any, out: Any, at: Any
+) -> Any:
+    """Lay four words of signs out so that a vector of the four's numbers finds its 16 together."""
+    kinds = (signs, *[types.int64] * 4, out, types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        b, word = builder, ir.IntType(64)
+        start = data(context, b, signature.args[0], values[0])
+        words = [b.load(b.gep(start, [at])) for at in values[1:5]]
+        low, few = ir.Constant(word, 0x0F0F0F0F0F0F0F0F), ir.Constant(word, FEW)
+        even = [b.and_(w, low) for w in words]
+        odd = [b.and_(b.lshr(w, few), low) for w in words]
+        # Two words to a byte, then the bytes of even and odd parts, of both pairs, in turn.
+        pairs = [b.or_(p[i], b.shl(p[i + 1], few)) for p in (even, odd) for i in (0, 2)]
+        octets = [b.bitcast(pair, ir.VectorType(ir.IntType(8), 8)) for pair in pairs]
+        halves = [_joined(b, octets[0], octets[1], 8), _joined(b, octets[2], octets[3], 8)]
+        shorts = [b.bitcast(x, ir.VectorType(ir.IntType(16), 8)) for x in halves]
+        found = _joined(b, shorts[0], shorts[1], 8)
+        place = b.gep(data(context, b, signature.args[5], values[5]), [values[6]])
+        b.store(found, b.bitcast(place, found.type.as_pointer())).align = 2
+        return context.get_dummy_value()
+
+    return types.void(*kinds), codegen
+
+
+def _joined(b: Any, one: Any, other: Any, count: int) -> Any:
+    """Return the vector of the numbers of two in turn."""
+    order = [lane for i in range(count) for lane in (i, i + count)]
+    kind = ir.VectorType(ir.IntType(32), 2 * count)
+    return b.shuffle_vector(one, other, ir.Constant(kind, order))

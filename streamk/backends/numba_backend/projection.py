@@ -12,7 +12,7 @@ from numba.extending import overload
 from streamk.backends import CHUNK, LANES, Basis, Dense
 from streamk.backends.numba_backend.compiling import compiled, exact
 from streamk.backends.numba_backend.dense import evaluate_dense
-from streamk.backends.numba_backend.hadamard import evaluate_groups, evaluate_hadamard
+from streamk.backends.numba_backend.hadamard import ROOM, evaluate_groups, evaluate_hadamard
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
 
 _PIECE = 1 << 18
@@ -133,12 +133,12 @@ def _step(
 _local = threading.local()
 
 
-def _room(count: int, dtype: Any) -> Any:
-    """Return room for so many numbers, the same for every call of a thread that it suffices for."""
+def _room(count: int, dtype: Any, use: int) -> Any:
+    """Return room for so many numbers, for each use the same in all calls of a thread."""
     rooms = _local.__dict__
-    found = rooms.get(dtype)
+    found = rooms.get((dtype, use))
     if found is None or len(found) < count:
-        found = rooms[dtype] = np.empty(count, dtype)
+        found = rooms[dtype, use] = np.empty(count, dtype)
     return found
 
 
@@ -159,9 +159,9 @@ def _arrays(basis: Basis, minus: Any) -> tuple[Any, ...]:
         return (basis.W, basis.b)
     widths, signs, radii, b = basis
     if len(widths) == 1:
-        return (_STRIDES[widths[0]], signs, radii, b)
+        return (_STRIDES[widths[0]], signs, radii, b, _room(ROOM * widths[0] // CHUNK, b.dtype, 1))
     dtype = b.dtype if minus is None else np.dtype(type(minus))
-    return (np.array(widths), signs, radii, b, np.empty(max(widths), dtype))
+    return (np.array(widths), signs, radii, b, _room(max(widths), dtype, 1))
 
 
 _STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
@@ -188,7 +188,7 @@ def accumulate(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any)
 def predict(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any) -> None:
     """Write factor times coefficients times features into `F`."""
     minus = _minus(basis, cosine, wide)
-    room = _room(F.size * LANES, A.dtype)
+    room = _room(F.size * LANES, A.dtype, 0)
     _predict(X, _arrays(basis, minus), _filled(A, _period(basis)), factor, F, room, minus)
 
 
@@ -236,7 +236,7 @@ def step(
     count = -(-last // period) * period - before
     n, outputs = F.shape
     room = _room(
-        n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK, A.dtype
+        n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK, A.dtype, 0
     )
     done: bool = _step(
         X, y, _arrays(basis, minus), _filled(A, period), squares[first:last], A[first:last],

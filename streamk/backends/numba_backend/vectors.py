@@ -137,17 +137,6 @@ class Emitter:
         stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
         stored.align = 4
 
-    def store_rows(self, value: Any, pointer: Any, row: Any, lanes: int) -> None:
-        """Store a vector that holds so many numbers of each row, rows `row` numbers apart."""
-        if lanes == LANES:
-            self.store(value, pointer)
-            return
-        b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes).as_pointer()
-        for number in range(LANES // lanes):
-            some = self._chosen(value, range(number * lanes, (number + 1) * lanes))
-            place = self.at(pointer, b.mul(row, self.size(number)))
-            b.store(some, b.bitcast(place, few)).align = 4
-
     def converted(self, value: Any) -> Any:
         """Return a vector in this emitter's type."""
         return value if value.type == self.vector else self.builder.fpext(value, self.vector)
@@ -170,6 +159,24 @@ class Emitter:
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c, rounded once where the machine can."""
         return self._call("llvm.fmuladd", a, b, c)
+
+    def parted(self, values: Sequence[Any]) -> list[Any]:
+        """Return of four vectors the first fours of each, the second ones, the third and fourth."""
+        a, b, c, d = values
+        halves = [list(range(4)) + list(range(16, 20)), list(range(4, 8)) + list(range(20, 24))]
+        order = [half + [lane + 8 for lane in half] for half in halves]
+        pairs = [(self._mixed(a, b, o), self._mixed(c, d, o)) for o in order]
+        low, high = (list(range(first, first + 8)) for first in (0, 8))
+        return [
+            self._mixed(one, other, half + [lane + 16 for lane in half])
+            for half in (low, high)
+            for one, other in pairs
+        ]
+
+    def _mixed(self, a: Any, b: Any, lanes: Sequence[int]) -> Any:
+        """Return a vector of the lanes numbered of two."""
+        order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(a, b, order)
 
     def _chosen(self, value: Any, lanes: Sequence[int]) -> Any:
         """Return a vector of the lanes numbered."""
