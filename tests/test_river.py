@@ -65,6 +65,7 @@ CHECKED: dict[str, base.Estimator] = {
     "regressor": KernelRegressor(),
     "objects": classifier(kernel=Matern(nu=0.5, bandwidth=1.0), step=InverseTime(100.0), seed=None),
     "blocks": classifier(max_features=512, kernel="laplacian"),
+    "hadamard": classifier(sampler="hadamard"),
     "huber": regressor(loss="huber", regularization=1e-4),
     "pipeline": preprocessing.StandardScaler() | classifier(),
 }

@@ -29,7 +29,7 @@ ESTIMATORS = [
     KernelRegressor(),
     KernelClassifier(loss="logistic", kernel="laplacian", batch_size=1),
     KernelClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
-    KernelRegressor(loss="huber", step=AdaGrad(3.0)),
+    KernelRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
 ]
 
 

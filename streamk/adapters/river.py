@@ -270,7 +270,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     max_features : int, default 2048
         All random features. Where it is more than `block_size`, steps take the blocks in turn.
     sampler : {"iid", "hadamard"}, default "iid"
-        How random features are drawn. "hadamard" is faster from some 24 columns on, for kernels of
+        How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
         the Euclidean distance, not "laplacian" or "cauchy".
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.

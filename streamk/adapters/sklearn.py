@@ -141,7 +141,7 @@ class KernelClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     max_features : int, default 2048
         All random features. Where it is more than `block_size`, steps take the blocks in turn.
     sampler : {"iid", "hadamard"}, default "iid"
-        How random features are drawn. "hadamard" is faster from some 24 columns on, for kernels of
+        How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
         the Euclidean distance, not "laplacian" or "cauchy".
     n_epochs : int, default 10
         Passes of `fit` over its events, each in a new random order. `partial_fit` makes one, in

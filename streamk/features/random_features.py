@@ -104,7 +104,7 @@ class RandomFeatures:
     sampler : {"iid", "hadamard"}, default "iid"
         ``iid``: independent frequencies, tied to the columns' names. ``hadamard``: the rows of
         random rotations, tied to the columns' places; for kernels of the Euclidean distance. Their
-        products vary no more than independent ones', and from some 24 columns on they are faster.
+        products vary no more than independent ones', and from some 20 columns on they are faster.
     dtype : {"float32", "float64"}, default "float32"
     backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
 

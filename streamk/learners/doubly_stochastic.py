@@ -59,7 +59,7 @@ class DoublyStochastic:
         and column, ``hadamard`` 8.4 a feature, and 4.4 more for every 1,024 columns past the first.
     sampler : {"iid", "hadamard"}, default "iid"
         How frequencies are drawn. ``hadamard`` takes random rotations, for kernels of the
-        Euclidean distance: faster from some 24 columns on, 30 times at 784, and no less exact. Its
+        Euclidean distance: faster from some 20 columns on, 30 times at 784, and no less exact. Its
         features depend on the places of the columns: two models merge if they met them in one
         order.
     dtype : {"float32", "float64"}, default "float32"

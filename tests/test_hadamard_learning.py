@@ -1,0 +1,323 @@
+"""Learners on Hadamard features: what must change nothing, and what columns may do."""
+
+import json
+import math
+import tracemalloc
+
+import naive
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.adapters.river import KernelClassifier
+from streamk.errors import InvalidInput, StateError
+from streamk.features.samplers import extended
+from streamk.learners import AdaGrad, Constant, DoublyStochastic
+from streamk.state import State
+
+BACKENDS = ["numpy", "numba"]
+BANDWIDTH = 0.8
+
+
+# --- what must change nothing ---------------------------------------------------------------
+
+
+def model(**options):
+    options = {
+        "loss": "logistic",
+        "task": "classification",
+        "seed": 11,
+        "step": Constant(0.3),
+        "regularization": 0.01,
+        "batch_size": 8,
+        "block_size": 100,
+        "sampler": "hadamard",
+        **options,
+    }
+    return DoublyStochastic(options.pop("kernel", kernels.Gaussian(bandwidth=BANDWIDTH)), **options)
+
+
+def stream(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, size=(n, d)) / math.sqrt(d)
+    return X, np.where(X[:, 0] + X[:, -1] ** 2 > 0.1, "yes", "no")
+
+
+def grown(d=70, n=200, **options):
+    X, y = stream(n, d)
+    learner = model(**options)
+    learner.learn_many(X, y)
+    return learner
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Matern(nu=1.5), kernels.Linear()])
+@pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
+def test_the_cache_changes_nothing(sizes, kernel, backend):
+    """A cache for some of the features, too: the widths are 128, so a period is two chunks."""
+    options = {"kernel": kernel, "backend": backend, **sizes}
+    kept, chunk = grown(**options), 64 * 2 * 4 + 24
+    X, _ = stream(40, 70, seed=9)
+    for cache_bytes in (0, 1, chunk, 2 * chunk, 7 * chunk + 7):
+        other = grown(cache_bytes=cache_bytes, **options)
+        np.testing.assert_array_equal(other.coefficients, kept.coefficients)
+        np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
+        least = grown(cache_bytes=0, **options).nbytes
+        assert other.nbytes - least <= cache_bytes
+        assert (other.nbytes > least) == (cache_bytes >= 2 * chunk)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("block", [40, 64, 300])
+@pytest.mark.parametrize("step", [Constant(0.3), AdaGrad(0.2)])
+def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block, backend):
+    """Blocks of features begin and end in the middle of a transform's."""
+    options = {"step": step, "block_size": block, "backend": backend, "max_features": 5 * block - 9}
+    same_model(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
+
+
+def same_model(one, other, but=""):
+    a, b = one.state(), other.state()
+    assert {**a.header, but: None} == {**b.header, but: None}
+    for name, array in a.arrays.items():
+        np.testing.assert_array_equal(array, b.arrays[name])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("d", [5, 300])
+def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
+    learner = grown(d=d, n=60, dtype=dtype, backend=backend, block_size=300)
+    X, _ = stream(41, d, seed=5)
+    whole = learner.decision_many(X)
+    for size in (1, 2, 3, 7, 16, 40):
+        parts = [learner.decision_many(X[i : i + size]) for i in range(0, len(X), size)]
+        np.testing.assert_array_equal(np.vstack(parts), whole)
+    np.testing.assert_array_equal(learner.decision_many(X[::-1]), whole[::-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads, cache_bytes, backend):
+    X, y = stream(400, 150)
+    options = {"batch_size": 400, "block_size": 1000, "cache_bytes": cache_bytes}
+    one, several = (model(threads=n, backend=backend, **options) for n in (1, threads))
+    for _ in range(2):
+        one.learn_many(X, y)
+        several.learn_many(X, y)
+    np.testing.assert_array_equal(several.coefficients, one.coefficients)
+    np.testing.assert_array_equal(several.decision_many(X), one.decision_many(X))
+
+
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+def test_what_is_regenerated_takes_a_fiftieth_of_what_would_be_stored(sampler):
+    X, y = stream(32, 784)
+    m = 2**16
+    learner = model(
+        sampler=sampler, cache_bytes=0, block_size=m, max_features=m, batch_size=32, backend="numba"
+    )
+    for _ in range(2):  # what is compiled stays
+        learner.learn_many(X, y)
+    tracemalloc.start()
+    try:
+        learner.learn_many(X, y)
+        learner.decision_many(X)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 784 * m / 50
+
+
+# --- columns --------------------------------------------------------------------------------
+
+
+def test_groups_of_columns():
+    assert extended((), 0) == extended((), 1) == extended((), 64) == (64,)
+    assert extended((), 65) == (128,)
+    assert extended((), 1024) == (1024,)
+    assert extended((), 3000) == (1024,) * 3
+    assert extended((128,), 128) == (128,)
+    assert extended((64, 64), 300) == (64, 64, 256)
+    widths = (64,)
+    for d in range(1, 5000):
+        widths = extended(widths, d)
+        assert sum(widths) >= d
+    assert widths == (64, 64, 128, 256, 512) + (1024,) * 4
+    for wrong in ((32,), (2048,), (96,), (64, 0)):
+        with pytest.raises(InvalidInput, match="power of two"):
+            extended(wrong, 10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("cache_bytes", [0, 2**22])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_that_come_late_were_always_zero(dtype, cache_bytes, backend):
+    """Bit for bit: within the spare room, in a new group, and in a wider one."""
+    X, y = stream(200, 60)
+    learner = model(dtype=dtype, cache_bytes=cache_bytes, backend=backend)
+    learner.add_columns([f"c{j}" for j in range(60)])
+    learner.learn_many(X, y)
+    before = learner.decision_many(X)
+    for d in (61, 64, 65, 129, 600):
+        learner.add_columns([f"c{j}" for j in range(len(learner.columns), d)])
+        wider = np.hstack([X, np.zeros((200, d - 60))])
+        np.testing.assert_array_equal(learner.decision_many(wider), before)
+        moved = wider.copy()
+        moved[:, -1] = 1.0
+        assert np.abs(learner.decision_many(moved) - before).max() > 1e-3
+    assert learner.state().header["widths"] == [64, 64, 128, 512]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_learner_whose_columns_come_late_is_the_oracle(backend):
+    X, y = stream(60, 70)
+    k = naive.Kernel("gaussian", BANDWIDTH)
+    oracle = naive.DoublyStochastic(
+        k, "logistic", 11, ("constant", 0.3), nu=0.01, columns=range(70), widths=(64, 64),
+        block_size=100, max_features=250,
+    )  # fmt: skip
+    learner = model(dtype="float64", backend=backend, max_features=250, classes=["no", "yes"])
+    learner.add_columns(range(50))
+    for first in range(0, 60, 6):
+        some = slice(first, first + 6)
+        if first == 12:
+            learner.add_columns(range(50, 64))
+        if first == 30:
+            learner.add_columns(range(64, 70))
+        Z = X[some].copy()
+        Z[:, len(learner.columns) :] = 0.0
+        learner.learn_many(Z[:, : len(learner.columns)], y[some])
+        oracle.learn(Z, (y[some] == "yes").astype(int))
+    np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
+    expected = [oracle.decision(x) for x in X[:5]]
+    np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_an_event_without_columns_fixes_no_groups():
+    learner = model()
+    learner.add_columns([])
+    learner.learn_many(np.zeros((8, 0)), ["a", "b"] * 4)
+    before = learner.decision_many(np.zeros((1, 0)))
+    learner.add_columns(range(100))
+    assert learner.state().header["widths"] == [128]
+    np.testing.assert_allclose(learner.decision_many(np.zeros((1, 100))), before, rtol=1e-6)
+
+
+def events(n=120):
+    """Dict events whose columns come and go: from the 40th on one has a new one, and some lack."""
+    rng = np.random.default_rng(4)
+    for i in range(n):
+        x = {f"c{j}": float(v) for j, v in enumerate(rng.normal(size=6)) if rng.uniform() < 0.8}
+        if i > 40:
+            x |= {"late": float(rng.normal()), "colour": rng.choice(["red", "blue"])}
+        yield x, bool(x.get("c0", 0.0) + x.get("late", 0.0) > 0)
+
+
+def test_dict_events_may_reorder_and_add_their_columns():
+    """The adapter gives names that are new in one event their places in sorted order."""
+    options = {"sampler": "hadamard", "seed": 3, "max_features": 256, "block_size": 256}
+    one, other, iid = (KernelClassifier(**{**options, **o}) for o in ({}, {}, {"sampler": "iid"}))
+    right = np.zeros(2)
+    for i, (x, y) in enumerate(events(600)):
+        turned = dict(reversed(x.items()))
+        assert one.predict_proba_one(x) == other.predict_proba_one(turned)
+        if i > 300:
+            right += [one.predict_one(x) == y, iid.predict_one(x) == y]
+        one.learn_one(x, y)
+        other.learn_one(turned, y)
+        iid.learn_one(x, y)
+    assert right[0] > 0.75 * 299
+    assert abs(right[0] - right[1]) < 0.06 * 299
+    assert one.predict_proba_one({"never": 1.0}) == one.predict_proba_one({})
+
+
+# --- state and merging ----------------------------------------------------------------------
+
+
+def late_columns(d=70):
+    """A model whose groups are not those that its columns would get at once."""
+    learner = model()
+    X, y = stream(120, d)
+    learner.add_columns(range(60))
+    learner.learn_many(X[:40, :60], y[:40])
+    learner.add_columns(range(60, d))
+    learner.learn_many(X[40:80], y[40:80])
+    return learner, X, y
+
+
+def test_a_restart_finds_every_column_in_its_place():
+    straight, X, y = late_columns()
+    saved = straight.state()
+    header = json.loads(json.dumps(saved.header, allow_nan=False))
+    resumed = DoublyStochastic.from_state(State(header, saved.arrays))
+    assert header["widths"] == [64, 64]
+    np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
+    for learner in (straight, resumed):
+        learner.learn_many(X[80:], y[80:])
+    same_model(resumed, straight)
+
+
+@pytest.mark.parametrize("widths", [[], [128, 64, 3], [64], [96], ["a"], None, 5])
+def test_a_state_whose_groups_do_not_fit_is_refused(widths):
+    state = late_columns()[0].state()
+    state.header["widths"] = widths
+    with pytest.raises(StateError, match="header"):
+        DoublyStochastic.from_state(state)
+
+
+def test_merging_needs_the_columns_in_the_same_places():
+    X, y = stream(80, 3)
+    mine, same, turned = (
+        model(columns=names) for names in (["a", "b", "c"], ["a", "b", "c"], ["c", "b", "a"])
+    )
+    for learner in (mine, same, turned):
+        learner.learn_many(X, y)
+    before = DoublyStochastic.from_state(mine.state())
+    with pytest.raises(InvalidInput, match=r"'hadamard'.*columns: 'a' and 'c' in place 0.*iid"):
+        mine.merge(turned)
+    same_model(mine, before)
+    mine.merge(same)
+    np.testing.assert_allclose(mine.decision_many(X), same.decision_many(X), atol=1e-5)
+
+
+def test_merging_needs_the_same_groups():
+    (late, X, y), at_once = late_columns(), model(columns=range(70))
+    at_once.learn_many(X, y)
+    with pytest.raises(InvalidInput, match="groups of columns: 64 and 128 in place 0"):
+        late.merge(at_once)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_merging_with_one_that_has_met_more_columns(turn):
+    (late, X, y), few = late_columns(), model(columns=range(60))
+    few.learn_many(X[80:, :60], y[80:])
+    Z = X.copy()
+    Z[:, 60:] = 0.0
+    w = late.n_events / (late.n_events + few.n_events)
+    expected = w * late.decision_many(Z) + (1 - w) * few.decision_many(Z[:, :60])
+    mine, others = (few, late) if turn else (late, few)
+    mine.merge(others)
+    assert mine.columns == tuple(range(70))
+    assert mine.state().header["widths"] == [64, 64]
+    np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-5)
+
+
+def test_one_that_has_seen_nothing_takes_over_the_places():
+    (late, X, _), fresh = late_columns(), model()
+    fresh.merge(late)
+    assert fresh.state().header["widths"] == [64, 64]
+    np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)
+
+
+def test_models_of_two_samplers_do_not_merge():
+    with pytest.raises(InvalidInput, match="sampler"):
+        model().merge(model(sampler="iid"))
+
+
+@pytest.mark.parametrize("kernel", [kernels.Laplacian(), kernels.Cauchy()])
+def test_product_kernels_are_refused(kernel):
+    with pytest.raises(InvalidInput) as error:
+        model(kernel=kernel)
+    for word in (kernel.name, "hadamard", "iid", "gaussian"):
+        assert word in str(error.value)
