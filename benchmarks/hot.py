@@ -61,8 +61,7 @@ class Clock:
         return common.in_turn(timers, self.rounds)
 
     def _timer(self, work: Work, cores: int | None) -> Callable[[], float]:
-        for _ in range(2):
-            work()  # compiles, fills caches
+        work()  # compiles, fills caches
         loop = timeit.Timer(work).timeit
         count, seconds = 1, loop(1)
         while seconds < self.least / 4:
@@ -407,7 +406,7 @@ def bounds_table(bounds: Sequence[Mapping[str, Any]]) -> str:
                 f"{100 * one['bound_us'] / measured:.0f}%",
             ]
         )
-    header = ["counted", "Mflop", "MB", "computing, µs", "reading, µs", "measured", "of bound"]
+    header = ["counted, µs", "Mflop", "MB", "computing", "reading", "measured", "of bound"]
     return common.table(header, rows)
 
 
