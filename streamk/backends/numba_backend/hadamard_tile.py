@@ -195,33 +195,37 @@ class _Tile:
             found.append(u.fma(value, radii, start))
         return found
 
-    def _sink(self, phases: Sequence[Any], i: Any, places: Sequence[tuple[int, Any]]) -> None:
-        """Hand phases of transform i on; or keep their features, add them up, or both."""
+    def _sink(
+        self, transforms: Sequence[tuple[Any, Sequence[Any]]], places: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Take the phases of numbered transforms: hand them on, or keep or add up features."""
         e, one = self.e, self.e.size(1)
+        if not self.hands:
+            transforms = [
+                (i, [e.narrowed(self.u.cosine(x) if self.cosine else x) for x in phases])
+                for i, phases in transforms
+            ]
         if self.keeps:
-            kept = self._at(self.phi, (i, self.next_phi))
-            spots = [self._at(kept, (e.size(c), self.apart), (first, one)) for c, first in places]
-        if self.hands:
-            for x, spot in zip(phases, spots, strict=True):
-                self.u.store(x, spot)
-            return
-        features = [e.narrowed(self.u.cosine(x) if self.cosine else x) for x in phases]
-        if self.keeps:
-            for x, spot in zip(features, spots, strict=True):
-                e.store(x, spot)
+            writer = self.u if self.hands else e
+            for i, features in transforms:
+                kept = self._at(self.phi, (i, self.next_phi))
+                for x, (c, first) in zip(features, places, strict=True):
+                    spot = self._at(kept, (e.size(c), self.apart), (first, one))
+                    writer.store(x, spot)
         if not self.adds:
             return
-        rows = [e.offset((i, self.next_chunk), (e.size(c), one)) for c, _ in places]
-        rows = [self.b.mul(row, self.outputs) for row in rows]
 
         def add(k: Any, _: list[Any]) -> list[Any]:
             """Add an output's coefficients times features to its sum."""
-            spot = self._at(self.acc, (i, self.next_sum), (k, e.size(LANES)))
-            total = e.load(spot)
-            for x, row, (_, first) in zip(features, rows, places, strict=True):
-                place = self._at(self.A, (self.b.add(row, k), e.size(CHUNK)), (first, one))
-                total = e.fma(e.load(place), x, total)
-            e.store(total, spot)
+            for i, features in transforms:
+                spot = self._at(self.acc, (i, self.next_sum), (k, e.size(LANES)))
+                total = e.load(spot)
+                for x, (c, first) in zip(features, places, strict=True):
+                    row = e.offset((i, self.next_chunk), (e.size(c), one))
+                    row = e.offset((row, self.outputs), (k, one))
+                    A = self._at(self.A, (row, e.size(CHUNK)), (first, one))
+                    total = e.fma(e.load(A), x, total)
+                e.store(total, spot)
             return []
 
         e.loop(self.outputs, [], add)
@@ -244,7 +248,7 @@ class _Tile:
             first = b.mul(b.and_(n, u.size(_VECTORS - 1)), u.size(LANES))
             places = [(c, first) for c in range(self.chunks)]
             i = b.udiv(n, u.size(_VECTORS))
-            self._sink(self._phases(values, i, places), i, places)
+            self._sink([(i, self._phases(values, i, places))], places)
             return []
 
         u.loop(u.size(_VECTORS * self.side), [], last)
@@ -252,17 +256,18 @@ class _Tile:
     def _sink_chunk(self, values: list[Any]) -> None:
         """Emit what becomes of the numbers of transforms of one chunk each."""
         places = [(0, self.u.size(v * LANES)) for v in range(_VECTORS)]
-        some = [values[i : i + _VECTORS] for i in range(0, len(values), _VECTORS)]
-        phases = [self._phases(x, self.u.size(i), places) for i, x in enumerate(some)]
-        for i, x in enumerate(phases):
-            self._sink(x, self.u.size(i), places)
+        transforms = []
+        for n in range(self.side):
+            some, i = values[n * _VECTORS : (n + 1) * _VECTORS], self.u.size(n)
+            transforms.append((i, self._phases(some, i, places)))
+        self._sink(transforms, places)
 
     def emit_phases(self) -> None:
         """Emit what becomes of the phases of a chunk."""
         offsets = range(0, CHUNK, LANES)
         phases = [self.u.load(self.start, offset) for offset in offsets]
         places = [(0, self.u.size(offset)) for offset in offsets]
-        self._sink(phases, self.u.size(0), places)
+        self._sink([(self.u.size(0), phases)], places)
 
 
 def _tile(*, given: bool = False, **options: Any) -> Any:
