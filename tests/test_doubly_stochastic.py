@@ -889,6 +889,14 @@ def test_a_model_that_overflows_says_so_instead_of_learning_nan():
         learner.learn_many(X, y)
 
 
+def test_a_model_that_overflowed_while_growing_can_be_saved():
+    learner = model("squared", "numbers", step=Constant(1e9), batch_size=1, block_size=64)
+    X, y = stream("numbers", 200)
+    with pytest.raises(InvalidInput, match="overflow"):
+        learner.learn_many(X, y)
+    same_model(DoublyStochastic.from_state(learner.state()), learner)
+
+
 # From Python 3.12 on forking a process that has threads warns of just what this is about.
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_predicts_too():

@@ -112,17 +112,16 @@ class FeatureBlocks:
         n, chunks, factor = len(X), len(A), scale * self.amplitude
         F = self._xp.empty((n, A.shape[1]))
         cosine, wide = self._cosine, self._wide
-        self._keep(chunks)
-        if chunks <= self._kept:
+        if self._keep(chunks):
             basis = self._basis
+            if self._alone(n, chunks):  # for one event even slices and closures would cost
+                self._backend.predict(X, basis, A, cosine, wide, factor, F)
+                return F
 
             def predict(rows: slice) -> None:
                 self._backend.predict(X[rows], basis, A, cosine, wide, factor, F[rows])
 
-            if self._alone(n, chunks):  # for one event even the slices would cost
-                self._backend.predict(X, basis, A, cosine, wide, factor, F)
-            else:
-                divide(n, self._flops(n, chunks), predict, self._threads)
+            divide(n, self._flops(n, chunks), predict, self._threads)
             return F
         acc = self._xp.zeros((n, A.shape[1], LANES), self._dtype)
         for first, piece in self._pieces(0, chunks):
@@ -159,8 +158,7 @@ class FeatureBlocks:
         None where they are not all kept, or threads would share the work. There may be more chunks
         in it than asked for.
         """
-        self._keep(stop)
-        return self._basis if stop <= self._kept and self._alone(n, stop) else None
+        return self._basis if self._keep(stop) and self._alone(n, stop) else None
 
     def take(self, old: FeatureBlocks) -> None:
         """Take over what is kept of the same features in fewer columns, the first ones."""
@@ -191,13 +189,17 @@ class FeatureBlocks:
         """Whether so much is best done in one call, without the detour over a pool of threads."""
         return n == 1 or self._threads == 1 or self._flops(n, chunks) < PARALLEL_FLOPS
 
-    def _keep(self, chunks: int) -> None:
-        """Keep the constants of so many chunks, or as many as the budget has room for."""
+    def _keep(self, chunks: int) -> bool:
+        """Keep the constants of so many chunks, or as many as the budget has room for.
+
+        Returns whether all are kept.
+        """
         if chunks <= self._kept:
-            return
+            return True
+        within = chunks <= self._budget
         chunks = min(self.whole(chunks), self._budget)
         if chunks <= self._kept:
-            return
+            return within
         if chunks > len(self._basis.b):
             room = min(max(chunks, 2 * self._kept), self._budget)
             new = self._sampler.allocate(room)
@@ -206,6 +208,7 @@ class FeatureBlocks:
             self._basis = new
         self._sampler.generate(self._kept, _cut(self._basis, slice(self._kept, chunks)))
         self._kept = chunks
+        return within
 
     def _pieces(self, first: int, stop: int) -> Iterator[tuple[int, Basis]]:
         """Yield (first chunk, basis) of consecutive pieces that hold the chunks from first to stop.

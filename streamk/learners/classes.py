@@ -1,4 +1,4 @@
-"""Class labels and the numbers by which a learner knows them."""
+"""Labels, and the numbers by which a learner knows classes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
+from streamk.losses import Loss
 
 Label: TypeAlias = str | int | bool
 """A class label: JSON keeps its type."""
@@ -118,3 +119,20 @@ def check_numbers(
             "drop the event or scale the labels"
         )
     return numbers
+
+
+def classifies(loss: Loss, task: str | None) -> bool:
+    """Return whether the task is classification, which follows from the loss by default.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such task, or the loss cannot do it.
+    """
+    if task is None:
+        return not loss.regresses
+    if task not in ("classification", "regression"):
+        raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
+    if not (loss.classifies if task == "classification" else loss.regresses):
+        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
+    return task == "classification"

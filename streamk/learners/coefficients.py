@@ -112,7 +112,7 @@ class Coefficients:
         other = type(self)(
             self._dtype, self.n_outputs, squares=self._keeps_squares, backend=self._backend
         )
-        other.load(self.arrays(), self._chunks, self.scale)
+        other.load(self.arrays(self._chunks), self._chunks, self.scale)
         return other
 
     def mix(self, other: Self, weight: float) -> None:
@@ -128,12 +128,12 @@ class Coefficients:
             self._squares[:chunks] *= weight
             self._squares[:chunks] += (1.0 - weight) * other._squares[:chunks]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return NumPy copies of the unscaled arrays in use, by name."""
+    def arrays(self, chunks: int) -> dict[str, NDArray[Any]]:
+        """Return NumPy copies of the unscaled arrays of the first chunks, by name."""
         get = self._backend.get
-        arrays = {"coefficients": get(self._values[: self._chunks].copy())}
+        arrays = {"coefficients": get(self._values[:chunks].copy())}
         if self._keeps_squares:
-            arrays["squares"] = get(self._squares[: self._chunks].copy())
+            arrays["squares"] = get(self._squares[:chunks].copy())
         return arrays
 
     def load(self, arrays: dict[str, NDArray[Any]], chunks: int, scale: float) -> None:

@@ -15,7 +15,7 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_events, check_seed
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-from streamk.learners.classes import Classes, Label, check_labels, check_numbers
+from streamk.learners.classes import Classes, Label, check_labels, check_numbers, classifies
 from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
 from streamk.learners.steps import Constant, Step, step_from_json
@@ -122,7 +122,7 @@ class DoublyStochastic:
                 raise InvalidInput(
                     f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
                 )
-        self.is_classifier = _classifies(self.loss, task)
+        self.is_classifier = classifies(self.loss, task)
         self.seed = check_seed(seed)
         self.regularization = regularization
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
@@ -218,7 +218,10 @@ class DoublyStochastic:
             if predictions overflow, naming the step; the mini-batches before it are learned.
         """
         events = self._check(X)
-        labels = self.check_labels(y, len(events))
+        self.learn_checked(events, self.check_labels(y, len(events)))
+
+    def learn_checked(self, events: NDArray[Any], labels: NDArray[Any]) -> None:
+        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
         if self.columns is None:
             self.add_columns(range(events.shape[1]))
         rows = self._function.put(events)
@@ -275,6 +278,10 @@ class DoublyStochastic:
         """
         return self._function.decide(self._check(X))
 
+    def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        return self._function.decide(events)
+
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
 
@@ -285,7 +292,10 @@ class DoublyStochastic:
         InvalidInput
             If the columns do not fit or a value is not finite.
         """
-        F = self.decision_many(X)
+        return self.predictions(self.decision_many(X))
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
         if not self.is_classifier:
             return F[:, 0]
         self._need_classes()
@@ -308,10 +318,13 @@ class DoublyStochastic:
         InvalidInput
             If this is a regression, the columns do not fit or a value is not finite.
         """
+        return self.probabilities(self.decision_many(X))
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         if not self.is_classifier:
             raise InvalidInput("a regression has no class probabilities; use predict_many")
         self._need_classes()
-        F = self.decision_many(X)
         if len(self._classes) == 1:
             return np.ones((len(F), 1))
         return self.loss.probabilities(F)
@@ -372,7 +385,7 @@ class DoublyStochastic:
         }
         for name in (*_OPTIONS, "n_steps", "n_events"):
             header[name] = getattr(self, name)
-        return State(header, self._function.coefficients.arrays())
+        return State(header, self._function.coefficients.arrays(self._function.n_chunks))
 
     @classmethod
     def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
@@ -468,17 +481,6 @@ _OPTIONS = (
     "sampler",
 )
 """Options that are plain JSON, by their names."""
-
-
-def _classifies(loss: Loss, task: str | None) -> bool:
-    """Return whether the task is classification, checking that the loss can do it."""
-    if task is None:
-        return not loss.regresses
-    if task not in ("classification", "regression"):
-        raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
-    if not (loss.classifies if task == "classification" else loss.regresses):
-        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
-    return task == "classification"
 
 
 def _one(x: ArrayLike) -> NDArray[Any]:

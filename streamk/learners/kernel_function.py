@@ -73,7 +73,7 @@ class KernelFunction:
         self._n_blocks = -(-max_features // block_size)
         self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
         self.sampler = sampler
-        self._backend, self._xp = backend, backend.xp
+        self._backend, self._xp, self._get = backend, backend.xp, backend.get
         self._loss = (int(loss.code), loss.parameter, classes)
         self._blocks: FeatureBlocks | None = None
 
@@ -134,7 +134,7 @@ class KernelFunction:
 
     def decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
-        F: NDArray[np.float64] = self._backend.get(self._decide(self.put(X)))
+        F: NDArray[np.float64] = self._get(self._decide(self.put(X)))
         return F
 
     def _decide(self, X: Any) -> Any:

@@ -108,19 +108,19 @@ class Scaled:
         if not self.is_classifier:
             self._labels.update(labels[:, None])
             labels = self._labels.transform(labels[:, None], _FLOAT64)[:, 0]
-        self.learner.learn_many(self._scale.transform(events, self.learner.dtype), labels)
+        self.learner.learn_checked(self._scale.transform(events, self.learner.dtype), labels)
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs before any decision, float64 (n, n_outputs)."""
-        return self._restore(self.learner.decision_many(self._transform(X)))
+        return self._restore(self._decide(X))
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted labels (object array) or numbers (float64), shape (n,)."""
-        return self._restore(self.learner.predict_many(self._transform(X)))
+        return self._restore(self.learner.predictions(self._decide(X)))
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, float64 of shape (n, classes)."""
-        return self.learner.predict_proba_many(self._transform(X))
+        return self.learner.probabilities(self._decide(X))
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns to those of a batch; in all events so far they were zero."""
@@ -130,11 +130,12 @@ class Scaled:
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         return check_events(X, _FLOAT64, self.columns, missing=True)
 
-    def _transform(self, X: ArrayLike) -> NDArray[Any]:
+    def _decide(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the learner's outputs; what the scale gives is finite and of its dtype."""
         events = self._check(X)
         if self.columns is None:
-            return np.nan_to_num(events)
-        return self._scale.transform(events, self.learner.dtype)
+            return self.learner.decision_many(np.nan_to_num(events))
+        return self.learner.decide_checked(self._scale.transform(events, self.learner.dtype))
 
     def _restore(self, predicted: NDArray[Any]) -> NDArray[Any]:
         """Return predicted numbers in the label's own unit."""
