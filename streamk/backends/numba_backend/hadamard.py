@@ -9,35 +9,30 @@ import numpy as np
 from streamk.backends import CHUNK, LANES, ROUNDS
 from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.hadamard_tile import (
-    FEW,
     PARTS,
     SIDE,
     chunks_tile,
     hand_tile,
     join_signs,
+    lay_side_by_side,
     one_tile,
     phases_tile,
     rows_tile,
 )
 
-ROOM = 2 * CHUNK
-"""Numbers of room that a chunk of a transform asks for: its columns, and the signs of `SIDE`."""
+MASKS = ROUNDS * PARTS // SIDE
+"""Masks of signs that a chunk asks for where transforms go side by side."""
+STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
+"""Of each width of a transform, how far apart the pairs of its stages between chunks are."""
 
 
 @compiled
 def _interleave(X: Any, out: Any) -> None:
     """Lay rows out side by side: `FEW` numbers of each in turn, 0 at the end."""
-    d = X.shape[1]
-    full = d // FEW
+    d, size = X.shape[1], out.shape[1] * LANES
     for q in range(out.shape[0]):
-        for part in range(full):
-            for r in range(SIDE):
-                for i in range(FEW):
-                    out[q, part, r * FEW + i] = X[q * SIDE + r, part * FEW + i]
-        out[q, full:] = 0.0
-        for r in range(SIDE):
-            for j in range(full * FEW, d):
-                out[q, full, r * FEW + j - full * FEW] = X[q * SIDE + r, j]
+        for j in range(0, size // SIDE, LANES):
+            lay_side_by_side(X, q * SIDE * d + j, d - j, d, out, q * size + j * SIDE)
 
 
 @compiled
@@ -73,24 +68,33 @@ def _evaluate_rows(
 
 
 @compiled
-def _evaluate_row(
-    X: Any, r: Any, strides: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any,
-    phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
+def join_all(signs: Any, step: Any, masks: Any) -> None:
+    """Lay out the signs of all transforms that go side by side with their neighbours."""
+    size = SIDE * step
+    for c in range(0, signs.shape[0] - size + 1, size):
+        _join(signs, c, step, step, masks[c * MASKS :])
+
+
+@compiled
+def evaluate_row(
+    X: Any, r: Any, strides: Any, signs: Any, masks: Any, radii: Any, b: Any, x: Any, A: Any,
+    acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
-    """Evaluate one row, transforms going side by side."""
+    """Evaluate one row, transforms going side by side from `first` on.
+
+    `masks` are the signs from there on as `join_all` lays them out; `x` is room for the numbers
+    that are transformed.
+    """
     n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
-    width = step * CHUNK
-    x, masks = room[:width], room[width:].view(np.uint16)
     for j in range(d):
         x[j] = X[r, j]
-    for j in range(d, width):
+    for j in range(d, step * CHUNK):
         x[j] = 0.0
     c = first
     while c + SIDE * step <= stop:
-        _join(signs, c, step, step, masks)
         chunks_tile(
             x, masks, radii, b, A, acc, phi,
-            0, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
+            0, (c - first) * MASKS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
             r * outputs * LANES, ((c - first) * n + r) * CHUNK,
             d, outputs, 1, n * CHUNK, step, 0, step * n * CHUNK, strides, minus,
         )  # fmt: skip
@@ -107,17 +111,21 @@ def _evaluate_row(
 
 @compiled
 def evaluate_hadamard(
-    X: Any, strides: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any, phi: Any,
-    first: Any, stop: Any, outputs: Any, minus: Any,
+    X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
+    stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`, one group; see `projection.evaluate`."""
-    whole = X.shape[0] - X.shape[0] % SIDE
+    n, step = X.shape[0], 2 ** len(strides)
+    whole = n - n % SIDE
     if whole:
         _evaluate_rows(X, strides, signs, radii, b, A, acc, phi, first, stop, outputs, minus)
-    for r in range(whole, X.shape[0]):
-        _evaluate_row(
-            X, r, strides, signs, radii, b, room, A, acc, phi, first, stop, outputs, minus
-        )
+    if whole < n:
+        x, masks = np.empty(step * CHUNK, X.dtype), np.empty((stop - first) * MASKS, np.uint16)
+        join_all(signs[first:stop], step, masks)
+        for r in range(whole, n):
+            evaluate_row(
+                X, r, strides, signs, masks, radii, b, x, A, acc, phi, first, stop, outputs, minus
+            )
 
 
 @compiled

@@ -220,11 +220,14 @@ class _Tile:
             for i, features in transforms:
                 spot = self._at(self.acc, (i, self.next_sum), (k, e.size(LANES)))
                 total = e.load(spot)
-                for x, (c, first) in zip(features, places, strict=True):
-                    row = e.offset((i, self.next_chunk), (e.size(c), one))
-                    row = e.offset((row, self.outputs), (k, one))
-                    A = self._at(self.A, (row, e.size(CHUNK)), (first, one))
-                    total = e.fma(e.load(A), x, total)
+                for n in range(0, len(features), _VECTORS):  # short chains, one beside another
+                    part = None
+                    for x, (c, first) in zip(features[n:], places[n : n + _VECTORS], strict=False):
+                        row = e.offset((i, self.next_chunk), (e.size(c), one))
+                        row = e.offset((row, self.outputs), (k, one))
+                        A = e.load(self._at(self.A, (row, e.size(CHUNK)), (first, one)))
+                        part = self.b.fmul(A, x) if part is None else e.fma(A, x, part)
+                    total = self.b.fadd(total, part)
                 e.store(total, spot)
             return []
 
@@ -243,11 +246,15 @@ class _Tile:
         room, far = self._to_last(), CHUNK * self.side
 
         def last(n: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(n, u.size(LANES)))
-            values = self._across([u.load(place, c * far) for c in range(self.chunks)])
-            first = b.mul(b.and_(n, u.size(_VECTORS - 1)), u.size(LANES))
+            # Rows have their constants in common, chunks their sums.
+            inner = u.size(_VECTORS if self.repeats else self.side)
+            one, other = b.urem(n, inner), b.udiv(n, inner)
+            i, v = (other, one) if self.repeats else (one, other)
+            place = self._at(room, (i, u.size(CHUNK)), (v, u.size(LANES)))
+            # Cosines keep the multipliers busy enough.
+            values = self._across([u.load(place, c * far) for c in range(self.chunks)], mixed=0)
+            first = b.mul(v, u.size(LANES))
             places = [(c, first) for c in range(self.chunks)]
-            i = b.udiv(n, u.size(_VECTORS))
             self._sink([(i, self._phases(values, i, places))], places)
             return []
 
@@ -304,6 +311,27 @@ def _tile(*, given: bool = False, **options: Any) -> Any:
 one_tile, rows_tile = _tile(), _tile(side=SIDE)
 chunks_tile = _tile(side=SIDE, repeats=True)
 hand_tile, phases_tile = _tile(hands=True), _tile(given=True)
+
+
+@intrinsic
+def lay_side_by_side(_: Any, X: Any, at: Any, there: Any, d: Any, out: Any, to: Any) -> Any:
+    """Lay out LANES numbers of each of `SIDE` rows of X, `FEW` of each in turn.
+
+    The first row's begin at `at` and the others d further on; only so many are `there`, the others
+    are 0. `to` is where in out.
+    """
+    kinds = (X, types.int64, types.int64, types.int64, out, types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        e = Emitter(context, builder, context.get_data_type(X.dtype))
+        start = e.at(data(context, builder, signature.args[0], values[0]), values[1])
+        place = e.at(data(context, builder, signature.args[4], values[4]), values[5])
+        rows = [e.at(start, builder.mul(values[3], e.size(r))) for r in range(SIDE)]
+        for r, row in enumerate(e.parted([e.load_some(row, 0, values[2]) for row in rows])):
+            e.store(row, place, r * LANES)
+        return context.get_dummy_value()
+
+    return types.void(*kinds), codegen
 
 
 @intrinsic

@@ -12,7 +12,11 @@ from numba.extending import overload
 from streamk.backends import CHUNK, LANES, Basis, Dense
 from streamk.backends.numba_backend.compiling import compiled, exact
 from streamk.backends.numba_backend.dense import evaluate_dense
-from streamk.backends.numba_backend.hadamard import ROOM, evaluate_groups, evaluate_hadamard
+from streamk.backends.numba_backend.hadamard import (
+    STRIDES,
+    evaluate_groups,
+    evaluate_hadamard,
+)
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
 
 _PIECE = 1 << 18
@@ -159,13 +163,9 @@ def _arrays(basis: Basis, minus: Any) -> tuple[Any, ...]:
         return (basis.W, basis.b)
     widths, signs, radii, b = basis
     if len(widths) == 1:
-        return (_STRIDES[widths[0]], signs, radii, b, _room(ROOM * widths[0] // CHUNK, b.dtype, 1))
+        return (STRIDES[widths[0]], signs, radii, b)
     dtype = b.dtype if minus is None else np.dtype(type(minus))
     return (np.array(widths), signs, radii, b, _room(max(widths), dtype, 1))
-
-
-_STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
-"""Of each width of a transform, how far apart the pairs of its stages between chunks are."""
 
 
 def _period(basis: Basis) -> int:

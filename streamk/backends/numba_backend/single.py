@@ -1,0 +1,203 @@
+"""One event at a time: the same loops behind a call that costs little.
+
+Handing an array to compiled code takes about 60 ns, which for one event is a good part of its
+time. So what stays the same from event to event, the arrays of a basis and of coefficients, is
+handed over as a table of their addresses. These calls keep the interpreter's lock, so that two
+threads never share their room.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+from numba.core import types
+from numba.extending import intrinsic
+
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense
+from streamk.backends.numba_backend.dense import evaluate_dense
+from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
+from streamk.backends.numba_backend.learning import finish, loss_gradient
+from streamk.backends.numba_backend.vectors import Emitter, data
+
+_alone = njit(cache=True, error_model="numpy")
+
+_A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL = range(11)
+_CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(11, 17)
+"""Places in the table: addresses of arrays, then numbers; the last one is -1."""
+
+
+@intrinsic
+def _pointer(_: Any, address: Any, like: Any) -> Any:
+    """Return an address as a pointer to numbers like an array's, or like a number."""
+    kind = types.CPointer(like.dtype if isinstance(like, types.Array) else like)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return kind(address, like), codegen
+
+
+@intrinsic
+def _descend_chunk(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
+    """Subtract ``rate * (g * phi)`` from the chunk of A at `at`, phi being at `where`."""
+    kinds = (A, phi, types.int64, types.int64, A.dtype, A.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        e = Emitter(context, builder, context.get_data_type(A.dtype))
+        a, f = (
+            e.at(data(context, builder, signature.args[i], values[i]), values[i + 2])
+            for i in (0, 1)
+        )
+        g, rate = e.splat(values[4]), e.splat(values[5])
+        for n in range(0, CHUNK, LANES):
+            step = builder.fmul(rate, builder.fmul(g, e.load(f, n)))
+            e.store(builder.fsub(e.load(a, n), step), a, n)
+        return context.get_dummy_value()
+
+    return types.void(*kinds), codegen
+
+
+@_alone
+def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
+    """Subtract the gradient, as `learning.descend` does."""
+    chunks, start, stop = table[_CHUNKS], table[_START], table[_STOP]
+    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
+    phi = carray(_pointer(table[_PHI], X), (chunks, CHUNK))
+    G = carray(_pointer(table[_G], X), (1, outputs))
+    small = X.dtype.type(1e-8)
+    for c in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):
+        low, high = max(0, start - c * CHUNK), min(CHUNK, stop - c * CHUNK)
+        for k in range(outputs):
+            g = G[0, k]
+            if table[_SQUARES] != 0:
+                s = carray(_pointer(table[_SQUARES], X), (chunks, outputs, CHUNK))
+                for i in range(low, high):
+                    d = g * phi[c, i]
+                    s[c, k, i] += d * d
+                    A[c, k, i] -= rate * (d / (np.sqrt(s[c, k, i]) + small))
+            elif high - low == CHUNK:
+                _descend_chunk(A, phi, (c * outputs + k) * CHUNK, c * CHUNK, g, rate)
+            else:
+                for i in range(low, high):
+                    A[c, k, i] -= rate * (g * phi[c, i])
+
+
+@_alone
+def _evaluate(table: Any, X: Any, strides: Any, minus: Any, phi: Any, outputs: Any) -> Any:
+    """Add up the features of the only row of X; return the sums."""
+    chunks = table[_CHUNKS]
+    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
+    b = carray(_pointer(table[_B], X), (chunks, CHUNK))
+    acc = carray(_pointer(table[_ACC], X), (1, outputs, LANES))
+    acc[:] = 0.0
+    if strides is None:
+        W = carray(_pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
+        evaluate_dense(X, W, b, A, acc, phi, 0, chunks, outputs, minus)
+    else:
+        signs = carray(_pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
+        masks = carray(_pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
+        radii = carray(_pointer(table[_RADII], X), (chunks, 1, CHUNK))
+        x = carray(_pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
+        evaluate_row(
+            X, 0, strides, signs, masks, radii, b, x, A, acc, phi, 0, chunks, outputs, minus
+        )
+    return acc
+
+
+@_alone
+def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
+    """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
+    factor, weight, rate = factors
+    outputs = F.shape[1]
+    finish(acc, factor, F)
+    for k in range(outputs):
+        if not np.isfinite(F[0, k]):
+            return False
+    G = carray(_pointer(table[_G], X), (1, outputs))
+    label = carray(_pointer(table[_LABEL], np.float64(0.0)), (2,))
+    label[0] = y
+    loss_gradient(table[_CODE], label[1], table[_CLASSES] != 0, F, label, weight, G)
+    _descend(table, X, outputs, X.dtype.type(rate))
+    return True
+
+
+@cache
+def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any]:
+    """Return the functions that predict and learn with such a basis; None: a dense one.
+
+    What is known of the basis costs nothing in a call that way.
+    """
+    double = np.float64
+
+    @_alone
+    def predict(table: Any, X: Any, factor: Any, F: Any) -> None:
+        minus = None
+        if cosine:
+            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
+        finish(_evaluate(table, X, strides, minus, None, F.shape[1]), factor, F)
+
+    @_alone
+    def step(table: Any, X: Any, y: Any, factor: Any, weight: Any, rate: Any, F: Any) -> Any:
+        minus = None
+        if cosine:
+            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
+        phi = carray(_pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
+        acc = _evaluate(table, X, strides, minus, phi, F.shape[1])
+        return _learn(table, X, y, (factor, weight, rate), acc, F)
+
+    return predict, step
+
+
+class Single:
+    """Predicts and learns single events with the same arrays; see `streamk.backends.Single`."""
+
+    def __init__(
+        self,
+        basis: Basis,
+        A: Any,
+        squares: Any,
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+    ) -> None:
+        chunks, outputs, dtype = len(A), A.shape[1], A.dtype
+        strides, masks, x, none = None, np.empty(0, np.uint16), 0, np.empty(0, dtype)
+        if isinstance(basis, Dense):
+            frequencies, radii = basis.W, none
+        else:
+            x, frequencies, radii = basis.widths[0], basis.signs, basis.radii
+            strides, masks = STRIDES[x], np.empty(chunks * MASKS, np.uint16)
+            join_all(frequencies[:chunks], x // CHUNK, masks)
+        room = [np.empty(size, dtype) for size in (x, outputs * LANES, outputs, chunks * CHUNK)]
+        code, parameter, classes = loss
+        label = np.array([0.0, parameter])
+        # Kept here: they must not go before the table does.
+        self._arrays = (A, squares, frequencies, radii, basis.b, masks, *room, label)
+        addresses = [array.ctypes.data if array.size else 0 for array in self._arrays]
+        self._block = (0, chunks * CHUNK)
+        self._table = np.array([*addresses, chunks, code, classes, *self._block, -1], np.int64)
+        self._predict, self._step = _compiled(strides, cosine, wide)
+
+    def predict(self, X: Any, factor: float, F: Any) -> None:
+        """Write factor times coefficients times features into `F`."""
+        self._predict(self._table, X, factor, F)
+
+    def step(
+        self,
+        X: Any,
+        y: float,
+        block: tuple[int, int],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Any,
+    ) -> bool:
+        """Predict into `F` and descend on the features from one number to another."""
+        if block != self._block:
+            self._block = block
+            self._table[_START : _STOP + 1] = block
+        done: bool = self._step(self._table, X, y, factor, weight, rate, F)
+        return done
