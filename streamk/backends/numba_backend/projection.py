@@ -18,6 +18,7 @@ from streamk.backends.numba_backend.hadamard import (
     evaluate_hadamard,
 )
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
+from streamk.backends.threads import PARALLEL_FLOPS, divide
 
 _PIECE = 1 << 18
 """Features times events that are kept at a time for their gradient: 1 MiB in single precision."""
@@ -97,14 +98,44 @@ def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, minus: Any) -> No
             _add_gradient(G, phi[i], out[c + i])
 
 
+@compiled
+def _predict_keeping(
+    X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, minus: Any
+) -> None:
+    """Add up all features, keeping those of the chunks from `first` on."""
+    outputs, last = A.shape[1], first + kept.shape[0]
+    evaluate(X, basis, A, acc, None, 0, first, outputs, minus)
+    evaluate(X, basis, A, acc, kept, first, last, outputs, minus)
+    evaluate(X, basis, A, acc, None, last, A.shape[0], outputs, minus)
+
+
 @exact
+def _slopes(acc: Any, y: Any, loss: Any, factor: Any, weight: Any, F: Any, G: Any) -> Any:
+    """Write predictions and the gradients of their losses, unless one overflowed."""
+    code, parameter, classes = loss
+    finish(acc, factor, F)
+    for r in range(F.shape[0]):
+        for k in range(F.shape[1]):
+            if not np.isfinite(F[r, k]):
+                return False
+    loss_gradient(code, parameter, classes, F, y, weight, G)
+    return True
+
+
+@compiled
+def _sum_gradient(G: Any, kept: Any, first: Any, g: Any) -> None:
+    """Add the features kept from `first` on, times the rows' gradients."""
+    for c in range(g.shape[0]):
+        _add_gradient(G, kept[first + c], g[c])
+
+
+@compiled
 def _step(
     X: Any, y: Any, basis: Any, A: Any, squares: Any, target: Any, block: Any, loss: Any,
     factors: Any, F: Any, room: Any, minus: Any,
 ) -> Any:  # fmt: skip
     """Predict with A and descend on the chunks `target` of the coefficients."""
     first, before, count, start, stop = block
-    code, parameter, classes = loss
     factor, weight, rate = factors
     n, outputs = F.shape
     size, chunks = n * outputs, target.shape[0]
@@ -116,18 +147,11 @@ def _step(
     g = room[at : at + chunks * outputs * CHUNK].reshape((chunks, outputs, CHUNK))
     at += chunks * outputs * CHUNK
     kept = room[at : at + count * n * CHUNK].reshape((count, n, CHUNK))
-    evaluate(X, basis, A, acc, None, 0, before, outputs, minus)
-    evaluate(X, basis, A, acc, kept, before, before + count, outputs, minus)
-    evaluate(X, basis, A, acc, None, before + count, A.shape[0], outputs, minus)
-    finish(acc, factor, F)
-    for r in range(n):
-        for k in range(outputs):
-            if not np.isfinite(F[r, k]):
-                return False
-    loss_gradient(code, parameter, classes, F, y, weight, G)
-    for c in range(chunks):
-        g[c] = 0.0
-        _add_gradient(G, kept[first - before + c], g[c])
+    _predict_keeping(X, basis, A, acc, before, kept, minus)
+    if not _slopes(acc, y, loss, factor, weight, F, G):
+        return False
+    g[:] = 0.0
+    _sum_gradient(G, kept, first - before, g)
     descend(target, squares, g, rate, start, stop)
     return True
 
@@ -225,6 +249,7 @@ def step(
     weight: float,
     rate: float,
     F: Any,
+    threads: int = 1,
 ) -> bool:
     """Predict the events into `F` and descend on the chunks of `block`, unless one overflowed.
 
@@ -235,11 +260,54 @@ def step(
     before = first - first % period
     count = -(-last // period) * period - before
     n, outputs = F.shape
-    room = _room(
-        n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK, A.dtype, 0
-    )
+    whole, target, squares = _filled(A, period), A[first:last], squares[first:last]
+    if threads > 1 and n > 1:
+        prepared = (X, y, basis, whole, minus)
+        places = (before, count, first - before, start, stop)
+        return _step_together(
+            prepared, places, target, squares, loss, (factor, weight, rate), F, threads
+        )
+    size = n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK
     done: bool = _step(
-        X, y, _arrays(basis, minus), _filled(A, period), squares[first:last], A[first:last],
-        (first, before, count, start, stop), loss, (factor, weight, rate), F, room, minus,
+        X, y, _arrays(basis, minus), whole, squares, target, (first, before, count, start, stop),
+        loss, (factor, weight, rate), F, _room(size, A.dtype, 0), minus,
     )  # fmt: skip
     return done
+
+
+def _step_together(
+    prepared: tuple[Any, Any, Basis, Any, Any],
+    places: tuple[int, int, int, int, int],
+    target: Any,
+    squares: Any,
+    loss: tuple[int, float, bool],
+    factors: tuple[float, float, float],
+    F: Any,
+    threads: int,
+) -> bool:
+    """Do what `_step` does with several threads: a part of the rows each, then of the chunks."""
+    X, y, basis, A, minus = prepared
+    before, count, skip, start, stop = places
+    factor, weight, rate = factors
+    n, outputs = F.shape
+    acc, G = np.zeros((n, outputs, LANES), A.dtype), np.empty((n, outputs), A.dtype)
+    kept: dict[int, tuple[slice, Any]] = {}
+
+    def predict(rows: slice) -> None:
+        part = np.empty((count, rows.stop - rows.start, CHUNK), A.dtype)
+        kept[rows.start] = rows, part
+        _predict_keeping(X[rows], _arrays(basis, minus), A, acc[rows], before, part, minus)
+
+    divide(n, n * PARALLEL_FLOPS, predict, threads)
+    if not _slopes(acc, y, loss, factor, weight, F, G):
+        return False
+
+    def descend_on(some: slice) -> None:
+        g = np.zeros((some.stop - some.start, outputs, CHUNK), A.dtype)
+        for _, (rows, part) in sorted(kept.items()):
+            _sum_gradient(G[rows], part, skip + some.start, g)
+        edge = some.start * CHUNK
+        descend(target[some], squares[some], g, rate, start - edge, stop - edge)
+
+    divide(len(target), len(target) * PARALLEL_FLOPS, descend_on, threads)
+    return True
