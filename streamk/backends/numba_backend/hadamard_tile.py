@@ -122,7 +122,7 @@ class _Tile:
             stride *= 2
         return self._across(values)
 
-    def _across(self, values: Sequence[Any], *, mixed: int = 2) -> list[Any]:
+    def _across(self, values: Sequence[Any], *, mixed: int = 4) -> list[Any]:
         """Return vectors after the stages between them.
 
         Those of a stride of up to `mixed` take their differences by multipliers, so that these do
@@ -172,7 +172,17 @@ class _Tile:
                 u.store(value, place, v * LANES)
             return []
 
-        u.loop(chunks, [], first)
+        def empty(n: Any, _: list[Any]) -> list[Any]:
+            place = u.at(room, b.mul(b.add(begun, n), u.size(far)))
+            for v in range(self.vectors):
+                u.store(u.constant(0.0), place, v * LANES)
+            return []
+
+        # Chunks without columns stay zero.
+        begun = b.udiv(b.add(self.there, u.size(CHUNK - 1)), u.size(CHUNK))
+        begun = b.select(b.icmp_signed("<", begun, chunks), begun, chunks)
+        u.loop(begun, [], first)
+        u.loop(b.sub(chunks, begun), [], empty)
         u.loop(u.size(self.vectors), [], between)
         u.loop(chunks, [], last)
         return room
