@@ -258,8 +258,8 @@ def gpu() -> dict[str, str]:
 
 # --- counts -------------------------------------------------------------------------------------
 
-COSINE = (10, 16)
-"""Operations and flops of a cosine in turns: round, subtract, square, bound, six fma."""
+COSINE = (9, 14)
+"""Operations and flops of a cosine in turns: round, subtract, square, bound, five fma."""
 
 
 class Count(NamedTuple):

@@ -60,7 +60,7 @@ INLINE int bits_of(whole power)
     const int span_mask = (1 << span_bits) - 1, rows = CELLS >> span_bits;        \
     const whole c0 = ((lo >> chunk_bits) + BLOCK_Y) << chunk_bits
 
-/* cos(2 pi u): the minimax polynomial of the CPU's twin, with an error of 4.2e-7 in single and
+/* cos(2 pi u): a minimax polynomial, a degree above the CPU's, with an error of 4.2e-7 in single and
    1e-14 in double precision. A phase that overflowed counts as half a turn. */
 INLINE real cosine_of_turns(phase u)
 {
