@@ -129,7 +129,7 @@ def _sum_gradient(G: Any, kept: Any, first: Any, g: Any) -> None:
         _add_gradient(G, kept[first + c], g[c])
 
 
-@compiled
+@exact
 def _step(
     X: Any, y: Any, basis: Any, A: Any, squares: Any, target: Any, block: Any, loss: Any,
     factors: Any, F: Any, room: Any, minus: Any,
