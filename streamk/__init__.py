@@ -26,6 +26,25 @@ __all__ = [
     "StateError",
     "StreamkError",
     "__version__",
+    "warm_up",
 ]
 
 __version__ = "0.1.0"
+
+
+def warm_up() -> None:
+    """Compile what the default models need, or load it from numba's cache.
+
+    The compiled loops are made when they are first called, which takes some seconds the very first
+    time on a machine and some tenths of a second in each process after that. Call this before a
+    stream begins, so that its first event does not wait. It learns and predicts a few numbers with
+    models of few columns: classes and numbers, one event and a batch, with either sampler.
+
+    Examples
+    --------
+    >>> import streamk
+    >>> streamk.warm_up()
+    """
+    from streamk.learners import warming
+
+    warming.warm_up()

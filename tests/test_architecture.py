@@ -40,6 +40,9 @@ CONNECTORS_FOR_THE_ENGINE = {
     "connectors.schema",
 }
 
+# What the package itself offers at its front door, imported when it is called.
+FRONT_DOOR = ("streamk", "streamk.learners.warming")
+
 # Where a library may be imported at all, as prefixes of module names.
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
@@ -123,7 +126,7 @@ def arrow_fault(importer: str, imported: str) -> str | None:
             return "only engine, distributed and cli know where events come from"
         if room(importer) == "engine" and imported not in CONNECTORS_FOR_THE_ENGINE:
             return "the engine knows only the protocols Source and Sink, no connector"
-    elif below(imported, "streamk"):
+    elif below(imported, "streamk") and (importer, imported) != FRONT_DOOR:
         source, target = room(importer), room(imported)
         if source != target and not (source in GROUND and target in GROUND):
             if FLOOR[target] > FLOOR[source]:
