@@ -31,7 +31,7 @@ from streamk.losses import Loss
 __all__ = ["KernelClassifier", "KernelRegressor", "logistic_regression"]
 
 Event = dict[Hashable, Any]
-Rows = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 
 class _Model:
@@ -54,22 +54,24 @@ class _Model:
     def _lay_out(self) -> None:
         """Prepare the fast way, for events that have every column and only numbers."""
         names = tuple(self._index)
-        self._row = np.zeros((1, len(names)))
-        self._pack = struct.Struct(f"{len(names)}d").pack_into
+        self._row = np.zeros(len(names))
+        self._bytes = self._row.data.cast("B") if names else memoryview(bytearray())
+        self._pack = struct.Struct(f"{len(names)}d").pack
         # With a single name itemgetter gives no tuple.
         self._get = itemgetter(*names) if len(names) > 1 else None
 
-    def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Rows:
-        """Return an event as an array of shape (1, columns), which the next call overwrites."""
+    def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Numbers:
+        """Return an event as an array of shape (columns,), which the next call overwrites."""
         if self._get is not None and len(x) == len(self._index):
             try:
-                self._pack(self._row.data, 0, *self._get(x))
+                self._bytes[:] = self._pack(*self._get(x))
                 return self._row
             except (KeyError, OverflowError, struct.error):
                 pass  # another column, a string, None or a number past the range of floats
-        return self._rows([x], learn=learn)
+        row: Numbers = self._rows([x], learn=learn)[0]
+        return row
 
-    def rows(self, frame: Any, *, learn: bool) -> Rows:
+    def rows(self, frame: Any, *, learn: bool) -> Numbers:
         """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
         if not all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
             return self._rows(_events(frame), learn=learn)
@@ -81,7 +83,7 @@ class _Model:
                 rows[:, self._index[name]] = column
         return rows
 
-    def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Rows:
+    def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Numbers:
         cells = [_cells(event) for event in events]
         if learn:
             self._meet([name for event in cells for name in event])
@@ -207,7 +209,7 @@ class _Estimator:
             If a value or the label is of no use, naming it; the event is not learned.
         """
         self._start(y)
-        self._model.learner.learn_many(self._model.row(x, learn=True), [y])
+        self._model.learner.learn_one(self._model.row(x, learn=True), y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
@@ -315,11 +317,9 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
             If a value is of no use, naming it.
         """
         learner = self._model.learner
-        classes = learner.classes
-        if not classes:
+        if not learner.classes:
             return {}
-        probabilities = learner.predict_proba_many(self._model.row(x, learn=False))
-        return dict(zip(classes, probabilities[0].tolist(), strict=True))
+        return learner.predict_proba_one(self._model.row(x, learn=False))
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
         """Most probable label, None before the first has been learned.
@@ -336,7 +336,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         learner = self._model.learner
         if not learner.classes:
             return None
-        return learner.predict_many(self._model.row(x, learn=False))[0]
+        return learner.predict_one(self._model.row(x, learn=False))
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of each label seen so far, a column each, of the rows of a data frame.
@@ -438,7 +438,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
         learner = self._model.learner
         if not learner.n_events:
             return 0.0
-        return float(learner.predict_many(self._model.row(x, learn=False))[0])
+        return float(learner.predict_one(self._model.row(x, learn=False)))
 
     def predict_many(self, X: Any) -> Any:
         """Predicted number of each row of a data frame.

@@ -20,6 +20,7 @@ twin defines::
     gradient(X, basis, G, cosine, wide, out)                         out = features(X)^T G
     descend(A, squares, g, rate, start, stop)                        A -= rate * g, or AdaGrad's
     step(X, y, basis, A, squares, block, ..., F)                     predict and learn a mini-batch
+    single(basis, A, squares, cosine, wide, loss)                    the same for single events
     decay(A, factor)                                                 A *= factor
     measure(X, count, mean, squares, numeric)                        rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
@@ -150,11 +151,49 @@ FARTHEST = 1e18
 """Scaled value from which on a value counts as this far out, so that single precision can hold
 what a learner makes of it. The scaled values of events that the scale has taken in stay below the
 root of their number, so this is for predicting an event that is unlike all before it."""
+LARGEST = 1e150
+"""Larger values would overflow the variance of their column, and so end the model."""
 ROUNDING = 1e-12
 """Deviation, relative to the mean, up to which a column is constant but for rounding."""
 
 BACKENDS = ("numpy", "numba", "cupy")
 """Names of the backends, besides ``auto``."""
+
+
+class Single(Protocol):
+    """Predicts and learns single events by the same arrays, bit for bit as batches are.
+
+    What can be prepared, is. Several threads may predict by it at once.
+    """
+
+    def predict(self, x: Array, factor: float, F: Array) -> bool:
+        """Write factor times coefficients times features of x (d,) into F (outputs,).
+
+        Returns
+        -------
+        bool
+            Whether x is finite; F is of no use if not.
+        """
+        ...
+
+    def step(
+        self,
+        x: Array,
+        y: float,
+        block: tuple[int, int],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Array,
+    ) -> bool:
+        """Predict into F and descend on the features of the block, its start and stop.
+
+        Returns
+        -------
+        bool
+            False, and no descent, if x is not finite or a prediction overflowed.
+        """
+        ...
 
 
 class Backend(Protocol):
@@ -264,6 +303,21 @@ class Backend(Protocol):
         """Predict into F and descend on the block; False and no descent if one overflowed."""
         ...
 
+    def single(
+        self,
+        basis: Basis,
+        A: Array,
+        squares: Array,
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+    ) -> Single:
+        """Prepare for single events; A has whole transforms, the arrays must stay where they are.
+
+        Their numbers may change, but not those of the basis.
+        """
+        ...
+
     def decay(self, A: Array, factor: float) -> None:
         """Multiply all coefficients."""
         ...
@@ -278,8 +332,14 @@ class Backend(Protocol):
         """Write the factors that scale the columns."""
         ...
 
-    def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> None:
-        """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`."""
+    def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> bool:
+        """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`.
+
+        Returns
+        -------
+        bool
+            Whether no value of X is beyond `LARGEST`.
+        """
         ...
 
     def pairwise(

@@ -59,6 +59,7 @@ class FeatureBlocks:
         threads: int | None = None,
     ) -> None:
         self._backend, self._xp, self._dtype = backend, backend.xp, dtype
+        self.d = len(keys)
         # A device other than the host divides work by itself.
         self._threads = (threads or os.cpu_count() or 1) if backend.xp is np else 1
         options: dict[str, Any] = {
@@ -79,7 +80,9 @@ class FeatureBlocks:
         self._cosine, self._wide = kernel.cosine, kernel.heavy_tailed
         # Frequencies are kept in turns; without a cosine the radians come back in here.
         self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
-        self._basis, self._kept = self._sampler.allocate(0), 0
+        self.basis = self._sampler.allocate(0)
+        """What is kept, and room for more; another object where its arrays are others."""
+        self._kept = 0
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -89,7 +92,7 @@ class FeatureBlocks:
     @property
     def nbytes(self) -> int:
         """Memory of the kept constants, in bytes."""
-        return sum(array.nbytes for array in _arrays(self._basis))
+        return sum(array.nbytes for array in _arrays(self.basis))
 
     def whole(self, chunks: int) -> int:
         """Return the next number of chunks whose features are evaluated without a rest."""
@@ -113,7 +116,7 @@ class FeatureBlocks:
         F = self._xp.empty((n, A.shape[1]))
         cosine, wide = self._cosine, self._wide
         if self._keep(chunks):
-            basis = self._basis
+            basis = self.basis
             if self._alone(n, chunks):  # for one event even slices and closures would cost
                 self._backend.predict(X, basis, A, cosine, wide, factor, F)
                 return F
@@ -158,12 +161,12 @@ class FeatureBlocks:
         None where they are not all kept, or threads would share the work. There may be more chunks
         in it than asked for.
         """
-        return self._basis if self._keep(stop) and self._alone(n, stop) else None
+        return self.basis if self._keep(stop) and self._alone(n, stop) else None
 
     def take(self, old: FeatureBlocks) -> None:
         """Take over what is kept of the same features in fewer columns, the first ones."""
         chunks = min(old._kept, self._budget)
-        self._basis, self._kept = self._sampler.extend(old._sampler, old._basis, chunks)
+        self.basis, self._kept = self._sampler.extend(old._sampler, old.basis, chunks)
 
     def features(self, X: Any, first: int, stop: int) -> Any:
         """Return the features of the chunks from `first` to `stop`, (n, chunks * CHUNK)."""
@@ -200,13 +203,13 @@ class FeatureBlocks:
         chunks = min(self.whole(chunks), self._budget)
         if chunks <= self._kept:
             return within
-        if chunks > len(self._basis.b):
+        if chunks > len(self.basis.b):
             room = min(max(chunks, 2 * self._kept), self._budget)
             new = self._sampler.allocate(room)
-            for ours, theirs in zip(_arrays(new), _arrays(self._basis), strict=True):
+            for ours, theirs in zip(_arrays(new), _arrays(self.basis), strict=True):
                 ours[: self._kept] = theirs[: self._kept]
-            self._basis = new
-        self._sampler.generate(self._kept, _cut(self._basis, slice(self._kept, chunks)))
+            self.basis = new
+        self._sampler.generate(self._kept, _cut(self.basis, slice(self._kept, chunks)))
         self._kept = chunks
         return within
 
@@ -219,7 +222,7 @@ class FeatureBlocks:
         self._keep(stop)
         kept = min(stop, self._kept)
         if first < kept:
-            yield first, _cut(self._basis, slice(first, kept))
+            yield first, _cut(self.basis, slice(first, kept))
         start = max(first, kept)
         if start >= stop:
             return

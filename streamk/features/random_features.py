@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends
-from streamk.backends import CHUNK
+from streamk.backends import CHUNK, LARGEST
 from streamk.errors import InvalidInput
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-
-_LARGEST = 1e150
-"""Larger values would overflow the variance of their column, and so end the model."""
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
@@ -65,6 +62,8 @@ def check_events(
                 events = np.ascontiguousarray(X, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"a batch must be an array of numbers: {error}") from None
+    if not events.flags.carray:
+        events = events.copy()  # the compiled functions know no others
     if events.ndim != 2:
         raise InvalidInput(
             f"a batch must have shape (events, columns), not {events.shape}; "
@@ -78,7 +77,7 @@ def check_events(
     # The fast way to see that all is well; vdot, unlike dot, does not warn of an overflow.
     if math.isfinite(np.vdot(events, events)):
         return events
-    bad = np.abs(events) > _LARGEST if missing else ~np.isfinite(events)
+    bad = np.abs(events) > LARGEST if missing else ~np.isfinite(events)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
         name = column if columns is None else columns[column]

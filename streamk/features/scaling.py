@@ -12,6 +12,8 @@ from streamk import backends
 from streamk.errors import StateError
 from streamk.state import State
 
+_FLOAT64 = np.dtype(np.float64)
+
 
 class RunningScale:
     """Running mean and deviation of each column, and the scaling that follows from them.
@@ -67,6 +69,21 @@ class RunningScale:
         Z = np.empty(X.shape, dtype)
         self._backend.rescale(X, self._mean, self._factors(), Z)
         return Z
+
+    def takes(self, x: Any) -> bool:
+        """Whether x is an array of one event just as the compiled functions know it."""
+        return (
+            type(x) is np.ndarray
+            and x.dtype is _FLOAT64
+            and x.shape == self._mean.shape
+            and x.flags.carray
+        )
+
+    def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return an event scaled that `takes` lets through, None if a value is beyond 1e150."""
+        z = np.empty(len(x), dtype)
+        near = self._backend.rescale(x[None], self._mean, self._factors(), z[None])
+        return z if near else None
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""

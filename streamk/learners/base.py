@@ -65,6 +65,22 @@ class Learner(Protocol):
         """Return the outputs before any decision, float64 (n, outputs)."""
         ...
 
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        ...
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Return the label or number of one event x (d,), as `predict_many` would."""
+        ...
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Return the probability of each class for one event x (d,)."""
+        ...
+
+    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
+        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
+        ...
+
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns, in which all events so far were zero."""
         ...

@@ -14,6 +14,7 @@ from streamk.losses import Loss
 
 Label: TypeAlias = str | int | bool
 """A class label: JSON keeps its type."""
+_PLAIN = frozenset((str, int, bool))
 
 _LARGEST = {np.dtype(name): math.sqrt(float(np.finfo(name).max)) for name in ("float32", "float64")}
 """Numbers whose squares a type can hold."""
@@ -45,12 +46,19 @@ class Classes:
 
     def __init__(self, labels: Iterable[Any] = ()) -> None:
         self._index: dict[Label, int] = {}
+        self._labels: tuple[Label, ...] = ()
         self.encode(labels)
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The labels, in the order of their numbers."""
-        return tuple(self._index)
+        if len(self._labels) < len(self._index):
+            self._labels = tuple(self._index)
+        return self._labels
+
+    def number(self, label: Any) -> int | None:
+        """Return the number of a plain label, None if it is not one of these."""
+        return self._index.get(label) if type(label) in _PLAIN else None
 
     def __len__(self) -> int:
         return len(self._index)
@@ -84,8 +92,13 @@ def check_labels(y: Iterable[Any]) -> NDArray[Any]:
     labels = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         # Most labels are plain already.
-        labels[row] = value if type(value) in (str, int, bool) else _plain(value, row)
+        labels[row] = value if type(value) in _PLAIN else _plain(value, row)
     return labels
+
+
+def is_number(label: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a regression's label is one that `check_numbers` lets through, without a detour."""
+    return isinstance(label, float | int) and abs(label) <= _LARGEST[dtype]
 
 
 def check_numbers(

@@ -40,38 +40,39 @@ class Coefficients:
         self.scale = 1.0
         self._chunks = 0
         self._backend, self._xp, self._dtype = backend, backend.xp, dtype
-        self._values = self._xp.zeros((0, n_outputs, CHUNK), dtype)
         self._keeps_squares = squares
-        self._squares = self._xp.zeros((0, n_outputs, CHUNK), dtype)
+        self.all_values = self._xp.zeros((0, n_outputs, CHUNK), dtype)
+        self.all_squares = self._xp.zeros((0, n_outputs, CHUNK), dtype)
+        """The arrays; others where their size changes."""
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        outputs: int = self._values.shape[1]
+        outputs: int = self.all_values.shape[1]
         return outputs
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return int(self._values.nbytes + self._squares.nbytes)
+        return int(self.all_values.nbytes + self.all_squares.nbytes)
 
     def values(self, first: int, stop: int) -> Any:
         """Return a view of the unscaled coefficients of these chunks (chunks, outputs, CHUNK)."""
-        return self._values[first:stop]
+        return self.all_values[first:stop]
 
     def squares(self, first: int, stop: int) -> Any:
         """Return a view of the sums of squares of these chunks, without chunks if none are kept."""
-        return self._squares[first:stop]
+        return self.all_squares[first:stop]
 
     def dense(self, n_features: int) -> NDArray[Any]:
         """Return the coefficients as a new NumPy array of shape (n_features, outputs)."""
-        values = self.scale * self._backend.get(self._values[: self._chunks])
+        values = self.scale * self._backend.get(self.all_values[: self._chunks])
         flat = values.transpose(0, 2, 1).reshape(-1, self.n_outputs)
         return np.ascontiguousarray(flat[:n_features], self._dtype)
 
     def grow(self, chunks: int) -> None:
         """Make room for so many chunks, the new ones zero; and so are those to spare behind."""
-        if chunks > len(self._values):
+        if chunks > len(self.all_values):
             # By constant pieces: what is to spare is a constant, not a share of the model.
             room = -(-chunks // _PIECE) * _PIECE
             self._resize(lambda old: self._padded(old, (room, *old.shape[1:])))
@@ -86,7 +87,7 @@ class Coefficients:
         """Multiply all coefficients by a factor; 0 clears them."""
         scale = self.lazy_scale(factor)
         if scale is None:
-            self._backend.decay(self._values[: self._chunks], self.scale * factor)
+            self._backend.decay(self.all_values[: self._chunks], self.scale * factor)
             scale = 1.0
         self.scale = scale
 
@@ -97,9 +98,9 @@ class Coefficients:
 
     def split(self, binary: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         """Turn the only output into two by `binary`, which appends an axis of two."""
-        both = np.moveaxis(binary(self._backend.get(self._values)[:, 0]), -1, 1)
-        self._values = self._backend.put(np.ascontiguousarray(both))
-        self._squares = self._xp.repeat(self._squares, 2, axis=1)
+        both = np.moveaxis(binary(self._backend.get(self.all_values)[:, 0]), -1, 1)
+        self.all_values = self._backend.put(np.ascontiguousarray(both))
+        self.all_squares = self._xp.repeat(self.all_squares, 2, axis=1)
 
     def select(self, outputs: Sequence[int | None]) -> None:
         """Take the outputs numbered, in that order; None is a new one with zero coefficients."""
@@ -120,20 +121,20 @@ class Coefficients:
         chunks = max(self._chunks, other._chunks)
         self.grow(chunks)
         other.grow(chunks)
-        mine = (weight * self.scale) * self._values[:chunks].astype(np.float64)
-        mine += ((1.0 - weight) * other.scale) * other._values[:chunks]
-        self._values[:chunks] = mine
+        mine = (weight * self.scale) * self.all_values[:chunks].astype(np.float64)
+        mine += ((1.0 - weight) * other.scale) * other.all_values[:chunks]
+        self.all_values[:chunks] = mine
         self.scale = 1.0
         if self._keeps_squares:
-            self._squares[:chunks] *= weight
-            self._squares[:chunks] += (1.0 - weight) * other._squares[:chunks]
+            self.all_squares[:chunks] *= weight
+            self.all_squares[:chunks] += (1.0 - weight) * other.all_squares[:chunks]
 
     def arrays(self, chunks: int) -> dict[str, NDArray[Any]]:
         """Return NumPy copies of the unscaled arrays of the first chunks, by name."""
         get = self._backend.get
-        arrays = {"coefficients": get(self._values[:chunks].copy())}
+        arrays = {"coefficients": get(self.all_values[:chunks].copy())}
         if self._keeps_squares:
-            arrays["squares"] = get(self._squares[:chunks].copy())
+            arrays["squares"] = get(self.all_squares[:chunks].copy())
         return arrays
 
     def load(self, arrays: dict[str, NDArray[Any]], chunks: int, scale: float) -> None:
@@ -151,16 +152,16 @@ class Coefficients:
         self._resize(lambda old: old[:0])
         self.grow(chunks)
         put = self._backend.put
-        self._values[:chunks] = put(np.ascontiguousarray(arrays["coefficients"], self._dtype))
+        self.all_values[:chunks] = put(np.ascontiguousarray(arrays["coefficients"], self._dtype))
         if self._keeps_squares:
-            self._squares[:chunks] = put(np.ascontiguousarray(arrays["squares"], self._dtype))
+            self.all_squares[:chunks] = put(np.ascontiguousarray(arrays["squares"], self._dtype))
 
     def _resize(self, change: Callable[[Any], Any]) -> None:
-        self._values = change(self._values)
+        self.all_values = change(self.all_values)
         if self._keeps_squares:
-            self._squares = change(self._squares)
+            self.all_squares = change(self.all_squares)
         else:
-            self._squares = self._xp.zeros((0, *self._values.shape[1:]), self._dtype)
+            self.all_squares = self._xp.zeros((0, *self.all_values.shape[1:]), self._dtype)
 
     def _padded(self, old: Any, shape: tuple[int, ...]) -> Any:
         """Return the array in the corner of a larger one of zeros."""

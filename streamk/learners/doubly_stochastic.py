@@ -15,16 +15,24 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_events, check_seed
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-from streamk.learners.classes import Classes, Label, check_labels, check_numbers, classifies
+from streamk.learners.classes import (
+    Classes,
+    Label,
+    check_labels,
+    check_numbers,
+    classifies,
+    is_number,
+)
 from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
+from streamk.learners.predictor import Predictor, one_row
 from streamk.learners.steps import Constant, Step, step_from_json
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
 
 
-class DoublyStochastic:
+class DoublyStochastic(Predictor):
     """Kernel learning by doubly stochastic functional gradients, on an endless stream.
 
     Each step takes a mini-batch of events and the next block of random features, predicts the
@@ -254,7 +262,17 @@ class DoublyStochastic:
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y, a step by itself."""
-        self.learn_many(_one(x), [y])
+        number = self.number(y)
+        if number is None or not self._function.learn_one(x, number):
+            self.learn_many(one_row(x), [y])
+        else:
+            self.n_events += 1
+
+    def number(self, y: Any) -> float | None:
+        """Return a label as the loss takes it, None if it is new or asks for a closer look."""
+        if self.is_classifier:
+            return self._classes.number(y)
+        return y if is_number(y, self.dtype) else None
 
     # Predicting
 
@@ -278,21 +296,14 @@ class DoublyStochastic:
         """
         return self._function.decide(self._check(X))
 
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        F = self._function.decide_one(x)
+        return self.decision_many(one_row(x))[0] if F is None else F
+
     def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Outputs as of `decision_many`, of finite events of the dtype."""
         return self._function.decide(events)
-
-    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
-
-        Raises
-        ------
-        NotLearned
-            If no class is known yet.
-        InvalidInput
-            If the columns do not fit or a value is not finite.
-        """
-        return self.predictions(self.decision_many(X))
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
@@ -305,20 +316,15 @@ class DoublyStochastic:
             best = ((F[:, 0] > 0) & (len(self.classes) > 1)).astype(np.intp)
         return self._classes.decode(best)
 
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Class probabilities, float64 of shape (n, classes), of events X (n, d).
-
-        "softmax" and "logistic" estimate them; see `streamk.losses.Loss.probabilities` for what
-        the other losses give.
-
-        Raises
-        ------
-        NotLearned
-            If no class is known yet.
-        InvalidInput
-            If this is a regression, the columns do not fit or a value is not finite.
-        """
-        return self.probabilities(self.decision_many(X))
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        if not self.is_classifier:
+            return F[0]
+        labels = self._classes.labels
+        if len(F) > 1:
+            return labels[F.argmax()]
+        self._need_classes()
+        return labels[int(len(labels) > 1 and F[0] > 0)]
 
     def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
@@ -328,14 +334,6 @@ class DoublyStochastic:
         if len(self._classes) == 1:
             return np.ones((len(F), 1))
         return self.loss.probabilities(F)
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        """Predicted label or number of one event x of shape (d,)."""
-        return self.predict_many(_one(x))[0]
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
-        """Probability of each class for one event x of shape (d,)."""
-        return dict(zip(self.classes, self.predict_proba_many(_one(x))[0].tolist(), strict=True))
 
     # Columns and outputs
 
@@ -481,10 +479,3 @@ _OPTIONS = (
     "sampler",
 )
 """Options that are plain JSON, by their names."""
-
-
-def _one(x: ArrayLike) -> NDArray[Any]:
-    event = np.asarray(x)
-    if event.ndim != 1:
-        raise InvalidInput(f"one event has shape (columns,), not {event.shape}")
-    return event[None, :]

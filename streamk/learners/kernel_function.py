@@ -19,6 +19,38 @@ from streamk.losses import Loss
 _FUSED = 1 << 18
 """Features times events of a step up to which it is one call, which keeps them all for a moment."""
 
+_PATIENCE = 4
+"""Single events that the same arrays serve before they are prepared for more: it takes the time of
+some."""
+
+
+class _Alone:
+    """What serves single events, as long as what it was made from is the same.
+
+    That is compared, object by object, so whoever changes an array need not know.
+    """
+
+    __slots__ = (
+        "basis", "blocks", "dtype", "outputs", "seen", "shape", "single", "squares", "turns",
+        "values",
+    )  # fmt: skip
+
+    def __init__(self, turns: int, values: Any, squares: Any, blocks: FeatureBlocks) -> None:
+        self.turns, self.values, self.squares = turns, values, squares
+        self.blocks, self.basis = blocks, blocks.basis
+        self.outputs, self.dtype, self.shape = values.shape[1], values.dtype, (blocks.d,)
+        self.seen = 0
+        self.single: Any = None
+
+    def takes(self, x: Any) -> bool:
+        """Whether x is an array of one event just as the compiled functions know it."""
+        return (
+            type(x) is np.ndarray
+            and x.dtype is self.dtype
+            and x.shape == self.shape
+            and x.flags.carray
+        )
+
 
 class KernelFunction:
     """Coefficients of random features, which follow from the seed (Dai et al. 2014).
@@ -76,6 +108,7 @@ class KernelFunction:
         self._backend, self._xp, self._get = backend, backend.xp, backend.get
         self._loss = (int(loss.code), loss.parameter, classes)
         self._blocks: FeatureBlocks | None = None
+        self._alone: _Alone | None = None
 
     @property
     def n_features(self) -> int:
@@ -134,8 +167,27 @@ class KernelFunction:
 
     def decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
+        if len(X) == 1 and (alone := self.decide_one(X[0])) is not None:
+            return alone[None]
         F: NDArray[np.float64] = self._get(self._decide(self.put(X)))
         return F
+
+    def decide_one(self, x: Any) -> NDArray[np.float64] | None:
+        """Return f(x) of one event, float64 of shape (n_outputs,), where that goes a short way.
+
+        Returns
+        -------
+        array or None
+            None if `decide` must be asked: where x is not an array just as the backend takes it,
+            or not finite, or the arrays of coefficients and features are new.
+        """
+        alone = self._served(self.n_steps)
+        if alone is None or not alone.takes(x):
+            return None
+        F = self._xp.empty(alone.outputs)
+        factor = self.coefficients.scale * alone.blocks.amplitude
+        finite = alone.single.predict(self.put(x), factor, F)
+        return self._get(F) if finite else None
 
     def _decide(self, X: Any) -> Any:
         """Return f(x) of each row, on the backend's device as X is."""
@@ -160,12 +212,11 @@ class KernelFunction:
             If a prediction overflows; nothing is learned then.
         """
         t, coefficients, features = self.n_steps + 1, self.coefficients, self._features
-        start = (t - 1) % self._n_blocks * self._block_size
-        stop = min(start + self._block_size, self._max_features)
+        start, stop, decay, rate = self._plan(t)
         last = -(-stop // CHUNK)
         coefficients.grow(last)
-        decay = 1.0 - self._step.size(t) * self._regularization
-        rate = self._step.rate(t) / (stop - start)
+        if len(X) == 1 and (alone := self._served(t)) and self._step_alone(alone, X[0], y[0]):
+            return
         weight = features.amplitude / len(X)
         scale = coefficients.lazy_scale(decay)
         chunks = features.whole(max(last, self.n_chunks))
@@ -178,6 +229,75 @@ class KernelFunction:
         else:
             self._learn_in_parts(X, targets, start, stop, weight, rate, decay)
         self.n_steps = t
+
+    def learn_one(self, x: Any, y: float) -> bool:
+        """Learn as `learn` from one event, where that goes a short way.
+
+        Returns
+        -------
+        bool
+            False, and nothing is learned, if `learn` must be asked; see `decide_one`.
+        """
+        alone = self._served(self.n_steps + 1)
+        if alone is None or not alone.takes(x):
+            return False
+        return self._step_alone(alone, self.put(x), y)
+
+    def _plan(self, t: int) -> tuple[int, int, float, float]:
+        """Return which features step t moves, start and stop, the decay of all and the rate."""
+        start = (t - 1) % self._n_blocks * self._block_size
+        stop = min(start + self._block_size, self._max_features)
+        decay = 1.0 - self._step.size(t) * self._regularization
+        return start, stop, decay, self._step.rate(t) / (stop - start)
+
+    def _step_alone(self, alone: _Alone, x: Any, y: float) -> bool:
+        """Step on one event; False, and nothing is learned, if it must go the way of batches."""
+        t, coefficients, amplitude = self.n_steps + 1, self.coefficients, alone.blocks.amplitude
+        start, stop, decay, rate = self._plan(t)
+        scale = coefficients.lazy_scale(decay)
+        if scale is None:
+            return False
+        F, factor = self._xp.empty(alone.outputs), coefficients.scale * amplitude
+        if not alone.single.step(x, float(y), (start, stop), factor, amplitude, rate / scale, F):
+            return False
+        coefficients.grow(-(-stop // CHUNK))
+        coefficients.scale, self.n_steps = scale, t
+        return True
+
+    def _served(self, steps: int) -> _Alone | None:
+        """Return what serves single events with the features of so many steps, if it pays."""
+        turns = steps if steps < self._n_blocks else self._n_blocks
+        alone, blocks, coefficients = self._alone, self._blocks, self.coefficients
+        if (
+            alone is None
+            or alone.turns != turns
+            or alone.blocks is not blocks
+            or alone.basis is not blocks.basis
+            or alone.values is not coefficients.all_values
+            or alone.squares is not coefficients.all_squares
+        ):
+            if blocks is None or not turns:
+                return None
+            self._alone = alone = _Alone(
+                turns, coefficients.all_values, coefficients.all_squares, blocks
+            )
+        if alone.single is None:
+            alone.seen += 1
+            # A model that grows has other features in each step.
+            if alone.seen == (1 if turns == self._n_blocks else _PATIENCE):
+                self._prepare(alone)
+        return None if alone.single is None else alone
+
+    def _prepare(self, alone: _Alone) -> None:
+        """Prepare for single events, unless the features are too many or not kept."""
+        features = min(alone.turns * self._block_size, self._max_features)
+        chunks = alone.blocks.whole(-(-features // CHUNK))
+        A, squares = self.coefficients.values(0, chunks), self.coefficients.squares(0, chunks)
+        basis = alone.blocks.kept(chunks, 1) if features <= _FUSED else None
+        if basis is not None and len(A) == chunks:
+            alone.basis = basis
+            cosine, wide = self._kernel.cosine, self._kernel.heavy_tailed
+            alone.single = self._backend.single(basis, A, squares, cosine, wide, self._loss)
 
     def _learn_fused(
         self,

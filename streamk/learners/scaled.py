@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -14,12 +15,13 @@ from streamk.features.random_features import check_events
 from streamk.features.scaling import RunningScale
 from streamk.learners.classes import Label
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.predictor import Predictor, one_row
 from streamk.state import State
 
 _FLOAT64 = np.dtype(np.float64)
 
 
-class Scaled:
+class Scaled(Predictor):
     """A learner that sees every column in units of its spread on the stream.
 
     The scaling is `streamk.features.scaling.RunningScale`: learned from each batch before the
@@ -110,17 +112,50 @@ class Scaled:
             labels = self._labels.transform(labels[:, None], _FLOAT64)[:, 0]
         self.learner.learn_checked(self._scale.transform(events, self.learner.dtype), labels)
 
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        scale, learner = self._scale, self.learner
+        usual = learner.number(y) is not None and scale.takes(x)
+        if not (usual and isinstance(x, np.ndarray) and math.isfinite(np.vdot(x, x))):
+            self.learn_many(one_row(x), [y])
+            return
+        scale.update(x[None])
+        if not self.is_classifier:
+            label = np.array([[float(y)]])
+            self._labels.update(label)
+            y = self._labels.transform(label, _FLOAT64)[0, 0]
+        learner.learn_one(scale.transform(x[None], learner.dtype)[0], y)
+
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs before any decision, float64 (n, n_outputs)."""
-        return self._restore(self._decide(X))
+        events = self._check(X)
+        if self.columns is None:
+            F = self.learner.decision_many(np.nan_to_num(events))
+        else:  # what the scale gives is finite and of the learner's dtype
+            F = self.learner.decide_checked(self._scale.transform(events, self.learner.dtype))
+        return self._restore(F)
 
-    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels (object array) or numbers (float64), shape (n,)."""
-        return self._restore(self.learner.predictions(self._decide(X)))
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs of one event x of shape (d,), float64 (n_outputs,)."""
+        scale, learner = self._scale, self.learner
+        if isinstance(x, np.ndarray) and scale.takes(x):
+            scaled = scale.transform_one(x, learner.dtype)
+            if scaled is not None:
+                return self._restore(learner.decision_one(scaled))
+        F: NDArray[np.float64] = self.decision_many(one_row(x))[0]
+        return F
 
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Class probabilities, float64 of shape (n, classes)."""
-        return self.learner.probabilities(self._decide(X))
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        return self.learner.predictions(F)
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        return self.learner.prediction(F)
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        return self.learner.probabilities(F)
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns to those of a batch; in all events so far they were zero."""
@@ -129,13 +164,6 @@ class Scaled:
 
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         return check_events(X, _FLOAT64, self.columns, missing=True)
-
-    def _decide(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the learner's outputs; what the scale gives is finite and of its dtype."""
-        events = self._check(X)
-        if self.columns is None:
-            return self.learner.decision_many(np.nan_to_num(events))
-        return self.learner.decide_checked(self._scale.transform(events, self.learner.dtype))
 
     def _restore(self, predicted: NDArray[Any]) -> NDArray[Any]:
         """Return predicted numbers in the label's own unit."""

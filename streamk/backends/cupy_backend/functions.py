@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from streamk.backends import select
+from typing import Any
+
+from streamk.backends import Basis, Single, select
 from streamk.backends.cupy_backend.device import Device
 from streamk.backends.cupy_backend.generator import Generator
 from streamk.backends.cupy_backend.pairwise import Pairwise
 from streamk.backends.cupy_backend.projection import Projection
+from streamk.backends.single import BatchOfOne
 
 
 class DeviceBackend(Generator, Projection, Pairwise):
@@ -22,3 +25,17 @@ class DeviceBackend(Generator, Projection, Pairwise):
         # Columns are scaled before they are brought to the device.
         host = select("auto")
         self.measure, self.spread, self.rescale = host.measure, host.spread, host.rescale
+
+    def single(
+        self,
+        basis: Basis,
+        A: Any,
+        squares: Any,
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+    ) -> Single:
+        """Prepare for single events; for one, waiting for the device takes most of the time."""
+        return BatchOfOne(
+            self.predict, self.step, self.put, self.xp, basis, A, squares, cosine, wide, loss
+        )

@@ -12,6 +12,7 @@ from streamk.backends.numba_backend.projection import (
     step,
 )
 from streamk.backends.numba_backend.scaling import measure, rescale, spread
+from streamk.backends.numba_backend.single import single
 
 __all__ = [
     "accumulate",
@@ -30,6 +31,7 @@ __all__ = [
     "put",
     "rescale",
     "rotations",
+    "single",
     "spread",
     "step",
     "xp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends import FAIR_COIN, FARTHEST, ROUNDING
+from streamk.backends import FAIR_COIN, FARTHEST, LARGEST, ROUNDING
 from streamk.backends.numba_backend.compiling import exact
 
 
@@ -56,9 +56,15 @@ def spread(count: Any, mean: Any, squares: Any, numeric: Any, factor: Any) -> No
 
 
 @exact
-def rescale(X: Any, mean: Any, factor: Any, out: Any) -> None:
-    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
+def rescale(X: Any, mean: Any, factor: Any, out: Any) -> Any:
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0.
+
+    Returns whether no value is beyond `LARGEST`.
+    """
+    large = 0
     for r in range(X.shape[0]):
         for j in range(X.shape[1]):
             z = (X[r, j] - mean[j]) * factor[j]
             out[r, j] = 0.0 if math.isnan(z) else min(max(z, -FARTHEST), FARTHEST)
+            large += abs(X[r, j]) > LARGEST
+    return large == 0

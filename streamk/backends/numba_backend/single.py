@@ -8,19 +8,24 @@ threads never share their room.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense
+from streamk import backends
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
+from streamk.backends.host import put, xp
+from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.dense import evaluate_dense
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient
 from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.single import BatchOfOne
 
 _alone = njit(cache=True, error_model="numpy")
 
@@ -29,10 +34,10 @@ _CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(11, 17)
 """Places in the table: addresses of arrays, then numbers; the last one is -1."""
 
 
-@intrinsic
-def _pointer(_: Any, address: Any, like: Any) -> Any:
+def _point(_: Any, address: Any, like: Any) -> Any:
     """Return an address as a pointer to numbers like an array's, or like a number."""
-    kind = types.CPointer(like.dtype if isinstance(like, types.Array) else like)
+    pointer: Any = types.CPointer
+    kind = pointer(like.dtype if isinstance(like, types.Array) else like)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
@@ -40,8 +45,7 @@ def _pointer(_: Any, address: Any, like: Any) -> Any:
     return kind(address, like), codegen
 
 
-@intrinsic
-def _descend_chunk(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
+def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
     """Subtract ``rate * (g * phi)`` from the chunk of A at `at`, phi being at `where`."""
     kinds = (A, phi, types.int64, types.int64, A.dtype, A.dtype)
 
@@ -58,6 +62,10 @@ def _descend_chunk(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: 
         return context.get_dummy_value()
 
     return types.void(*kinds), codegen
+
+
+_pointer: Any = intrinsic(_point)
+_descend_chunk: Any = intrinsic(_subtract)
 
 
 @_alone
@@ -124,6 +132,14 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     return True
 
 
+@_alone
+def _finite(x: Any) -> Any:
+    bad = 0
+    for j in range(len(x)):
+        bad += not np.isfinite(x[j])
+    return bad == 0
+
+
 @cache
 def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any]:
     """Return the functions that predict and learn with such a basis; None: a dense one.
@@ -133,20 +149,31 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
     double = np.float64
 
     @_alone
-    def predict(table: Any, X: Any, factor: Any, F: Any) -> None:
+    def predict(address: Any, x: Any, factor: Any, F: Any) -> Any:
+        table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
+        X, outputs = x.reshape((1, len(x))), len(F)
         minus = None
         if cosine:
-            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
-        finish(_evaluate(table, X, strides, minus, None, F.shape[1]), factor, F)
+            minus = double(table[_MINUS]) if wide else x.dtype.type(table[_MINUS])
+        acc = _evaluate(table, X, strides, minus, None, outputs)
+        finish(acc, factor, F.reshape((1, outputs)))
+        return _finite(x)
 
     @_alone
-    def step(table: Any, X: Any, y: Any, factor: Any, weight: Any, rate: Any, F: Any) -> Any:
+    def step(
+        address: Any, x: Any, y: Any, block: Any, factor: Any, weight: Any, rate: Any, F: Any
+    ) -> Any:
+        table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
+        X, outputs = x.reshape((1, len(x))), len(F)
         minus = None
         if cosine:
-            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
-        phi = carray(_pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
-        acc = _evaluate(table, X, strides, minus, phi, F.shape[1])
-        return _learn(table, X, y, (factor, weight, rate), acc, F)
+            minus = double(table[_MINUS]) if wide else x.dtype.type(table[_MINUS])
+        phi = carray(_pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
+        acc = _evaluate(table, X, strides, minus, phi, outputs)
+        if not _finite(x):
+            return False
+        table[_START], table[_STOP] = block
+        return _learn(table, X, y, (factor, weight, rate), acc, F.reshape((1, outputs)))
 
     return predict, step
 
@@ -174,30 +201,23 @@ class Single:
         room = [np.empty(size, dtype) for size in (x, outputs * LANES, outputs, chunks * CHUNK)]
         code, parameter, classes = loss
         label = np.array([0.0, parameter])
-        # Kept here: they must not go before the table does.
-        self._arrays = (A, squares, frequencies, radii, basis.b, masks, *room, label)
-        addresses = [array.ctypes.data if array.size else 0 for array in self._arrays]
-        self._block = (0, chunks * CHUNK)
-        self._table = np.array([*addresses, chunks, code, classes, *self._block, -1], np.int64)
-        self._predict, self._step = _compiled(strides, cosine, wide)
+        arrays = (A, squares, frequencies, radii, basis.b, masks, *room, label)
+        addresses = [array.ctypes.data if array.size else 0 for array in arrays]
+        table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
+        # Even a method would cost.
+        self.predict, self.step = (
+            partial(function, table.ctypes.data) for function in _compiled(strides, cosine, wide)
+        )
+        for function in (self.predict, self.step):  # they know no more than an address
+            function.arrays = (table, *arrays)  # type: ignore[attr-defined]
 
-    def predict(self, X: Any, factor: float, F: Any) -> None:
-        """Write factor times coefficients times features into `F`."""
-        self._predict(self._table, X, factor, F)
 
-    def step(
-        self,
-        X: Any,
-        y: float,
-        block: tuple[int, int],
-        factor: float,
-        weight: float,
-        rate: float,
-        F: Any,
-    ) -> bool:
-        """Predict into `F` and descend on the features from one number to another."""
-        if block != self._block:
-            self._block = block
-            self._table[_START : _STOP + 1] = block
-        done: bool = self._step(self._table, X, y, factor, weight, rate, F)
-        return done
+def single(
+    basis: Basis, A: Any, squares: Any, cosine: bool, wide: bool, loss: tuple[int, float, bool]
+) -> backends.Single:
+    """Prepare for single events."""
+    if isinstance(basis, Hadamard) and len(basis.widths) > 1:
+        return BatchOfOne(
+            projection.predict, projection.step, put, xp, basis, A, squares, cosine, wide, loss
+        )
+    return Single(basis, A, squares, cosine, wide, loss)

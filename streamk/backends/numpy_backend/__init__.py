@@ -13,7 +13,14 @@ from streamk.backends.numpy_backend.learning import (
     targets,
 )
 from streamk.backends.numpy_backend.pairwise import pairwise, pairwise_product
-from streamk.backends.numpy_backend.projection import accumulate, features, gradient, predict, step
+from streamk.backends.numpy_backend.projection import (
+    accumulate,
+    features,
+    gradient,
+    predict,
+    single,
+    step,
+)
 from streamk.backends.numpy_backend.scaling import measure, rescale, spread
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "rescale",
     "rotations",
     "sigmoid",
+    "single",
     "softmax",
     "spread",
     "step",

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard, Single
+from streamk.backends.host import put, xp
 from streamk.backends.numpy_backend.learning import descend, finish, loss_gradient
+from streamk.backends.single import BatchOfOne
 
 
 def _period(basis: Basis) -> int:
@@ -177,3 +179,15 @@ def step(
     gradient(X, _from(basis, first - before), G, cosine, wide, g)
     descend(A[first:last], squares[first:last], g[before:], rate, start, stop)
     return True
+
+
+def single(
+    basis: Basis,
+    A: NDArray[Any],
+    squares: NDArray[Any],
+    cosine: bool,
+    wide: bool,
+    loss: tuple[int, float, bool],
+) -> Single:
+    """Prepare for single events."""
+    return BatchOfOne(predict, step, put, xp, basis, A, squares, cosine, wide, loss)

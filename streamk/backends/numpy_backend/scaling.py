@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, FARTHEST, ROUNDING
+from streamk.backends import FAIR_COIN, FARTHEST, LARGEST, ROUNDING
 
 
 def measure(
@@ -50,8 +50,12 @@ def spread(
     factor[...] = 1.0 / (deviation * np.sqrt(total if total > 0 else 1.0))
 
 
-def rescale(X: NDArray[Any], mean: NDArray[Any], factor: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0."""
+def rescale(X: NDArray[Any], mean: NDArray[Any], factor: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Write the rows less the mean, times the factor, bounded; a NaN becomes 0.
+
+    Returns whether no value is beyond `LARGEST`.
+    """
     with np.errstate(over="ignore"):  # an infinity is bounded too
         Z = (X - mean) * factor
     out[...] = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))
+    return not (np.abs(X) > LARGEST).any()

@@ -1,0 +1,84 @@
+"""What follows from a learner's outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput
+from streamk.learners.classes import Label
+
+
+class Predictor:
+    """Labels, numbers and probabilities out of outputs, of many events or of one."""
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        raise NotImplementedError
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Outputs before any decision, float64 (n, n_outputs)."""
+        raise NotImplementedError
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs of one event x of shape (d,), float64 (n_outputs,)."""
+        raise NotImplementedError
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        raise NotImplementedError
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        raise NotImplementedError
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        raise NotImplementedError
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        return self.predictions(self.decision_many(X))
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, float64 of shape (n, classes), of events X (n, d).
+
+        "softmax" and "logistic" estimate them; see `streamk.losses.Loss.probabilities` for what
+        the other losses give.
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If this is a regression, the columns do not fit or a value is not finite.
+        """
+        return self.probabilities(self.decision_many(X))
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Predicted label or number of one event x of shape (d,)."""
+        return self.prediction(self.decision_one(x))
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Probability of each class for one event x of shape (d,)."""
+        probabilities = self.probabilities(self.decision_one(x)[None])
+        return dict(zip(self.classes, probabilities[0].tolist(), strict=True))
+
+
+def one_row(x: ArrayLike) -> NDArray[Any]:
+    """Return a batch of the event x of shape (d,)."""
+    event = np.asarray(x)
+    if event.ndim != 1:
+        raise InvalidInput(f"one event has shape (columns,), not {event.shape}")
+    return event[None]
