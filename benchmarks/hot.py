@@ -176,6 +176,10 @@ def model(sampler: str, case: Case, **options: Any) -> DoublyStochastic:
     return learner
 
 
+_NO_SQUARES = np.empty((0, 1, CHUNK), np.float32)
+_SQUARED = (int(LossCode.SQUARED), 0.0, False)
+
+
 class Compiled:
     """The compiled functions under a model, on arrays that are prepared: one core, no checks."""
 
@@ -200,6 +204,7 @@ class Compiled:
         coefficients[: case.features] = learner.coefficients
         self._A = coefficients.reshape(chunks, 1, CHUNK)
         self._F = np.empty((case.events, 1))
+        self._alone = case.events == 1
         self.predict()()
         if not np.allclose(self._F, learner.decision_many(self.X), rtol=1e-4, atol=1e-4):
             raise AssertionError(f"{sampler}, {case}: the model predicts something else")
@@ -210,7 +215,9 @@ class Compiled:
         return self.basis.widths if isinstance(self.basis, Hadamard) else ()
 
     def predict(self) -> Work:
-        """One call that predicts the events."""
+        """One call that predicts the events; a single one as the public calls do."""
+        if self._alone:
+            return partial(self._single(self._A).predict, self.X[0], self._amplitude, self._F[0])
         return partial(
             self._backend.predict,
             self.X,
@@ -224,23 +231,28 @@ class Compiled:
 
     def step(self) -> Work:
         """One call that predicts the events and moves all features, by a step that converges."""
-        m = len(self._A) * CHUNK
+        m, A = len(self._A) * CHUNK, self._A.copy()
+        factors = (self._amplitude, self._amplitude / len(self.X), 0.5 / m)
+        if self._alone:
+            step, y = self._single(A).step, float(self._y[0])
+            return partial(step, self.X[0], y, (0, m), *factors, self._F[0])
         return partial(
             self._backend.step,
             self.X,
             self._y,
             self.basis,
-            self._A.copy(),
-            np.empty((0, 1, CHUNK), np.float32),
+            A,
+            _NO_SQUARES,
             (0, 0, m),
             True,
             False,
-            (int(LossCode.SQUARED), 0.0, False),
-            self._amplitude,
-            self._amplitude / len(self.X),
-            0.5 / m,
+            _SQUARED,
+            *factors,
             self._F,
         )
+
+    def _single(self, A: Any) -> backends.Single:
+        return self._backend.single(self.basis, A, _NO_SQUARES, True, False, _SQUARED)
 
 
 def gpu() -> dict[str, str]:

@@ -73,6 +73,21 @@ def test_a_learner_learns_the_same(cupy: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(ours, expected, atol=atol * max(1.0, np.abs(expected).max()))
 
 
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+def test_single_events_are_batches_of_one(cupy: str, sampler: str) -> None:
+    X, y = stream(40)
+    options: dict[str, Any] = {"sampler": sampler, "block_size": 128, "max_features": 128}
+    one, many = (
+        DoublyStochastic(Gaussian(), seed=1, backend=cupy, batch_size=1, **options)
+        for _ in range(2)
+    )
+    for x, label in zip(X.astype(np.float32), y, strict=True):
+        one.learn_one(x, label)
+        np.testing.assert_array_equal(one.decision_one(x), one.decision_many([x, x])[1])
+    many.learn_many(X, y)
+    np.testing.assert_array_equal(one.coefficients, many.coefficients)
+
+
 def test_what_a_learner_learns_is_the_same_in_every_run(cupy: str) -> None:
     X, y = stream(60)
     states = []

@@ -93,7 +93,7 @@ def life(**options):
         {},
         {"dtype": "float64", "loss": "logistic"},
         {"loss": "squared", "step": AdaGrad(0.2), "max_features": 64, "block_size": 64},
-        {"loss": "quantile", "max_features": 1 << 17},
+        {"loss": "quantile", "max_features": 1 << 17, "block_size": 40},
         {"loss": "hinge", "block_size": 90, "max_features": 90, "regularization": 3.0},
         {"kernel": kernels.Linear()},
         {"kernel": kernels.Matern(nu=0.5)},

@@ -1,19 +1,22 @@
 """One event in, its prediction out: as an array and as a dict.
 
-"compiled" is the function of the backend on prepared arrays, the call from Python included;
-"public" is `DoublyStochastic.decision_many`, which checks its array and makes a new one. Rivals are
+"compiled" is what the backend's `single` prepared, on prepared arrays, the call from Python
+included; "public" is `DoublyStochastic.decision_one`, which checks its array and makes a new one.
+Rivals are
 `a @ cos(x @ W + b)` on prepared float32 arrays, and `RBFSampler.transform(X) @ a`. sgemv is the
 projection alone, in the faster of two ways to write it: dense features cannot be had faster through
 BLAS.
 
-Of a dict, "packed, then compiled" is its values packed into an array and the compiled function; the
-adapter's methods also check and scale the columns, and make a label or probabilities.
+Of a dict, "packed, then compiled" is its values packed into an array and the compiled function,
+"packed, then public" `decision_one` of that array; the adapter's methods also check and scale the
+columns, and make a label or probabilities.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -65,7 +68,7 @@ def _measure(
         model = hot.model(sampler, case)
         compiled[name] = Compiled(sampler, case, model)
         works[f"{name}, compiled"] = compiled[name].predict()
-        works[f"{name}, public"] = lambda model=model: model.decision_many(some.X)
+        works[f"{name}, public"] = partial(model.decision_one, some.X[0])
     times = clock.race({**products, **works})
     best = hot.fastest(times, products)
     times[SGEMV] = times[best]
@@ -122,6 +125,7 @@ def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, A
     }
     for sampler, name in SAMPLERS.items():
         works[f"packed, then compiled, {name}"] = _packed(sampler, case, events[0])
+        works[f"packed, then public, {name}"] = _packed(sampler, case, events[0], public=True)
     for title, (estimator, method) in _PREDICTORS.items():
         for sampler, name in SAMPLERS.items():
             model = estimator(
@@ -130,9 +134,13 @@ def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, A
             for number, event in enumerate(events):
                 model.learn_one(event, number % 2 == 0)
             predict = getattr(model, method)
-            works[f"{title}, {name}"] = lambda predict=predict: predict(events[0])
+            works[f"{title}, {name}"] = partial(predict, events[0])
     times = clock.race(works)
-    for title, start in (("packed + compiled", "packed"), ("the adapter's fastest", "Kernel")):
+    for title, start in (
+        ("packed + compiled", "packed, then compiled"),
+        ("packed + public", "packed, then public"),
+        ("the adapter's fastest", "Kernel"),
+    ):
         best = hot.fastest(times, [name for name in times if name.startswith(start)])
         microseconds = [1e6 * seconds for seconds in times[best]]
         title = f"dict event {case}, {title}"
@@ -140,14 +148,17 @@ def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, A
     return {"case": str(case), "us": hot.spreads(times)}
 
 
-def _packed(sampler: str, case: Case, event: dict[str, float]) -> hot.Work:
+def _packed(sampler: str, case: Case, event: dict[str, float], *, public: bool = False) -> hot.Work:
     """The dict's values packed into an array that is there, as the adapter does, and predicted."""
-    compiled = Compiled(sampler, case, hot.model(sampler, case))
-    predict, row, values = compiled.predict(), compiled.X.data.cast("B"), itemgetter(*event)
-    pack = struct.Struct(f"{case.columns}f").pack_into
+    model = hot.model(sampler, case)
+    compiled = Compiled(sampler, case, model)
+    values, pack = itemgetter(*event), struct.Struct(f"{case.columns}f").pack
+    x = compiled.X[0]
+    row = compiled.X.data.cast("B")
+    predict = partial(model.decision_one, x) if public else compiled.predict()
 
     def work() -> None:
-        pack(row, 0, *values(event))
+        row[:] = pack(*values(event))
         predict()
 
     return work

@@ -1,14 +1,14 @@
 """One event: predicting and learning against predicting alone.
 
-"compiled" are the functions of the backend on prepared arrays; a step predicts the event and moves
-all features. "public" are `decision_many` and `learn_many` of `DoublyStochastic` on an array of one
-row; what `learn_many` predicts before it learns it does not return, so who wants to know it calls
-both.
+"compiled" is what the backend's `single` prepared, on prepared arrays; a step predicts the event
+and moves all features. "public" are `decision_one` and `learn_one` of `DoublyStochastic`; what
+`learn_one` predicts before it learns it does not return, so who wants to know it calls both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from benchmarks import common, hot
@@ -31,8 +31,8 @@ def measure(clock: Clock, *, quick: bool) -> dict[str, Any]:
         works |= {
             f"{name}, compiled: predict": compiled.predict(),
             f"{name}, compiled: predict + learn": compiled.step(),
-            f"{name}, public: predict": lambda model=model: model.decision_many(X),
-            f"{name}, public: learn": lambda model=model: model.learn_many(X, y),
+            f"{name}, public: predict": partial(model.decision_one, X[0]),
+            f"{name}, public: learn": partial(model.learn_one, X[0], float(y[0])),
         }
     times = clock.race(works)
     ratios, goals = {}, []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class RunningScale:
         self._backend.rescale(X, self._mean, self._factors(), Z)
         return Z
 
-    def takes(self, x: Any) -> bool:
+    def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Whether x is an array of one event just as the compiled functions know it."""
         return (
             type(x) is np.ndarray

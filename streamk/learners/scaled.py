@@ -115,8 +115,8 @@ class Scaled(Predictor):
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x (d,) with label y."""
         scale, learner = self._scale, self.learner
-        usual = learner.number(y) is not None and scale.takes(x)
-        if not (usual and isinstance(x, np.ndarray) and math.isfinite(np.vdot(x, x))):
+        known = learner.number(y) is not None
+        if not (known and scale.takes(x) and math.isfinite(np.vdot(x, x))):
             self.learn_many(one_row(x), [y])
             return
         scale.update(x[None])
@@ -138,7 +138,7 @@ class Scaled(Predictor):
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """Outputs of one event x of shape (d,), float64 (n_outputs,)."""
         scale, learner = self._scale, self.learner
-        if isinstance(x, np.ndarray) and scale.takes(x):
+        if scale.takes(x):
             scaled = scale.transform_one(x, learner.dtype)
             if scaled is not None:
                 return self._restore(learner.decision_one(scaled))

@@ -75,6 +75,11 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
     phi = carray(_pointer(table[_PHI], X), (chunks, CHUNK))
     G = carray(_pointer(table[_G], X), (1, outputs))
+    if table[_SQUARES] == 0 and start % CHUNK == stop % CHUNK == 0:
+        for c in range(start // CHUNK, stop // CHUNK):
+            for k in range(outputs):
+                _descend_chunk(A, phi, (c * outputs + k) * CHUNK, c * CHUNK, G[0, k], rate)
+        return
     small = X.dtype.type(1e-8)
     for c in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):
         low, high = max(0, start - c * CHUNK), min(CHUNK, stop - c * CHUNK)
@@ -86,8 +91,6 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
                     d = g * phi[c, i]
                     s[c, k, i] += d * d
                     A[c, k, i] -= rate * (d / (np.sqrt(s[c, k, i]) + small))
-            elif high - low == CHUNK:
-                _descend_chunk(A, phi, (c * outputs + k) * CHUNK, c * CHUNK, g, rate)
             else:
                 for i in range(low, high):
                     A[c, k, i] -= rate * (g * phi[c, i])
