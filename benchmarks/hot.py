@@ -197,7 +197,7 @@ class Compiled:
             threads=1,
         )
         chunks = -(-case.features // CHUNK)
-        self.basis = blocks.kept(chunks, case.events)
+        self.basis = blocks.kept(chunks)
         assert self.basis is not None
         self._amplitude = blocks.amplitude
         coefficients = np.zeros((chunks * CHUNK, 1), np.float32)

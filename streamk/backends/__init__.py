@@ -299,6 +299,7 @@ class Backend(Protocol):
         weight: float,
         rate: float,
         F: Array,
+        threads: int = 1,
     ) -> bool:
         """Predict into F and descend on the block; False and no descent if one overflowed."""
         ...

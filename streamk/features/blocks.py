@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,6 +84,7 @@ class FeatureBlocks:
         self.basis = self._sampler.allocate(0)
         """What is kept, and room for more; another object where its arrays are others."""
         self._kept = 0
+        self._growing = threading.Lock()
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -155,13 +157,17 @@ class FeatureBlocks:
             skip = max(first - start, 0)
             yield start + skip, out[skip:]
 
-    def kept(self, stop: int, n: int) -> Basis | None:
-        """Return a basis of the chunks before `stop` if a step on n events may go in one call.
+    def kept(self, stop: int) -> Basis | None:
+        """Return a basis of the chunks before `stop`, perhaps of more; None if not all are kept."""
+        return self.basis if self._keep(stop) else None
 
-        None where they are not all kept, or threads would share the work. There may be more chunks
-        in it than asked for.
-        """
-        return self.basis if self._keep(stop) and self._alone(n, stop) else None
+    def hands(self, n: int, chunks: int) -> int:
+        """Return how many threads are to share a step on n events and so many chunks."""
+        return 1 if self._alone(n, chunks) else self._threads
+
+    def span(self, first: int, stop: int) -> int:
+        """Return how many chunks are evaluated where those from `first` to `stop` are asked for."""
+        return self.whole(stop) - first + first % self._period
 
     def take(self, old: FeatureBlocks) -> None:
         """Take over what is kept of the same features in fewer columns, the first ones."""
@@ -200,18 +206,23 @@ class FeatureBlocks:
         if chunks <= self._kept:
             return True
         within = chunks <= self._budget
-        chunks = min(self.whole(chunks), self._budget)
-        if chunks <= self._kept:
-            return within
-        if chunks > len(self.basis.b):
-            room = min(max(chunks, 2 * self._kept), self._budget)
-            new = self._sampler.allocate(room)
-            for ours, theirs in zip(_arrays(new), _arrays(self.basis), strict=True):
-                ours[: self._kept] = theirs[: self._kept]
-            self.basis = new
-        self._sampler.generate(self._kept, _cut(self.basis, slice(self._kept, chunks)))
-        self._kept = chunks
+        with self._growing:  # several threads may predict
+            self._grow(min(self.whole(chunks), self._budget))
         return within
+
+    def _grow(self, chunks: int) -> None:
+        """Keep the constants of so many chunks; those kept before stay where they can be read."""
+        kept, basis = self._kept, self.basis
+        if chunks <= kept:
+            return
+        if chunks > len(basis.b):
+            room = min(max(chunks, 2 * kept), self._budget)
+            basis = self._sampler.allocate(room)
+            for ours, theirs in zip(_arrays(basis), _arrays(self.basis), strict=True):
+                ours[:kept] = theirs[:kept]
+        self._sampler.generate(kept, _cut(basis, slice(kept, chunks)))
+        self.basis = basis
+        self._kept = chunks
 
     def _pieces(self, first: int, stop: int) -> Iterator[tuple[int, Basis]]:
         """Yield (first chunk, basis) of consecutive pieces that hold the chunks from first to stop.

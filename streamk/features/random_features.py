@@ -29,6 +29,12 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def check_range(start: int, stop: int) -> None:
+    """Raise InvalidInput unless 0 <= start <= stop <= 2^34: so many features have own numbers."""
+    if not 0 <= start <= stop <= 2**34:
+        raise InvalidInput(f"features {start} to {stop} must satisfy 0 <= start <= stop <= 2^34")
+
+
 def check_seed(seed: int) -> int:
     """Return the seed as an int, which must be in 0 ... 2^64 - 1, else raise InvalidInput."""
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
@@ -161,8 +167,7 @@ class RandomFeatures:
         InvalidInput
             If a value is not finite, the range is empty of sense or the columns do not fit.
         """
-        if not 0 <= start <= stop:
-            raise InvalidInput(f"start={start}, stop={stop} must satisfy 0 <= start <= stop")
+        check_range(start, stop)
         points = check_events(X, self.dtype, columns)
         names = range(points.shape[1]) if columns is None else columns
         blocks = FeatureBlocks(

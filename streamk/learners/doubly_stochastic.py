@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import backends, kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
-from streamk.features.random_features import check_dtype, check_events, check_seed
+from streamk.features.random_features import check_dtype, check_events, check_range, check_seed
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
 from streamk.learners.classes import (
@@ -173,6 +173,7 @@ class DoublyStochastic(Predictor):
                 continue
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        check_range(0, self.max_features)
         nu = self.regularization
         if not (isinstance(nu, int | float | np.number) and 0 <= nu < math.inf):
             raise InvalidInput(f"regularization={self.regularization!r} must be at least 0")

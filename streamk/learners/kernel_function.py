@@ -16,7 +16,7 @@ from streamk.learners.coefficients import Coefficients
 from streamk.learners.steps import AdaGrad, Step
 from streamk.losses import Loss
 
-_FUSED = 1 << 18
+_FUSED = 1 << 20
 """Features times events of a step up to which it is one call, which keeps them all for a moment."""
 
 _PATIENCE = 4
@@ -220,8 +220,8 @@ class KernelFunction:
         weight = features.amplitude / len(X)
         scale = coefficients.lazy_scale(decay)
         chunks = features.whole(max(last, self.n_chunks))
-        small = len(X) * (stop - start) <= _FUSED
-        kept = features.kept(chunks, len(X)) if small and scale is not None else None
+        small = len(X) * features.span(start // CHUNK, last) * CHUNK <= _FUSED
+        kept = features.kept(chunks) if small and scale is not None else None
         targets = self.put(y)
         if kept is not None and scale is not None:
             self._learn_fused(X, targets, kept, chunks, start, stop, weight, rate / scale)
@@ -293,7 +293,7 @@ class KernelFunction:
         features = min(alone.turns * self._block_size, self._max_features)
         chunks = alone.blocks.whole(-(-features // CHUNK))
         A, squares = self.coefficients.values(0, chunks), self.coefficients.squares(0, chunks)
-        basis = alone.blocks.kept(chunks, 1) if features <= _FUSED else None
+        basis = alone.blocks.kept(chunks) if features <= _FUSED else None
         if basis is not None and len(A) == chunks:
             alone.basis = basis
             cosine, wide = self._kernel.cosine, self._kernel.heavy_tailed
@@ -326,6 +326,7 @@ class KernelFunction:
             weight,
             rate,
             self._xp.empty((len(X), coefficients.n_outputs)),
+            self._features.hands(len(X), chunks),
         )
         self._check_finite(finite)
 

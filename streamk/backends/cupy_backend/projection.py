@@ -161,6 +161,7 @@ class Projection(Learning):
         weight: float,
         rate: float,
         F: Any,
+        threads: int = 1,
     ) -> bool:
         """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
 

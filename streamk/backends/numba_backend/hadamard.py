@@ -20,6 +20,8 @@ from streamk.backends.numba_backend.hadamard_tile import (
     rows_tile,
 )
 
+_PIECE = 256
+"""Rows that are laid out side by side at a time."""
 MASKS = ROUNDS * PARTS // SIDE
 """Masks of signs that a chunk asks for where transforms go side by side."""
 STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
@@ -27,12 +29,13 @@ STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
 
 
 @compiled
-def _interleave(X: Any, out: Any) -> None:
-    """Lay rows out side by side: `FEW` numbers of each in turn, 0 at the end."""
+def _interleave(X: Any, first: Any, out: Any) -> None:
+    """Lay rows from `first` on out side by side: `FEW` numbers of each in turn, 0 at the end."""
     d, size = X.shape[1], out.shape[1] * LANES
     for q in range(out.shape[0]):
         for j in range(0, size // SIDE, LANES):
-            lay_side_by_side(X, q * SIDE * d + j, d - j, d, out, q * size + j * SIDE)
+            at = (first + q * SIDE) * d + j
+            lay_side_by_side(X, at, d - j, d, out, q * size + j * SIDE)
 
 
 @compiled
@@ -50,21 +53,24 @@ def _evaluate_rows(
     X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
     stop: Any, outputs: Any, minus: Any,
 ) -> None:  # fmt: skip
-    """Evaluate the rows that go side by side."""
+    """Evaluate the rows that go side by side, as many at a time as the second cache holds."""
     n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
-    quads = np.empty((n // SIDE, step * PARTS, LANES), X.dtype)
-    _interleave(X, quads)
+    whole, size = n - n % SIDE, step * CHUNK * SIDE
+    quads = np.empty((min(whole, _PIECE) // SIDE, step * PARTS, LANES), X.dtype)
     masks = np.empty(step * ROUNDS * PARTS, np.uint16)
-    size = step * CHUNK * SIDE
-    for c in range(first, stop, step):
-        _join(signs, c, step, 0, masks)
-        for q in range(n // SIDE):
-            rows_tile(
-                quads, masks, radii, b, A, acc, phi,
-                q * size, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
-                q * SIDE * outputs * LANES, ((c - first) * n + q * SIDE) * CHUNK,
-                d, outputs, 1, n * CHUNK, 0, outputs * LANES, CHUNK, strides, minus,
-            )  # fmt: skip
+    for begin in range(0, whole, _PIECE):
+        count = min(_PIECE, whole - begin) // SIDE
+        _interleave(X, begin, quads[:count])
+        for c in range(first, stop, step):
+            _join(signs, c, step, 0, masks)
+            for q in range(count):
+                r = begin + q * SIDE
+                rows_tile(
+                    quads, masks, radii, b, A, acc, phi,
+                    q * size, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
+                    r * outputs * LANES, ((c - first) * n + r) * CHUNK,
+                    d, outputs, 1, n * CHUNK, 0, outputs * LANES, CHUNK, strides, minus,
+                )  # fmt: skip
 
 
 @compiled

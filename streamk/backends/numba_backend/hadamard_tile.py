@@ -16,7 +16,7 @@ through the same operations in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -26,6 +26,7 @@ from numba.extending import intrinsic
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
 from streamk.backends.numba_backend.vectors import Emitter, data, stack
 
+_intrinsic: Callable[[Any], Any] = intrinsic
 SIDE = 4
 """Transforms side by side."""
 FEW = LANES // SIDE
@@ -297,7 +298,7 @@ def _tile(*, given: bool = False, **options: Any) -> Any:
     transform; and -1 in the type of phases, or None where features are phases.
     """
 
-    @intrinsic
+    @_intrinsic
     def tile(
         _: Any, X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any,
         r: Any, p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
@@ -323,7 +324,7 @@ chunks_tile = _tile(side=SIDE, repeats=True)
 hand_tile, phases_tile = _tile(hands=True), _tile(given=True)
 
 
-@intrinsic
+@_intrinsic
 def lay_side_by_side(_: Any, X: Any, at: Any, there: Any, d: Any, out: Any, to: Any) -> Any:
     """Lay out LANES numbers of each of `SIDE` rows of X, `FEW` of each in turn.
 
@@ -344,7 +345,7 @@ def lay_side_by_side(_: Any, X: Any, at: Any, there: Any, d: Any, out: Any, to: 
     return types.void(*kinds), codegen
 
 
-@intrinsic
+@_intrinsic
 def join_signs(
     _: Any, signs: Any, first: Any, second: Any, third: Any, fourth: Any, out: Any, at: Any
 ) -> Any:

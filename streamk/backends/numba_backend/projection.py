@@ -163,7 +163,7 @@ _local = threading.local()
 
 def _room(count: int, dtype: Any, use: int) -> Any:
     """Return room for so many numbers, for each use the same in all calls of a thread."""
-    rooms = _local.__dict__
+    rooms: dict[Any, Any] = _local.__dict__
     found = rooms.get((dtype, use))
     if found is None or len(found) < count:
         found = rooms[dtype, use] = np.empty(count, dtype)
@@ -192,7 +192,7 @@ def _arrays(basis: Basis, minus: Any) -> tuple[Any, ...]:
     return (np.array(widths), signs, radii, b, _room(max(widths), dtype, 1))
 
 
-def _period(basis: Basis) -> int:
+def period_of(basis: Basis) -> int:
     """Return the chunks of the widest transform."""
     return 1 if isinstance(basis, Dense) else max(basis.widths) // CHUNK
 
@@ -206,20 +206,20 @@ def _filled(A: Any, period: int) -> Any:
 def accumulate(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
     minus = _minus(basis, cosine, wide)
-    _accumulate(X, _arrays(basis, minus), _filled(A, _period(basis)), acc, minus)
+    _accumulate(X, _arrays(basis, minus), _filled(A, period_of(basis)), acc, minus)
 
 
 def predict(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any) -> None:
     """Write factor times coefficients times features into `F`."""
     minus = _minus(basis, cosine, wide)
     room = _room(F.size * LANES, A.dtype, 0)
-    _predict(X, _arrays(basis, minus), _filled(A, _period(basis)), factor, F, room, minus)
+    _predict(X, _arrays(basis, minus), _filled(A, period_of(basis)), factor, F, room, minus)
 
 
 def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
     minus, n, chunks = _minus(basis, cosine, wide), len(X), out.shape[1] // CHUNK
-    period = _period(basis)
+    period = period_of(basis)
     some = max(1, _PIECE // (max(n, 1) * CHUNK * period)) * period
     for c in range(0, chunks, some):
         phi = np.empty((-(-min(some, chunks - c) // period) * period, n, CHUNK), out.dtype)
@@ -232,7 +232,7 @@ def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
 def gradient(X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
     """Write the sum over the rows of G times features into `out`."""
     minus = _minus(basis, cosine, wide)
-    _gradient(X, _arrays(basis, minus), G, _period(basis), out, minus)
+    _gradient(X, _arrays(basis, minus), G, period_of(basis), out, minus)
 
 
 def step(
@@ -256,7 +256,7 @@ def step(
     `block` is its first chunk and its features start and stop, counted from that chunk.
     """
     first, start, stop = block
-    last, period, minus = first - (-stop // CHUNK), _period(basis), _minus(basis, cosine, wide)
+    last, period, minus = first - (-stop // CHUNK), period_of(basis), _minus(basis, cosine, wide)
     before = first - first % period
     count = -(-last // period) * period - before
     n, outputs = F.shape

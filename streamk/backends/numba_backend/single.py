@@ -12,7 +12,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
@@ -21,13 +20,14 @@ from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
+from streamk.backends.numba_backend.compiling import compiling
 from streamk.backends.numba_backend.dense import evaluate_dense
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient
 from streamk.backends.numba_backend.vectors import Emitter, data
 from streamk.backends.single import BatchOfOne
 
-_alone = njit(cache=True, error_model="numpy")
+_alone = compiling()
 
 _A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL = range(11)
 _CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(11, 17)
@@ -194,6 +194,12 @@ class Single:
         loss: tuple[int, float, bool],
     ) -> None:
         chunks, outputs, dtype = len(A), A.shape[1], A.dtype
+        # The loops trust the table: what does not fit would be read or written out of bounds.
+        assert chunks % projection.period_of(basis) == 0
+        assert len(basis.b) >= chunks
+        for array in (A, squares, *(x for x in basis if isinstance(x, np.ndarray))):
+            assert array.flags.carray
+            assert array.dtype in (dtype, np.uint64)
         strides, masks, x, none = None, np.empty(0, np.uint16), 0, np.empty(0, dtype)
         if isinstance(basis, Dense):
             frequencies, radii = basis.W, none

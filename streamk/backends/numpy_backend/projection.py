@@ -162,6 +162,7 @@ def step(
     weight: float,
     rate: float,
     F: NDArray[Any],
+    threads: int = 1,  # noqa: ARG001
 ) -> bool:
     """Predict the events and descend on the chunks of `block`, unless a prediction overflowed.
 
