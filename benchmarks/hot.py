@@ -34,7 +34,7 @@ SEED = 1
 SAMPLERS = {"iid": "dense", "hadamard": "Hadamard"}
 """Ways to draw frequencies, and what the tables call them."""
 
-_REST = 0.02
+_REST = 0.15
 """Seconds that threads of BLAS look for more work before they sleep, from the next one's core."""
 
 Work = Callable[[], Any]

@@ -51,7 +51,7 @@ def _devices(found: Mapping[str, Any]) -> str:
 def run(argv: Sequence[str] | None = None) -> None:
     parser = common.arguments("benchmarks.features", __doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     options = parser.parse_args(argv)
     clock = hot.clock(options)
     machine = hot.Machine(clock, 64 if options.quick else 2048)
