@@ -222,6 +222,28 @@ def test_rotations_hold_the_lengths_of_linear_features():
     assert np.abs(lengths - 1.0).max() < 0.02  # independent projections would be off by .05
 
 
+@pytest.mark.parametrize("d", [1, 54, 100, 784])
+def test_far_away_along_a_column_a_trace_of_the_kernel_is_left(d):
+    """What the guide says of it: nothing up to ten bandwidths, up to .12 beyond.
+
+    The transform of one column takes few values, and 0 with a probability that no random length
+    changes.
+    """
+    X = np.zeros((6, d))
+    X[1:, 0] = BANDWIDTH * np.array([5.0, 10.0, 50.0, 100.0, 200.0])
+    rng = np.random.default_rng(d)
+    directions = rng.normal(size=(3, d))
+    Y = 100.0 * BANDWIDTH * directions / np.linalg.norm(directions, axis=1)[:, None]
+    m = 2**17
+    Z = hadamard(CASES["gaussian"][0]).transform(np.vstack([X, Y]), 0, m).astype(np.float64)
+    left = Z[1:] @ Z[0] / m
+    error = 4.5 * math.sqrt(1.5 / m)
+    assert np.abs(left[:2]).max() < error
+    assert np.abs(left[2:5]).max() < 0.12 + error
+    if d >= 54:
+        assert np.abs(left[5:]).max() < error
+
+
 # --- blocks ---------------------------------------------------------------------------------
 
 

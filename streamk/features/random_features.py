@@ -110,6 +110,7 @@ class RandomFeatures:
         ``iid``: independent frequencies, tied to the columns' names. ``hadamard``: the rows of
         random rotations, tied to the columns' places; for kernels of the Euclidean distance. Their
         products vary no more than independent ones', and from some 20 columns on they are faster.
+        Of points dozens of bandwidths apart along one column they leave a kernel of up to 0.12.
     dtype : {"float32", "float64"}, default "float32"
     backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
 
