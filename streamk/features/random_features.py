@@ -32,7 +32,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 def check_range(start: int, stop: int) -> None:
     """Raise InvalidInput unless 0 <= start <= stop <= 2^34: so many features have own numbers."""
     if not 0 <= start <= stop <= 2**34:
-        raise InvalidInput(f"features {start} to {stop} must satisfy 0 <= start <= stop <= 2^34")
+        raise InvalidInput(f"start={start}, stop={stop} must satisfy 0 <= start <= stop <= 2^34")
 
 
 def check_seed(seed: int) -> int:

@@ -8,7 +8,7 @@ threads never share their room.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -213,12 +213,27 @@ class Single:
         arrays = (A, squares, frequencies, radii, basis.b, masks, *room, label)
         addresses = [array.ctypes.data if array.size else 0 for array in arrays]
         table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
-        # Even a method would cost.
-        self.predict, self.step = (
-            partial(function, table.ctypes.data) for function in _compiled(strides, cosine, wide)
-        )
-        for function in (self.predict, self.step):  # they know no more than an address
-            function.arrays = (table, *arrays)  # type: ignore[attr-defined]
+        compiled_predict, compiled_step = _compiled(strides, cosine, wide)
+        address, kept = table.ctypes.data, (table, *arrays)
+
+        # Functions, as methods would cost more. `kept`: they know no more than an address.
+        def predict(x: Any, factor: float, F: Any, _: Any = kept) -> bool:
+            finite: bool = compiled_predict(address, x, factor, F)
+            return finite
+
+        def step(
+            x: Any,
+            y: float,
+            block: tuple[int, int],
+            factor: float,
+            weight: float,
+            rate: float,
+            F: Any,
+        ) -> bool:
+            done: bool = compiled_step(address, x, y, block, factor, weight, rate, F)
+            return done
+
+        self.predict, self.step = predict, step
 
 
 def single(
