@@ -1,6 +1,7 @@
 """One event at a time: what batches give, bit for bit, with nothing allocated on the way."""
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from streamk import kernels
 from streamk.adapters.river import KernelClassifier
+from streamk.backends import Dense, select
 from streamk.errors import InvalidInput
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
 from streamk.learners.kernel_function import KernelFunction
@@ -322,3 +324,24 @@ def test_the_river_adapter_s_copies_go_on():
     expected = model.predict_proba_one({"a": 0.3, "b": 1.0})
     assert model.clone().predict_proba_one({"a": 0.3, "b": 1.0}) == {}
     assert model.predict_proba_one({"b": 1.0, "a": 0.3}) == expected
+
+
+def test_either_function_keeps_what_it_points_to():
+    """Freed, the arrays behind the address would be someone else's."""
+    X = np.random.default_rng(0).normal(size=(1, 5)).astype(np.float32)
+    step = prepared_step(X.shape[1])
+    gc.collect()
+    rubbish = [np.full(n, np.nan, np.float32) for n in (16, 64, 256, 1024) for _ in range(50)]
+    F = np.empty(1)
+    assert step(X[0], 1.0, (0, 64), 1.0, 1.0, 0.01, F)
+    assert np.isfinite(F).all()
+    assert len(rubbish) == 200
+
+
+def prepared_step(d):
+    """A step of a `single` that is gone itself."""
+    backend = select("numba")
+    W, b = np.empty((1, d, 64), np.float32), np.empty((1, 64), np.float32)
+    backend.frequencies(1, 0, 0, 1.0, np.arange(d, dtype=np.uint64), 0, W, b)
+    A, squares = np.zeros((1, 1, 64), np.float32), np.empty((0, 1, 64), np.float32)
+    return backend.single(Dense(W, b), A, squares, True, False, (0, 0.0, False)).step

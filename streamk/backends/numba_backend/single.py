@@ -216,7 +216,8 @@ class Single:
         compiled_predict, compiled_step = _compiled(strides, cosine, wide)
         address, kept = table.ctypes.data, (table, *arrays)
 
-        # Functions, as methods would cost more. `kept`: they know no more than an address.
+        # Functions, as methods would cost more. `kept`: they know no more than an address, and
+        # either may outlive this object.
         def predict(x: Any, factor: float, F: Any, _: Any = kept) -> bool:
             finite: bool = compiled_predict(address, x, factor, F)
             return finite
@@ -229,6 +230,7 @@ class Single:
             weight: float,
             rate: float,
             F: Any,
+            _: Any = kept,
         ) -> bool:
             done: bool = compiled_step(address, x, y, block, factor, weight, rate, F)
             return done
