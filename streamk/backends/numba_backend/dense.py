@@ -26,10 +26,10 @@ class _Tile:
 
     def __init__(self, context: Any, builder: Any, kinds: Any, values: Any, rows: int) -> None:
         self.b, self.rows = builder, range(rows)
-        self.e = Emitter(context, builder, context.get_data_type(kinds[1].dtype))
+        self.e = Emitter(builder, context.get_data_type(kinds[1].dtype))
         minus = kinds[-1]
         self.cosine = minus != types.none
-        self.u = Emitter(context, builder, context.get_data_type(minus)) if self.cosine else self.e
+        self.u = Emitter(builder, context.get_data_type(minus)) if self.cosine else self.e
         self.adds, self.keeps = kinds[4] != types.none, kinds[5] != types.none
         pointers = [
             None if kind == types.none else data(context, builder, kind, value)

@@ -62,7 +62,7 @@ class _Tile:
     ) -> None:
         self.b, self.side, self.repeats, self.hands = builder, side, repeats, hands
         self.adds, self.keeps = kinds[5] != types.none, kinds[6] != types.none
-        self.e = Emitter(context, builder, context.get_data_type(kinds[2].dtype))
+        self.e = Emitter(builder, context.get_data_type(kinds[2].dtype))
         self.X, signs, self.radii, self.start, self.A, self.acc, self.phi = (
             None if kind == types.none else self.e.at(data(context, builder, kind, value), offset)
             for kind, value, offset in zip(kinds[:7], values[:7], values[7:14], strict=True)
@@ -73,9 +73,7 @@ class _Tile:
         self.chunks, minus = 2 ** len(kinds[21]), kinds[22]
         self.cosine = minus != types.none
         self.u = (
-            Emitter(context, builder, context.get_data_type(minus), values[22])
-            if self.cosine
-            else self.e
+            Emitter(builder, context.get_data_type(minus), values[22]) if self.cosine else self.e
         )
         self.lanes = LANES // side
         self.vectors = CHUNK // self.lanes  # that hold a chunk of each transform
@@ -334,7 +332,7 @@ def lay_side_by_side(_: Any, X: Any, at: Any, there: Any, d: Any, out: Any, to: 
     kinds = (X, types.int64, types.int64, types.int64, out, types.int64)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        e = Emitter(context, builder, context.get_data_type(X.dtype))
+        e = Emitter(builder, context.get_data_type(X.dtype))
         start = e.at(data(context, builder, signature.args[0], values[0]), values[1])
         place = e.at(data(context, builder, signature.args[4], values[4]), values[5])
         rows = [e.at(start, builder.mul(values[3], e.size(r))) for r in range(SIDE)]

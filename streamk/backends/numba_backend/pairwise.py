@@ -85,7 +85,7 @@ def _emit(context: Any, builder: Any, signature: Any, values: Any, kind: _Sum, m
     kinds = signature.args
     P, Y, K = (data(context, builder, kinds[i], values[i]) for i in range(3))
     p_at, y_at, k_at, d, row_stride, column_stride, factor = values[3:]
-    e = Emitter(context, builder, context.get_data_type(kinds[0].dtype))
+    e = Emitter(builder, context.get_data_type(kinds[0].dtype))
     rows = (_SINGLES if e.bytes == 4 else _DOUBLES) if many else 1
     vectors = range(GROUP // LANES)
     points = e.at(P, p_at)

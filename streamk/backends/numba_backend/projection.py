@@ -86,6 +86,13 @@ def _add_gradient(G: Any, phi: Any, out: Any) -> None:
 
 
 @compiled
+def _sum_gradient(G: Any, kept: Any, first: Any, g: Any) -> None:
+    """Add the features kept from `first` on, times the rows' gradients."""
+    for c in range(g.shape[0]):
+        _add_gradient(G, kept[first + c], g[c])
+
+
+@compiled
 def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, minus: Any) -> None:
     n, chunks = X.shape[0], out.shape[0]
     some = max(1, _PIECE // (n * CHUNK * step)) * step
@@ -93,9 +100,8 @@ def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, minus: Any) -> No
     for c in range(0, chunks, some):
         count = min(some, -(-(chunks - c) // step) * step)
         _keep(X, basis, c, phi[:count], minus)
-        for i in range(min(count, chunks - c)):
-            out[c + i] = 0.0
-            _add_gradient(G, phi[i], out[c + i])
+        out[c : c + count] = 0.0
+        _sum_gradient(G, phi, 0, out[c : c + count])
 
 
 @compiled
@@ -110,7 +116,7 @@ def _predict_keeping(
 
 
 @exact
-def _slopes(acc: Any, y: Any, loss: Any, factor: Any, weight: Any, F: Any, G: Any) -> Any:
+def slopes(acc: Any, y: Any, loss: Any, factor: Any, weight: Any, F: Any, G: Any) -> Any:
     """Write predictions and the gradients of their losses, unless one overflowed."""
     code, parameter, classes = loss
     finish(acc, factor, F)
@@ -120,13 +126,6 @@ def _slopes(acc: Any, y: Any, loss: Any, factor: Any, weight: Any, F: Any, G: An
                 return False
     loss_gradient(code, parameter, classes, F, y, weight, G)
     return True
-
-
-@compiled
-def _sum_gradient(G: Any, kept: Any, first: Any, g: Any) -> None:
-    """Add the features kept from `first` on, times the rows' gradients."""
-    for c in range(g.shape[0]):
-        _add_gradient(G, kept[first + c], g[c])
 
 
 @exact
@@ -148,7 +147,7 @@ def _step(
     at += chunks * outputs * CHUNK
     kept = room[at : at + count * n * CHUNK].reshape((count, n, CHUNK))
     _predict_keeping(X, basis, A, acc, before, kept, minus)
-    if not _slopes(acc, y, loss, factor, weight, F, G):
+    if not slopes(acc, y, loss, factor, weight, F, G):
         return False
     g[:] = 0.0
     _sum_gradient(G, kept, first - before, g)
@@ -299,7 +298,7 @@ def _step_together(
         _predict_keeping(X[rows], _arrays(basis, minus), A, acc[rows], before, part, minus)
 
     divide(n, n * PARALLEL_FLOPS, predict, threads)
-    if not _slopes(acc, y, loss, factor, weight, F, G):
+    if not slopes(acc, y, loss, factor, weight, F, G):
         return False
 
     def descend_on(some: slice) -> None:

@@ -23,7 +23,7 @@ from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compiling import compiling
 from streamk.backends.numba_backend.dense import evaluate_dense
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
-from streamk.backends.numba_backend.learning import finish, loss_gradient
+from streamk.backends.numba_backend.learning import finish
 from streamk.backends.numba_backend.vectors import Emitter, data
 from streamk.backends.single import BatchOfOne
 
@@ -50,7 +50,7 @@ def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) 
     kinds = (A, phi, types.int64, types.int64, A.dtype, A.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        e = Emitter(context, builder, context.get_data_type(A.dtype))
+        e = Emitter(builder, context.get_data_type(A.dtype))
         a, f = (
             e.at(data(context, builder, signature.args[i], values[i]), values[i + 2])
             for i in (0, 1)
@@ -123,14 +123,12 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
     factor, weight, rate = factors
     outputs = F.shape[1]
-    finish(acc, factor, F)
-    for k in range(outputs):
-        if not np.isfinite(F[0, k]):
-            return False
     G = carray(_pointer(table[_G], X), (1, outputs))
     label = carray(_pointer(table[_LABEL], np.float64(0.0)), (2,))
     label[0] = y
-    loss_gradient(table[_CODE], label[1], table[_CLASSES] != 0, F, label, weight, G)
+    loss = table[_CODE], label[1], table[_CLASSES] != 0
+    if not projection.slopes(acc, label, loss, factor, weight, F, G):
+        return False
     _descend(table, X, outputs, X.dtype.type(rate))
     return True
 
@@ -153,6 +151,7 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
 
     @_alone
     def predict(address: Any, x: Any, factor: Any, F: Any) -> Any:
+        """Predict into F; see `streamk.backends.Single`."""
         table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         minus = None
@@ -166,6 +165,7 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
     def step(
         address: Any, x: Any, y: Any, block: Any, factor: Any, weight: Any, rate: Any, F: Any
     ) -> Any:
+        """Predict into F and descend; see `streamk.backends.Single`."""
         table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         minus = None

@@ -40,7 +40,7 @@ class Emitter:
 
     Parameters
     ----------
-    context, builder
+    builder
         Of the intrinsic.
     element : llvmlite type
     minus : value, optional
@@ -48,8 +48,8 @@ class Emitter:
         it, and both halves of a butterfly would wait for the adders while the multipliers are idle.
     """
 
-    def __init__(self, context: Any, builder: Any, element: Any, minus: Any = None) -> None:
-        self.context, self.builder, self.element = context, builder, element
+    def __init__(self, builder: Any, element: Any, minus: Any = None) -> None:
+        self.builder, self.element = builder, element
         self.vector = ir.VectorType(element, LANES)
         self.bytes = 4 if element == ir.FloatType() else 8
         self._minus = None if minus is None else self.splat(minus)
@@ -97,8 +97,8 @@ class Emitter:
         """Return the pointer moved on by so many numbers."""
         return self.builder.gep(pointer, [offset], inbounds=True)
 
-    def load(self, pointer: Any, offset: int = 0, convert: bool = False) -> Any:
-        """Load a vector; with `convert`, of the other type."""
+    def load(self, pointer: Any, offset: int = 0) -> Any:
+        """Load a vector, of whichever type the place is."""
         place = self.at(pointer, self.size(offset)) if offset else pointer
         vector = ir.VectorType(place.type.pointee, LANES)
         value = self.builder.load(self.builder.bitcast(place, vector.as_pointer()))
@@ -180,8 +180,7 @@ class Emitter:
 
     def _chosen(self, value: Any, lanes: Sequence[int]) -> Any:
         """Return a vector of the lanes numbered."""
-        order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-        return self.builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
+        return self._mixed(value, ir.Constant(value.type, ir.Undefined), lanes)
 
     def _function(self, signature: Any, name: str) -> Any:
         insert: Any = cgutils.get_or_insert_function
@@ -253,6 +252,3 @@ def stack(builder: Any, element: Any, count: int) -> Any:
         room = builder.alloca(element, count)
         room.align = 64
     return room
-
-
-__all__ = ["Emitter", "data", "registers", "stack"]
