@@ -328,6 +328,7 @@ class KafkaSource:
         deadline = time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
+            self._keep_join()
             polled: dict[Any, list[Any]] = self._consumer.poll(
                 timeout_ms=1000 * min(left, _NAP), max_records=max_events
             )
@@ -345,6 +346,19 @@ class KafkaSource:
             fetcher = self._consumer._fetcher
             if not fetcher._next_partition_records:
                 fetcher._next_partition_records = None
+
+    def _keep_join(self) -> None:
+        """Let the next poll have the answer to a join that came between two polls.
+
+        kafka-python (3.0.12 still) takes a join that has ended for one that was dealt with and
+        joins again, which makes all members rebalance. Two that are busy between their polls may
+        go on like that for ever.
+        """
+        with contextlib.suppress(AttributeError):
+            coordinator = self._consumer._coordinator
+            task = coordinator._join_task
+            if task is not None and not isinstance(task, _Unread):
+                coordinator._join_task = _Unread(task)
 
     def _out_of_range(self, tp: Any, wanted: int) -> ConnectorError:
         name = partition_name(*tp)
@@ -406,6 +420,16 @@ class KafkaSource:
                 self._consumer.seek(tp, committed[0])
         if self._on_assigned is not None:
             self._on_assigned(self.partitions())
+
+
+class _Unread:
+    """A future of kafka-python's of which nobody has had the result, so that it counts as open."""
+
+    is_done = False
+
+    def __init__(self, future: Any) -> None:
+        self.add_callback = future.add_callback
+        self.add_errback = future.add_errback
 
 
 def _listener(source: KafkaSource) -> Any:
