@@ -24,7 +24,8 @@ class Shape:
     """What a data set is known to look like: the labels in `y`, as in the file."""
 
     columns: int
-    labels: tuple[int, ...]
+    labels: tuple[int, ...] | None
+    """None: numbers, NaN where there is none."""
     positive: int | None = None
     """The label that is True, of a set with two classes."""
 
@@ -35,13 +36,21 @@ SETS = {
     "a9a": Shape(123, (-1, 1), positive=1),
     "airlines_h2o_44k": Shape(11, (0, 1), positive=1),
     "rialto": Shape(27, tuple(range(10))),
+    "gmsc": Shape(10, (0, 1), positive=1),
+    "letter": Shape(16, tuple(range(26))),
+    "kdd99_10pct": Shape(41, tuple(range(23))),
+    "cadata_california_housing": Shape(8, None),
+    "beijing_pm25": Shape(11, None),
+    "house_16H": Shape(16, None),
+    "cpusmall": Shape(12, None),
 }
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Events in their order: X float32 (n, d), NaN where missing; y bool for two classes, else int.
+    """Events in their order: X float32 (n, d), NaN where missing.
 
+    y is bool for two classes, int for more, float for numbers to be predicted.
     `test` holds the rows of a canonical test part, if there is one.
     """
 
@@ -66,17 +75,26 @@ class Dataset:
 
     def describe(self) -> dict[str, Any]:
         """Shape, classes and a fingerprint of the numbers, for the record."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.X).tobytes())
-        digest.update(self.y.astype(np.int64).tobytes())
         return {
             "events": len(self),
             "columns": len(self.columns),
             "classes": len(np.unique(self.y)),
-            "sha256": digest.hexdigest(),
+            "sha256": fingerprint(self.X, self.y.astype(np.int64)),
         }
 
 
-def load(name: str, directory: str | os.PathLike[str] | None, *, quick: bool = False) -> Dataset:
+def fingerprint(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of the numbers of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+Directory = str | os.PathLike[str] | None
+
+
+def load(name: str, directory: Directory, *, quick: bool = False) -> Dataset:
     """The data set `name` of a directory (default: the environment's); see docs/data.md.
 
     With `quick` its first events or, where no directory is given, generated ones.
@@ -86,10 +104,17 @@ def load(name: str, directory: str | os.PathLike[str] | None, *, quick: bool = F
     DataError
         If there is none, or it is not the set that is meant.
     """
+    if quick and not (directory or os.environ.get(VARIABLE)):
+        return _generated(name)
+    path, arrays = read(name, directory)
+    found = _checked(name, path, arrays)
+    return found.first(QUICK) if quick else found
+
+
+def read(name: str, directory: Directory) -> tuple[Path, dict[str, NDArray[Any]]]:
+    """The file of a data set, and the arrays in it."""
     directory = directory or os.environ.get(VARIABLE)
     if not directory:
-        if quick:
-            return _generated(name)
         raise DataError(
             f"no directory of data sets: give --data DIR or set {VARIABLE}; docs/data.md says where"
             " to get each set (--quick runs on generated data)"
@@ -97,14 +122,12 @@ def load(name: str, directory: str | os.PathLike[str] | None, *, quick: bool = F
     path = Path(directory) / f"{name}.npz"
     try:
         with np.load(path) as file:
-            arrays = dict(file)
+            return path, dict(file)
     except (OSError, ValueError) as error:
         reason = "is not there" if not path.is_file() else f"cannot be read: {error}"
         raise DataError(
             f"data set {name}: {path} {reason}; docs/data.md says where to get it and in which form"
         ) from None
-    found = _checked(name, path, arrays)
-    return found.first(_QUICK) if quick else found
 
 
 def _checked(name: str, path: Path, arrays: dict[str, NDArray[Any]]) -> Dataset:
@@ -113,7 +136,7 @@ def _checked(name: str, path: Path, arrays: dict[str, NDArray[Any]]) -> Dataset:
     if missing or arrays["X"].shape != (len(arrays["y"]), shape.columns):
         what = f"no array {missing[0]!r}" if missing else f"X of shape {arrays['X'].shape}"
         raise DataError(f"{path}: {what}, not (events, {shape.columns}); see docs/data.md")
-    odd = np.setdiff1d(arrays["y"], shape.labels)
+    odd = np.setdiff1d(arrays["y"], shape.labels) if shape.labels is not None else ()
     if len(odd):
         raise DataError(f"{path}: label {odd[0]} is none of {shape.labels}; see docs/data.md")
     names = arrays.get("feature_names", np.arange(shape.columns))
@@ -130,19 +153,23 @@ def _checked(name: str, path: Path, arrays: dict[str, NDArray[Any]]) -> Dataset:
 
 
 def _labels(shape: Shape, y: NDArray[Any]) -> NDArray[Any]:
+    if shape.labels is None:
+        return y.astype(np.float64)
     return y.astype(np.int64) if shape.positive is None else y == shape.positive
 
 
-_QUICK = 280
+QUICK = 280
 
 
 def _generated(name: str) -> Dataset:
     """Events whose class depends on the first two columns, to try the code on."""
     shape, rng = SETS[name], np.random.default_rng(1)
-    X = rng.normal(size=(2 * _QUICK, shape.columns)).astype(np.float32)
+    X = rng.normal(size=(2 * QUICK, shape.columns)).astype(np.float32)
     angle = np.arctan2(X[:, 1], X[:, 0]) / (2 * np.pi) + 0.5
-    y = np.asarray(shape.labels)[(angle * len(shape.labels)).astype(int) % len(shape.labels)]
+    y = angle
+    if shape.labels is not None:
+        y = np.asarray(shape.labels)[(angle * len(shape.labels)).astype(int) % len(shape.labels)]
     columns = tuple(f"x{j}" for j in range(shape.columns))
     X[5, -1] = np.nan if name == "airlines_h2o_44k" else 0.0
     y = _labels(shape, y)
-    return Dataset(name, X[:_QUICK], y[:_QUICK], columns, (X[_QUICK:], y[_QUICK:]))
+    return Dataset(name, X[:QUICK], y[:QUICK], columns, (X[QUICK:], y[QUICK:]))

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import common
-from benchmarks.data import SETS, Dataset, load
+from benchmarks.data import Dataset, load
 
 SEED = 1
 EVENTS = 20_000
 TURN = 1_000
+SETS = ("elec2", "covtype_subset93k", "a9a", "airlines_h2o_44k", "rialto")
 _GROWING = {"batch_size": 8, "block_size": 256, "max_features": 1 << 17}
 ENGINES: dict[str, tuple[int, dict[str, Any]]] = {
     "streamk, engine, 1": (1, {}),
@@ -226,7 +227,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         metavar="N",
         help="first events of each set, 0 for all; many hours then (default: %(default)s)",
     )
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, metavar="SET")
     options = parser.parse_args(argv)
     sets = [load(name, options.data, quick=options.quick) for name in options.sets]
     results = {data.name: measure(data.first(options.events)) for data in sets}

@@ -1,0 +1,99 @@
+"""All contestants on all streams: who is best, with labels at once and 48 events late.
+
+Runs of rivals take hours; each is kept in a directory when it is done, and taken from there the
+next time. Ours run anew every time. Interrupted, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common
+from benchmarks.river_battery import tables, units
+from benchmarks.river_battery.contestant import SEED
+from benchmarks.river_battery.field import CONTESTANTS
+from benchmarks.river_battery.measure import Battery, measure
+from benchmarks.river_battery.streams import STREAMS, load
+
+EVENTS = 20_000
+DELAYS = (0, 48)
+LIMIT = 600.0
+render = tables.render
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    options = _parser().parse_args(argv)
+    streams = [
+        load(name, options.data, quick=options.quick, events=options.events)
+        for name in options.streams
+    ]
+    batteries = [
+        Battery(
+            streams, delay, options.cache, options.limit, fresh=options.fresh, idle=options.cached
+        )
+        for delay in options.delays
+    ]
+    results = measure(streams, options.contestants, batteries)
+    packages = {c.package: c.version or "not installed" for c in CONTESTANTS.values()}
+    settings: dict[str, Any] = {
+        "events": options.events,
+        "seed": SEED,
+        "limit_s": options.limit,
+        "packages": packages,
+        "contestants": {name: CONTESTANTS[name].settings for name in options.contestants},
+    }
+    common.finish("river_battery", options, settings, results, render)
+
+
+def _parser() -> Any:
+    parser = common.arguments("benchmarks.river_battery", __doc__)
+    parser.add_argument(
+        "--events",
+        type=int,
+        default=EVENTS,
+        metavar="N",
+        help="first events of each stream, 0 for all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--streams", nargs="+", choices=STREAMS, default=list(STREAMS), metavar="STREAM"
+    )
+    parser.add_argument(
+        "--contestants",
+        nargs="+",
+        choices=CONTESTANTS,
+        default=list(CONTESTANTS),
+        metavar="CONTESTANT",
+    )
+    parser.add_argument(
+        "--delays",
+        nargs="+",
+        type=int,
+        default=list(DELAYS),
+        metavar="N",
+        help="events after which a label comes (default: 0 48)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=LIMIT,
+        metavar="S",
+        help="seconds that a rival has for a stream (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=units.directory(),
+        metavar="DIR",
+        help="where runs of rivals are kept (default: in the user's cache directory)",
+    )
+    taking = parser.add_mutually_exclusive_group()
+    taking.add_argument("--fresh", action="store_true", help="run what is kept, too")
+    taking.add_argument("--cached", action="store_true", help="run no rival, show what is kept")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))

@@ -1,0 +1,63 @@
+"""CapyMOA's ensembles and its nearest neighbours, in Java; columns and classes are told before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.river_battery.contestant import BOTH, SEED, Contestant
+from benchmarks.river_battery.streams import Event, Stream
+
+
+class _Moa:
+    def __init__(self, stream: Stream, learner: str, options: Mapping[str, Any]) -> None:
+        from capymoa import classifier
+        from capymoa.core import Instance, LabeledInstance
+        from capymoa.stream import Schema
+
+        self._question, self._answered = Instance.from_array, LabeledInstance.from_array
+        self._labels = stream.labels
+        self._index = {label: j for j, label in enumerate(self._labels)}
+        self._columns = {column: j for j, column in enumerate(stream.columns)}
+        names = [f"c{j}" for j in self._columns.values()]
+        classes = {"class": [str(label) for label in self._labels]}
+        self._schema = Schema.from_custom([*names, "class"], "class", classes)
+        self._model = getattr(classifier, learner)(self._schema, random_seed=SEED, **options)
+
+    def _row(self, x: Event) -> NDArray[np.float64]:
+        row = np.zeros(len(self._columns))
+        row[[self._columns[column] for column in x]] = list(x.values())
+        return row
+
+    def predict_proba_one(self, x: Event) -> Mapping[Any, float] | None:
+        answer = self._model.predict_proba(self._question(self._schema, self._row(x)))
+        return None if answer is None else dict(zip(self._labels, answer.tolist(), strict=True))
+
+    def learn_one(self, x: Event, y: Any) -> None:
+        self._model.train(self._answered(self._schema, self._row(x), self._index[y]))
+
+
+CONTESTANTS = tuple(
+    Contestant(
+        name, partial(_Moa, learner=learner, options=options), "capymoa", settings, BOTH, none=True
+    )
+    for name, learner, options, settings in (
+        ("CapyMOA SAMkNN", "SAMkNN", {}, "defaults"),
+        (
+            "CapyMOA ARF, 30",
+            "AdaptiveRandomForestClassifier",
+            {"ensemble_size": 30},
+            "ensemble_size=30",
+        ),
+        (
+            "CapyMOA SRP, 10",
+            "StreamingRandomPatches",
+            {"ensemble_size": 10},
+            "ensemble_size=10",
+        ),
+    )
+)

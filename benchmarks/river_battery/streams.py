@@ -1,0 +1,238 @@
+"""The streams: files of the data directory, River's own small sets, and River's generators.
+
+Every stream is numbers in a table, so that what makes an event is the same for all contestants.
+What River generates is 20,000 events long; `--events` can only make it shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import data
+
+SEED = 1
+GENERATED = 20_000
+KDD99 = 50_000
+"""The events of kdd99 that are used: later ones are one attack for hours."""
+_WORDS = 500
+"""The words of generated mails."""
+
+Event = dict[Hashable, Any]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Rows of words, each there (1) or not: `found[starts[i]:starts[i + 1]]` are those of row i."""
+
+    starts: NDArray[np.int64]
+    found: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, rows: slice) -> Words:
+        starts = self.starts[: len(self) + 1 if rows.stop is None else rows.stop + 1]
+        return Words(starts, self.found[: starts[-1]])
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Events in their order, NaN where a number is missing.
+
+    y is bool for two classes, int for more, float for numbers to be predicted.
+    """
+
+    name: str
+    X: NDArray[Any] | Words
+    y: NDArray[Any]
+    columns: tuple[Hashable, ...]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def task(self) -> str:
+        return {"b": "binary", "i": "classes", "f": "regression"}[self.y.dtype.kind]
+
+    @property
+    def labels(self) -> list[Any]:
+        """The classes there are, in order."""
+        return list(np.unique(self.y).tolist())
+
+    def first(self, n: int) -> Stream:
+        """The first n events; 0 is all."""
+        n = min(n or len(self), len(self))
+        return replace(self, X=self.X[:n], y=self.y[:n])
+
+    def events(self, *, none: bool = False) -> list[tuple[Event, Any]]:
+        """New dicts, each with its label; what is missing is left out, or None if that is said."""
+        if isinstance(self.X, Words):
+            names = np.array(self.columns, dtype=object)
+            words = np.split(names[self.X.found], self.X.starts[1:-1])
+            rows = [dict.fromkeys(row.tolist(), 1.0) for row in words]
+        else:
+            rows = [self._row(row, none) for row in self.X.tolist()]
+        return list(zip(rows, self.y.tolist(), strict=True))
+
+    def _row(self, values: list[float], none: bool) -> Event:
+        row = dict(zip(self.columns, values, strict=True))
+        if any(value != value for value in values):
+            known = {c: v if v == v else None for c, v in row.items()}
+            return known if none else {c: v for c, v in known.items() if v is not None}
+        return row
+
+    def describe(self) -> dict[str, Any]:
+        """Shape, classes and a fingerprint of the numbers, for the record."""
+        arrays = (self.X.starts, self.X.found) if isinstance(self.X, Words) else (self.X,)
+        about: dict[str, Any] = {"events": len(self), "columns": len(self.columns)}
+        if self.task != "regression":
+            about["classes"] = len(self.labels)
+        return about | {"task": self.task, "sha256": data.fingerprint(*arrays, self.y)}
+
+
+# --- of the data directory ----------------------------------------------------------------------
+
+
+def _file(
+    name: str, directory: data.Directory, quick: bool, *, without: tuple[str, ...] = ()
+) -> Stream:
+    """A set as it is, but for columns that are left out, and events that have no y."""
+    found = data.load(name, directory, quick=quick)
+    columns = [j for j, column in enumerate(found.columns) if column not in without]
+    there = found.y == found.y
+    names = tuple(found.columns[j] for j in columns)
+    return Stream(name, found.X[there][:, columns], found.y[there], names)
+
+
+def _shuffled(name: str, directory: data.Directory, quick: bool) -> Stream:
+    found = _file(name, directory, quick)
+    order = np.random.default_rng(SEED).permutation(len(found))
+    assert isinstance(found.X, np.ndarray)
+    return replace(found, X=found.X[order], y=found.y[order])
+
+
+def _first(name: str, directory: data.Directory, quick: bool, *, n: int) -> Stream:
+    return _file(name, directory, quick).first(n)
+
+
+def _mails(name: str, directory: data.Directory, quick: bool) -> Stream:
+    """The words of each mail: rows of a sparse matrix (`indptr`, `indices`) whose cells are 1."""
+    try:
+        _, arrays = data.read(name, directory)
+        starts, found = (arrays[key].astype(np.int64) for key in ("indptr", "indices"))
+        words, y = int(arrays["shape"][1]), arrays["y"] == 1
+    except KeyError as error:
+        raise data.DataError(f"data set {name} has no array {error}; see docs/data.md") from None
+    except data.DataError:
+        if not quick:
+            raise
+        rng = np.random.default_rng(SEED)
+        starts, words = np.arange(data.QUICK + 1) * 5, _WORDS
+        found = rng.integers(0, words, 5 * data.QUICK)
+        y = found[::5] < words // 2
+    mails = Stream(name, Words(starts, found), y, tuple(f"w{j}" for j in range(words)))
+    return mails.first(data.QUICK if quick else 0)
+
+
+# --- of River -----------------------------------------------------------------------------------
+
+
+def _taken(name: str, events: Iterable[tuple[Event, Any]], n: int) -> Stream:
+    """The first n events as a table; labels become bool or the index of their sorted values."""
+    rows, labels = zip(*islice(events, n), strict=True)
+    columns = tuple(rows[0])
+    X = np.array([[float(row[column]) for column in columns] for row in rows])
+    if isinstance(labels[0], float):
+        return Stream(name, X, np.array(labels), columns)
+    classes, y = np.unique(np.array(labels), return_inverse=True)
+    return Stream(name, X, y == 1 if len(classes) == 2 else y.astype(np.int64), columns)
+
+
+def _carried(name: str, _: data.Directory, quick: bool) -> Stream:
+    from river import datasets
+
+    source = getattr(datasets, name)()
+    events = ((x, float(y) if source.task == "Regression" else y) for x, y in source)
+    return _taken(name, events, data.QUICK if quick else source.n_samples)
+
+
+def _generated(name: str, _: data.Directory, quick: bool) -> Stream:
+    from river.datasets import synth
+
+    half, width = GENERATED // 2, GENERATED // 20
+
+    def drifting(before: Any, after: Any) -> Any:
+        return synth.ConceptDriftStream(before, after, position=half, width=width, seed=SEED)
+
+    quarters = tuple(GENERATED * k // 4 for k in (1, 2, 3))
+    makers: dict[str, Callable[[], Any]] = {
+        "RandomRBFDrift": lambda: synth.RandomRBFDrift(
+            SEED, SEED, n_classes=5, change_speed=0.001, n_drift_centroids=50
+        ),
+        "Hyperplane": lambda: synth.Hyperplane(SEED, n_drift_features=5, mag_change=0.001),
+        "Agrawal": lambda: drifting(
+            synth.Agrawal(0, SEED, perturbation=0.05), synth.Agrawal(6, SEED, perturbation=0.05)
+        ),
+        "SEA": lambda: drifting(synth.SEA(0, 0.1, SEED), synth.SEA(3, 0.1, SEED)),
+        "LEDDrift": lambda: synth.LEDDrift(SEED, 0.1, irrelevant_features=True, n_drift_features=4),
+        "Waveform": lambda: synth.Waveform(SEED, has_noise=True),
+        "FriedmanDrift": lambda: synth.FriedmanDrift("lea", quarters, seed=SEED),
+    }
+    return _taken(name, makers[name](), data.QUICK if quick else GENERATED)
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+_Loader = Callable[[str, data.Directory, bool], Stream]
+STREAMS: dict[str, tuple[str, _Loader]] = {
+    "elec2": ("elec2", partial(_file, without=("date", "day"))),
+    "airlines_h2o_44k": ("airl.", _file),
+    "gmsc": ("gmsc", _file),
+    "a9a": ("a9a", _file),
+    "covtype_subset93k": ("cover", _file),
+    "letter": ("letter", _file),
+    "rialto": ("rialto", _file),
+    "kdd99_10pct": ("kdd99", partial(_first, n=KDD99)),
+    "spam_sparse": ("spam", _mails),
+    "Bananas": ("banan.", _carried),
+    "Phishing": ("phish.", _carried),
+    "ImageSegments": ("segm.", _carried),
+    "RandomRBFDrift": ("RBF", _generated),
+    "Hyperplane": ("plane", _generated),
+    "Agrawal": ("Agraw.", _generated),
+    "SEA": ("SEA", _generated),
+    "LEDDrift": ("LED", _generated),
+    "Waveform": ("wave", _generated),
+    "TrumpApproval": ("Trump", _carried),
+    "ChickWeights": ("chick", _carried),
+    "cadata_california_housing": ("cadata", _shuffled),
+    "beijing_pm25": ("pm25", _file),
+    "house_16H": ("house", _file),
+    "cpusmall": ("cpu", _file),
+    "FriedmanDrift": ("Friedm.", _generated),
+}
+"""Each stream's heading in the tables, and what makes it."""
+
+FILES = tuple(STREAMS)[:9]
+RIVERS = tuple(STREAMS)[9:18]
+NUMBERS = tuple(STREAMS)[18:]
+
+
+@cache
+def load(name: str, directory: data.Directory, *, quick: bool, events: int) -> Stream:
+    """The first events of a stream, 0 for all.
+
+    Raises
+    ------
+    DataError
+        If its file is not there, or is another.
+    """
+    _, loader = STREAMS[name]
+    return loader(name, directory, quick).first(events)
