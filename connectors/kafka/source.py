@@ -348,16 +348,21 @@ class KafkaSource:
                 fetcher._next_partition_records = None
 
     def _keep_join(self) -> None:
-        """Let the next poll have the answer to a join that came between two polls.
+        """Let the next poll end a join that the last one had no time to wait for.
 
-        kafka-python (3.0.12 still) takes a join that has ended for one that was dealt with and
-        joins again, which makes all members rebalance. Two that are busy between their polls may
-        go on like that for ever.
+        kafka-python (3.0.12 still) takes a join that was answered between two polls for one that
+        was dealt with and joins again, which makes all members rebalance: two that are busy
+        between their polls may go on like that for ever. And the leader of a group that joined
+        because the topic's partitions were news to it forgets, once it has divided them, that it
+        still waits for the answer: it then neither owns partitions nor joins again.
         """
         with contextlib.suppress(AttributeError):
             coordinator = self._consumer._coordinator
             task = coordinator._join_task
-            if task is not None and not isinstance(task, _Unread):
+            if task is None:
+                return
+            coordinator.request_rejoin()
+            if not isinstance(task, _Unread):
                 coordinator._join_task = _Unread(task)
 
     def _out_of_range(self, tp: Any, wanted: int) -> ConnectorError:
