@@ -16,6 +16,8 @@ from benchmarks import adult, common, first_light, scaling
 from benchmarks.features import __main__ as features
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
+from benchmarks.river_battery import speed as battery_speed
+from benchmarks.river_battery import tables as battery
 from benchmarks.speed import __main__ as speed
 from benchmarks.step import __main__ as step
 
@@ -30,6 +32,8 @@ PAGES: dict[Path, dict[str, Render]] = {
         "step": step.render,
         "memory": memory.render,
         "scaling": scaling.render,
+        "river_battery": battery.render,
+        battery_speed.NAME: battery_speed.render,
     },
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

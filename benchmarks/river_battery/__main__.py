@@ -1,5 +1,7 @@
 """All contestants on all streams: who is best, with labels at once and 48 events late.
 
+With --speed, something else: events/s of ours and of ARF in turn, on every stream.
+
 Runs of rivals take hours; each is kept in a directory when it is done, and taken from there the
 next time. Ours run anew every time. Interrupted, it goes on where it was.
 """
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from benchmarks.river_battery import tables, units
+from benchmarks.river_battery import speed, tables, units
 from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.field import CONTESTANTS
 from benchmarks.river_battery.measure import Battery, measure
@@ -30,6 +32,10 @@ def run(argv: Sequence[str] | None = None) -> None:
         load(name, options.data, quick=options.quick, events=options.events)
         for name in options.streams
     ]
+    if options.speed:
+        settings = {"seed": SEED, "rounds": speed.ROUNDS, "warm_up": speed.WARM}
+        common.finish(speed.NAME, options, settings, speed.measure(streams), speed.render)
+        return
     batteries = [
         Battery(
             streams, delay, options.cache, options.limit, fresh=options.fresh, idle=options.cached
@@ -80,7 +86,7 @@ def _parser() -> Any:
         type=float,
         default=LIMIT,
         metavar="S",
-        help="seconds that a rival has for a stream (default: %(default)s)",
+        help="seconds of the processor that a rival has for a stream (default: %(default)s)",
     )
     parser.add_argument(
         "--cache",
@@ -92,6 +98,9 @@ def _parser() -> Any:
     taking = parser.add_mutually_exclusive_group()
     taking.add_argument("--fresh", action="store_true", help="run what is kept, too")
     taking.add_argument("--cached", action="store_true", help="run no rival, show what is kept")
+    parser.add_argument(
+        "--speed", action="store_true", help="measure events/s against ARF instead, in turn"
+    )
     return parser
 
 

@@ -44,6 +44,7 @@ def figures(outcome: Outcome, stream: Stream, delay: int) -> Mapping[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "cpu_seconds": round(outcome.cpu_seconds, 3),
         "events_per_s": round(len(outcome.guess) / outcome.seconds, 1),
+        "events_per_cpu_s": round(len(outcome.guess) / max(outcome.cpu_seconds, 1e-9), 1),
     }
     if outcome.ended:
         found["ended"] = outcome.ended

@@ -38,8 +38,8 @@ class Words:
         return len(self.starts) - 1
 
     def __getitem__(self, rows: slice) -> Words:
-        starts = self.starts[: len(self) + 1 if rows.stop is None else rows.stop + 1]
-        return Words(starts, self.found[: starts[-1]])
+        starts = self.starts[rows.start : rows.stop + 1]
+        return Words(starts - starts[0], self.found[starts[0] : starts[-1]])
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,12 @@ class Stream:
 
     def first(self, n: int) -> Stream:
         """The first n events; 0 is all."""
-        n = min(n or len(self), len(self))
-        return replace(self, X=self.X[:n], y=self.y[:n])
+        return self.part(0, n or len(self))
+
+    def part(self, start: int, stop: int) -> Stream:
+        """Some of the events."""
+        some = slice(start, min(stop, len(self)))
+        return replace(self, X=self.X[some], y=self.y[some])
 
     def events(self, *, none: bool = False) -> list[tuple[Event, Any]]:
         """New dicts, each with its label; what is missing is left out, or None if that is said."""
@@ -87,6 +91,14 @@ class Stream:
             known = {c: v if v == v else None for c, v in row.items()}
             return known if none else {c: v for c, v in known.items() if v is not None}
         return row
+
+    def table(self) -> NDArray[Any]:
+        """The numbers of all events, those of words too."""
+        if not isinstance(self.X, Words):
+            return self.X
+        found = np.zeros((len(self), len(self.columns)), dtype=np.float32)
+        found[np.repeat(np.arange(len(self)), np.diff(self.X.starts)), self.X.found] = 1
+        return found
 
     def describe(self) -> dict[str, Any]:
         """Shape, classes and a fingerprint of the numbers, for the record."""
@@ -144,9 +156,9 @@ def _mails(name: str, directory: data.Directory, quick: bool) -> Stream:
 # --- of River -----------------------------------------------------------------------------------
 
 
-def _taken(name: str, events: Iterable[tuple[Event, Any]], n: int) -> Stream:
-    """The first n events as a table; labels become bool or the index of their sorted values."""
-    rows, labels = zip(*islice(events, n), strict=True)
+def _taken(name: str, events: Iterable[tuple[Event, Any]]) -> Stream:
+    """Events as a table; labels become bool or the index of their sorted values."""
+    rows, labels = zip(*events, strict=True)
     columns = tuple(rows[0])
     X = np.array([[float(row[column]) for column in columns] for row in rows])
     if isinstance(labels[0], float):
@@ -159,8 +171,9 @@ def _carried(name: str, _: data.Directory, quick: bool) -> Stream:
     from river import datasets
 
     source = getattr(datasets, name)()
-    events = ((x, float(y) if source.task == "Regression" else y) for x, y in source)
-    return _taken(name, events, data.QUICK if quick else source.n_samples)
+    # All of them: a source that is left early keeps its file open.
+    events = [(x, float(y) if source.task == "Regression" else y) for x, y in source]
+    return _taken(name, events[: data.QUICK] if quick else events)
 
 
 def _generated(name: str, _: data.Directory, quick: bool) -> Stream:
@@ -185,7 +198,7 @@ def _generated(name: str, _: data.Directory, quick: bool) -> Stream:
         "Waveform": lambda: synth.Waveform(SEED, has_noise=True),
         "FriedmanDrift": lambda: synth.FriedmanDrift("lea", quarters, seed=SEED),
     }
-    return _taken(name, makers[name](), data.QUICK if quick else GENERATED)
+    return _taken(name, islice(makers[name](), data.QUICK if quick else GENERATED))
 
 
 # --- all of them --------------------------------------------------------------------------------

@@ -120,10 +120,10 @@ def _standing(title: str, figures: Figures) -> str:
             _known(factor * value, form)
             for value, (_, factor, form) in zip(means, _MEANS, strict=True)
         ]
-        rate = statistics.median(figures[name][s]["events_per_s"] for s in streams)
+        rate = statistics.median(figures[name][s]["events_per_cpu_s"] for s in streams)
         rows.append([name, _place(ranks, name), *cells, f"{rate:,.0f}"])
     rows.sort(key=lambda row: ranks.get(row[0], math.inf))
-    header = [title, "mean rank", "mean %", "balanced %", "log loss", "events/s, median"]
+    header = [title, "mean rank", "mean %", "balanced %", "log loss", "events/CPU s"]
     return _table(header, rows) if streams else ""
 
 
