@@ -384,6 +384,136 @@ def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[f
     return means, [1.0 / (s * math.sqrt(total if total > 0.0 else 1.0)) for s in deviations]
 
 
+# --- quantiles of columns from a sample ------------------------------------------------------
+
+SAMPLE = 6  # stream tag
+KNOT_LEVELS = [k / 31 for k in range(32)]
+
+
+def single(v: float) -> float:
+    """A value as the sample holds it: bounded, in single precision."""
+    return float(np.float32(min(max(v, -1e30), 1e30)))
+
+
+def place(seed: int, i: int, capacity: int) -> int:
+    """The place that event i draws; it is sampled if that is below the capacity."""
+    four = philox4x32((i // 4 & MASK, SAMPLE, i // 4 >> 32, 0), (seed & MASK, seed >> 32))
+    return four[i % 4] * min(i + 1, 16 * capacity) >> 32
+
+
+def sampled(events: int, capacity: int, seed: int) -> list[int]:
+    """Numbers of the events in the sample, by place (Vitter 1985, Algorithm R).
+
+    While it fills, what is at the place drawn moves to the end, so that the order is random too.
+    """
+    places: list[int] = []
+    for i in range(events):
+        drawn = place(seed, i, capacity)
+        if i < capacity:
+            places.append(places[drawn] if drawn < i else i)
+        if drawn < capacity:
+            places[drawn] = i
+    return places
+
+
+def quantile(values: Sequence[float], level: Fraction) -> float:
+    """Linear between the order statistics."""
+    order = sorted(values)
+    position = level * (len(order) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(order) - 1)
+    return order[low] + (order[high] - order[low]) * float(position - low)
+
+
+def deviation(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
+
+
+def robust_scale(values: Sequence[float]) -> float:
+    spread = quantile(values, Fraction(9, 10)) - quantile(values, Fraction(1, 10))
+    if spread > 0.0:
+        return spread / 2.563
+    low, high = quantile(values, Fraction(1, 100)), quantile(values, Fraction(99, 100))
+    if low == high:
+        low, high = min(values), max(values)
+    return 1.0 if low == high else deviation([min(max(v, low), high) for v in values])
+
+
+def rank(v: float, knots: Sequence[float]) -> float:
+    """The level of a value by the knots; the middle of the levels where it equals several."""
+    equal = [KNOT_LEVELS[k] for k in range(32) if knots[k] == v]
+    if equal:
+        return min((equal[0] + equal[-1]) / 2, 0.999)
+    if v < knots[0]:
+        return 0.0
+    if v > knots[-1]:
+        return 0.999
+    k = max(k for k in range(32) if knots[k] < v)
+    return min((k + (v - knots[k]) / (knots[k + 1] - knots[k])) / 31, 0.999)
+
+
+class Quantiles:
+    """What is in use for each column, made anew from the sample and replaced where it has moved."""
+
+    def __init__(self, d: int, seed: int = 0, capacity: int = 2048) -> None:
+        self.seed, self.capacity = seed, capacity
+        self.center, self.inverse = [0.0] * d, [1.0] * d
+        self.knots, self.indicator = [[0.0] * 32 for _ in range(d)], [False] * d
+        self.distance, self.version = 1.0, 0
+
+    def estimate(self, events: Sequence[Sequence[float]]) -> None:
+        """The estimate after these, which are all events of the stream so far."""
+        places = sampled(len(events), self.capacity, self.seed)
+        ever = [i for i in range(len(events)) if place(self.seed, i, self.capacity) < self.capacity]
+        changed = False
+        for j in range(len(self.center)):
+            values = [single(events[i][j]) for i in places if not math.isnan(events[i][j])]
+            indicator = all(
+                events[i][j] in (0.0, 1.0) for i in ever if not math.isnan(events[i][j])
+            )
+            if values:
+                changed |= self.estimate_column(j, values, indicator)
+        distance = self.new_distance([events[i] for i in places])
+        if abs(distance / self.distance - 1.0) > 0.15:
+            self.distance, changed = distance, True
+        self.version += changed
+
+    def estimate_column(self, j: int, values: Sequence[float], indicator: bool) -> bool:
+        center = 0.0 if indicator else quantile(values, Fraction(1, 2))
+        scale = 0.5 if indicator else robust_scale(values)
+        turned = indicator != self.indicator[j]
+        moved = (
+            turned
+            or abs(center - self.center[j]) * self.inverse[j] > 0.15
+            or abs(scale * self.inverse[j] - 1.0) > 0.15
+        )
+        if moved:
+            self.center[j], self.inverse[j], self.indicator[j] = center, 1.0 / scale, indicator
+        knots = [quantile(values, Fraction(k, 31)) for k in range(32)]
+        shift = max(abs(rank(v, self.knots[j]) - rank(v, knots)) for v in knots + self.knots[j])
+        reranked = turned or (not indicator and shift > 0.02)
+        if reranked:
+            self.knots[j] = knots
+        return moved or reranked
+
+    def scaled(self, x: Sequence[float]) -> list[float]:
+        return [
+            0.0 if math.isnan(v) else min(max((single(v) - c) * s, -8.0), 8.0)
+            for v, c, s in zip(x, self.center, self.inverse, strict=True)
+        ]
+
+    def new_distance(self, rows: Sequence[Sequence[float]]) -> float:
+        """Of each row and the next few in their random order, cyclically."""
+        m = len(rows)
+        if m < 2:
+            return 1.0
+        Z = [self.scaled(x) for x in rows]
+        steps = range(1, min(m // 2, math.ceil(2048 / m)) + 1)
+        distances = [math.dist(Z[i], Z[(i + k) % m]) for k in steps for i in range(m)]
+        return quantile(distances, Fraction(1, 2)) or 1.0
+
+
 # --- Algorithms 1 and 2 ---------------------------------------------------------------------
 
 

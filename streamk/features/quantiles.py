@@ -1,0 +1,411 @@
+"""Robust location, scale and rank of columns, which change at few moments of a stream only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import FAIR_COIN
+from streamk.errors import StateError
+from streamk.features.random_features import check_seed
+from streamk.features.reservoir import Reservoir
+from streamk.state import JSON, State
+
+KNOTS = 32
+"""Quantiles kept of each column."""
+FARTHEST = 8.0
+"""Scaled value from which on a value counts as this far out."""
+TOP = 0.999
+"""Largest rank: ranks are less than 1."""
+
+_LONGEST = 8192
+"""Most events between two estimates."""
+_FEWEST, _MOST = 16, 2048
+"""Rows of the sample, whatever its budget."""
+_DECILES = 2.563
+"""What the first and last decile of a normal law are apart, in deviations."""
+_SHIFT, _STRETCH, _RANKS = 0.15, 0.15, 0.02
+"""What a center, in scales, a scale or distance, relative to the old one, and a rank have to move
+by before it is replaced."""
+_PAIRS = 2048
+"""Pairs of rows, about, that the distance is the median of."""
+_BLOCK = 1 << 18
+"""Values that are sorted or compared at once."""
+
+
+class RunningQuantiles:
+    """Median, scale and quantiles of each column, estimated from a sample at few moments.
+
+    The estimates are made anew after event 1, 2, 4, ... 8192 and then after every 8192 events.
+    Between these moments they do not change, and most events cost no more than one comparison.
+    Up to 16 times the sample's rows all events count alike, from then on older ones fade. An
+    estimate replaces what is in use only where it differs by more than the noise of a sample: a
+    scale by 15%, a center by 0.15 scales, a rank by 0.02, the distance by 15%. A column without a
+    value in the sample keeps what it has.
+
+    How events are divided into calls of `observe` changes nothing. It writes into the arrays that
+    are there; `add_columns` makes new ones.
+
+    Parameters
+    ----------
+    d : int
+        Number of columns.
+    seed : int, default 0
+        0 to 2^64 - 1; what is sampled is a function of it and of the events' numbers.
+    budget : int, default 4 MiB
+        Memory of the sample, in bytes. It holds 16 rows at least and 2048 at most.
+
+    Attributes
+    ----------
+    center : array of shape (d,), float64
+        Median of a numeric column, 0 of an indicator.
+    inverse : array of shape (d,), float64
+        1 / scale. The scale is what the first and last decile are apart, over 2.563: a normal
+        law's deviation. Where they are equal it is the deviation of the values, bounded by their
+        quantiles at 1% and 99% if those differ; 1 where all values are equal; 1/2 of an indicator.
+    knots : array of shape (d, KNOTS), float64
+        Quantiles at the levels 0/31 ... 31/31. Those of an indicator are of no use and old.
+    indicator : array of shape (d,), bool
+        Whether the column has held nothing but 0 and 1 in all events that were sampled, also in
+        those that have left the sample.
+    distance : float
+        Median distance of two sampled events that are scaled, bounded by 8 and 0 where missing.
+    version : int
+        Counts the changes of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quantiles = RunningQuantiles(2)
+    >>> X = np.column_stack([np.arange(64.0), np.arange(64) % 2])
+    >>> quantiles.observe(X)
+    True
+    >>> quantiles.center, quantiles.inverse.round(4), quantiles.indicator
+    (array([31.5, 0. ]), array([0.0509, 2. ]), array([False, True]))
+    >>> quantiles.until_change(), quantiles.observe(X[:63]), quantiles.observe(X[63:])
+    (63, False, False)
+    """
+
+    TYPE = "running-quantiles"
+    FORMAT = 1
+
+    def __init__(self, d: int = 0, *, seed: int = 0, budget: int = 4 << 20) -> None:
+        self.center = np.zeros(d)
+        self.inverse = np.ones(d)
+        self.knots = np.zeros((d, KNOTS))
+        self.indicator = np.zeros(d, dtype=bool)
+        self.distance = 1.0
+        self.version = 0
+        self._numeric = np.zeros(d, dtype=bool)
+        self._budget = budget
+        self._all_numeric = False
+        self._events = self._moment = self._due = 0
+        self._sample = Reservoir(d, capacity=_capacity(d, budget), seed=check_seed(seed))
+        self._plan()
+
+    def __len__(self) -> int:
+        return len(self.center)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        own: int = sum(getattr(self, name).nbytes for name in _ARRAYS.values())
+        return self._sample.nbytes + own
+
+    def observe(self, X: NDArray[np.float64]) -> bool:
+        """Take in events X, float64 of shape (n, d); NaN is missing, all else is finite.
+
+        Returns
+        -------
+        bool
+            Whether what is in use has changed.
+        """
+        events = self._events + len(X)
+        if events < self._due:
+            self._events = events
+            return False
+        return self._observe(X)
+
+    def until_change(self) -> int:
+        """Return how many events may be observed at once if they are to be learned after it.
+
+        All of these are then learned by the estimates by which they would be learned one at a time:
+        none but the first of them is at a moment at which estimates are made.
+        """
+        moment = self._moment
+        if self._events + 1 == moment:
+            moment = _moment_after(moment)
+        return moment - 1 - self._events
+
+    def _observe(self, X: NDArray[np.float64]) -> bool:
+        before, start = self.version, 0
+        while start < len(X):
+            stop = min(len(X), start + self._moment - self._events)
+            self._note_numbers(self._sample.take(X[start:stop], self._events))
+            self._events += stop - start
+            start = stop
+            if self._events == self._moment:
+                self._estimate()
+                self._plan()
+        self._find_due()
+        return self.version > before
+
+    def _note_numbers(self, X: NDArray[np.float64]) -> None:
+        """Remember which columns have held other numbers than 0 and 1."""
+        if self._all_numeric or not len(X):
+            return
+        self._numeric |= (~np.isnan(X) & (X != 0.0) & (X != 1.0)).any(axis=0)
+        self._all_numeric = bool(self._numeric.all())
+
+    def _plan(self) -> None:
+        """Draw which events will be sampled up to the next estimate."""
+        self._moment = _moment_after(self._events)
+        self._all_numeric = bool(self._numeric.all())
+        self._sample.plan(self._events, self._moment)
+        self._find_due()
+
+    def _find_due(self) -> None:
+        """Note the number of events at which there is something to do."""
+        number = self._sample.next()
+        self._due = self._moment if number is None else number + 1
+
+    # --- estimates ----------------------------------------------------------------------------
+
+    def _estimate(self) -> None:
+        changed = False
+        for block in self._blocks():
+            changed |= self._estimate_columns(block)
+        distance = self._find_distance()
+        if abs(distance / self.distance - 1.0) > _STRETCH:
+            self.distance, changed = distance, True
+        self.version += changed
+
+    def _blocks(self) -> Iterator[slice]:
+        width = max(1, _BLOCK // max(len(self._sample.rows), KNOTS * KNOTS))
+        for start in range(0, len(self), width):
+            yield slice(start, start + width)
+
+    def _estimate_columns(self, block: slice) -> bool:
+        """Replace what has moved too far; return whether anything has."""
+        S = np.sort(self._sample.rows[:, block].T, axis=1).astype(np.float64)
+        n = np.count_nonzero(~np.isnan(S), axis=1)
+        columns = block.start + np.flatnonzero(n)
+        if not len(columns):
+            return False
+        S, n = S[n > 0], n[n > 0]
+        indicator = ~self._numeric[columns]
+        median, scale = _location(S, n)
+        center = np.where(indicator, 0.0, median)
+        inverse = 1.0 / np.where(indicator, FAIR_COIN, scale)
+
+        turned = indicator != self.indicator[columns]
+        old = self.inverse[columns]
+        moved = turned | (np.abs(center - self.center[columns]) * old > _SHIFT)
+        moved |= np.abs(old / inverse - 1.0) > _STRETCH
+        self.indicator[columns] = indicator
+        self.center[columns[moved]] = center[moved]
+        self.inverse[columns[moved]] = inverse[moved]
+
+        knots = _quantiles(S, n, range(KNOTS), KNOTS - 1)
+        reranked, own = turned.copy(), self.knots[columns]
+        compared = np.flatnonzero(~turned & ~indicator & (knots != own).any(axis=1))
+        reranked[compared] = _rank_shift(own[compared], knots[compared]) > _RANKS
+        self.knots[columns[reranked]] = knots[reranked]
+        return bool(moved.any() or reranked.any())
+
+    def _find_distance(self) -> float:
+        """Return the median distance of pairs of rows.
+
+        Their order is random, so that each one and the next few after it are pairs enough.
+        """
+        rows = self._sample.rows
+        m = len(rows)
+        if m < 2:
+            return 1.0
+        squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
+        for block in self._blocks():
+            Z = (rows[:, block] - self.center[block]) * self.inverse[block]
+            Z = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))
+            for k, sums in enumerate(squares, start=1):
+                sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
+        return float(np.median(np.sqrt(squares))) or 1.0
+
+    # --- columns and state --------------------------------------------------------------------
+
+    def add_columns(self, n: int) -> None:
+        """Append n columns that were zero in all events so far."""
+        if n:
+            self._append(n)
+            self._refit()
+
+    def select(self, order: Sequence[int | None]) -> RunningQuantiles:
+        """Return a copy whose columns are those numbered; None is one that was always zero."""
+        copy = RunningQuantiles.from_state(self.state())
+        copy._append(1)
+        numbers = [len(self) if number is None else number for number in order]
+        for name in _ARRAYS.values():
+            setattr(copy, name, getattr(copy, name)[numbers])
+        copy._sample.rows = copy._sample.rows[:, numbers]
+        copy._refit()
+        return copy
+
+    def _append(self, n: int) -> None:
+        """Append columns; where there were events they are indicators."""
+        some = self._events > 0
+        self.center = np.append(self.center, np.zeros(n))
+        self.inverse = np.append(self.inverse, np.full(n, 1.0 / FAIR_COIN if some else 1.0))
+        self.knots = np.concatenate([self.knots, np.zeros((n, KNOTS))])
+        self.indicator = np.append(self.indicator, np.full(n, some))
+        self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
+        rows = self._sample.rows
+        self._sample.rows = np.concatenate([rows, np.zeros((len(rows), n), np.float32)], axis=1)
+
+    def _refit(self) -> None:
+        """Go on with other columns."""
+        capacity = _capacity(len(self), self._budget)
+        if self._events:  # a sample that has let events go cannot grow
+            capacity = min(capacity, self._sample.capacity)
+        self._sample.shrink(capacity)
+        self.version += 1
+        self._plan()
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "seed": self._sample.seed,
+            "budget": self._budget,
+            "capacity": self._sample.capacity,
+            "events": self._events,
+            "version": self.version,
+            "distance": self.distance,
+        }
+        arrays = {name: getattr(self, own).copy() for name, own in _ARRAYS.items()}
+        return State(header, {**arrays, "sample": self._sample.rows.copy()})
+
+    @classmethod
+    def from_state(cls, state: State) -> RunningQuantiles:
+        """Return the quantiles whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its parts do not fit.
+        """
+        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
+        header = state.header
+        seed, budget, capacity, events, version = (_count(header, name) for name in _COUNTS)
+        distance = header.get("distance")
+        if not isinstance(distance, float) or not distance > 0.0 or seed >= 2**64 or not capacity:
+            raise StateError(
+                "a state of running quantiles needs a distance above 0, a capacity from 1 and a"
+                f" seed below 2^64, not {distance!r}, {capacity!r} and {seed!r}"
+            )
+        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget)
+        own = {name: getattr(quantiles, attribute) for name, attribute in _ARRAYS.items()}
+        own["sample"] = np.empty((min(events, capacity), len(quantiles)), np.float32)
+        for name, array in own.items():
+            if name not in arrays or arrays[name].shape != array.shape:
+                raise StateError(
+                    f"array {name!r} of running quantiles must have shape {array.shape}"
+                )
+            array[...] = arrays[name]
+        quantiles._sample.capacity, quantiles._sample.rows = capacity, own["sample"]
+        quantiles._events, quantiles.version, quantiles.distance = events, version, distance
+        quantiles._plan()
+        return quantiles
+
+
+_ARRAYS = {
+    "center": "center",
+    "inverse": "inverse",
+    "knots": "knots",
+    "indicator": "indicator",
+    "numeric": "_numeric",
+}
+"""The arrays of a state, and the attributes that hold them."""
+_COUNTS = ("seed", "budget", "capacity", "events", "version")
+
+
+def _count(header: dict[str, JSON], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise StateError(
+            f"{name!r} in a state of running quantiles must be an int from 0, not {value!r}"
+        )
+    return value
+
+
+def _capacity(d: int, budget: int) -> int:
+    return max(_FEWEST, min(_MOST, budget // (4 * max(d, 1))))
+
+
+def _moment_after(events: int) -> int:
+    """Return the number of events after which estimates are made next."""
+    return min(1 << events.bit_length(), (events // _LONGEST + 1) * _LONGEST)
+
+
+def _quantiles(
+    S: NDArray[np.float64], n: NDArray[np.intp], parts: Sequence[int], whole: int
+) -> NDArray[np.float64]:
+    """Quantiles at the levels parts / whole of rows whose first n values are sorted and known.
+
+    Places between two values are found in whole numbers, so that a value that is there often is
+    met exactly.
+    """
+    low, rest = np.divmod(np.multiply.outer(n - 1, np.asarray(parts)), whole)
+    below = np.take_along_axis(S, low, axis=1)
+    above = np.take_along_axis(S, np.minimum(low + 1, n[:, None] - 1), axis=1)
+    return np.asarray(below + (above - below) * (rest / whole))
+
+
+def _location(
+    S: NDArray[np.float64], n: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the medians and scales of rows whose first n values are sorted and known."""
+    least, tenth, median, ninetieth, most = _quantiles(S, n, (1, 10, 50, 90, 99), 100).T
+    scale = (ninetieth - tenth) / _DECILES
+    flat = np.flatnonzero(scale == 0.0)
+    if len(flat):
+        S, n, least, most = S[flat], n[flat], least[flat], most[flat]
+        bounded = least < most
+        least = np.where(bounded, least, S[:, 0])
+        most = np.where(bounded, most, S[np.arange(len(S)), n - 1])
+        scale[flat] = _deviation(S, n, least, most)
+    return median, scale
+
+
+def _deviation(
+    S: NDArray[np.float64],
+    n: NDArray[np.intp],
+    least: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the deviations of the rows' known values within bounds; 1 where the bounds meet."""
+    known = ~np.isnan(S)
+    V = np.where(known, np.clip(S, least[:, None], most[:, None]), 0.0)
+    mean = V.sum(axis=1) / n
+    squares = np.where(known, V - mean[:, None], 0.0) ** 2
+    return np.where(least < most, np.sqrt(squares.sum(axis=1) / n), 1.0)
+
+
+def _rank_shift(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much any knot's rank, of the old or the new ones, moves from old to new."""
+    V = np.concatenate([old, new], axis=1)
+    return np.asarray(np.abs(_midranks(V, old) - _midranks(V, new)).max(axis=1))
+
+
+def _midranks(V: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of values (d, k) by the knots of their columns, as `rank_row` has them."""
+    low = np.count_nonzero(knots[:, None, :] < V[:, :, None], axis=2)
+    high = np.count_nonzero(knots[:, None, :] <= V[:, :, None], axis=2)
+    left, right = np.maximum(low - 1, 0), np.minimum(low, KNOTS - 1)
+    start = np.take_along_axis(knots, left, axis=1)
+    gap = np.take_along_axis(knots, right, axis=1) - start
+    level = left + (V - start) / np.where(gap > 0.0, gap, 1.0)
+    level = np.where(high > low, 0.5 * (low + high - 1), level)
+    level = np.where(high == 0, 0.0, np.where(low == KNOTS, KNOTS, level))
+    return np.asarray(np.minimum(level / (KNOTS - 1), TOP))
