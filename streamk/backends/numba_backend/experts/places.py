@@ -1,0 +1,147 @@
+"""Where the arrays of a pool lie: sizes, then addresses of arrays, in one table of int64.
+
+d columns, m random features, S bandwidths, K outputs (1 for two classes and for numbers), C classes
+(1 for numbers), T tables of G groups, E experts, N events in the window, X mixers. Arrays are
+float64 unless it is said.
+"""
+
+TASK = 0
+COLUMNS = 1
+FEATURES = 2
+BANDWIDTHS = 3
+OUTPUTS = 4
+CLASSES = 5
+TABLES = 6
+GROUPS = 7
+MEMBERS = 8
+SLOTS = 9
+EXPERTS = 10
+WINDOW = 11
+COUNT = 12
+"""Events in the window so far."""
+NEXT = 13
+"""Row of the window that the next event takes."""
+LINEAR_RULES = 14
+LADDER_RULES = 15
+GRID_RULES = 16
+NEWTON = 17
+"""Features of the second-order expert; 0 without it."""
+
+CENTER = 18
+INVERSE = 19
+KNOTS = 20
+INDICATOR = 21
+"""bool (d,)"""
+AWAKE = 22
+"""bool (banks,)"""
+
+Z = 23
+"""float32 (d + 1,), the last one 1"""
+R = 24
+"""float32 (d,)"""
+U = 25
+"""float32 (m,)"""
+PHI = 26
+"""float32 (S, m)"""
+CELLS = 27
+"""int64 (T,)"""
+DISTANCES = 28
+"""float32 (N,)"""
+F = 29
+"""float32 (E, K): outputs of the experts"""
+SUMS = 30
+"""float32 (window experts, C + 1)"""
+
+LINEAR_A = 31
+"""float32 (rules, K, d + 1)"""
+LINEAR_SQUARES = 32
+LINEAR_RATES = 33
+LINEAR_KINDS = 34
+"""int64 (rules,)"""
+PROJECTION = 35
+"""float32 (d, m)"""
+PHASES = 36
+"""float32 (m,)"""
+SCALES = 37
+LADDER_A = 38
+"""float32 (S, rules, K, m)"""
+LADDER_SQUARES = 39
+LADDER_RATES = 40
+LADDER_KINDS = 41
+STARTS = 42
+"""int64 (T + 1,): where a table's columns start among the members"""
+MEMBERS_OF = 43
+"""int64 (members,)"""
+SHIFTS = 44
+"""float32 (members,)"""
+BINS = 45
+"""int64 (T,)"""
+FIRST = 46
+"""int64 (T + 1,)"""
+GROUP = 47
+"""int64 (T,)"""
+FACTORS = 48
+"""float32 (T, rules)"""
+SPREAD = 49
+CELLS_A = 50
+"""float32 (slots, rules, K)"""
+CELLS_SQUARES = 51
+"""float32 (slots, rules)"""
+GRID_RATES = 52
+"""(G, rules)"""
+GRID_PACES = 53
+WINDOW_Z = 54
+"""float32 (N, d)"""
+WINDOW_Y = 55
+"""float32 (N,)"""
+NEWTON_A = 56
+"""float32 (K, features)"""
+NEWTON_P = 57
+"""float32 (features, features)"""
+NEWTON_STEP = 58
+"""float32 (features,)"""
+G = 59
+"""float32 (E, K): slopes"""
+
+SHARES = 60
+"""(shares, E)"""
+ALPHAS = 61
+PRODUCTS = 62
+"""(products, E): weights"""
+LEVELS = 63
+"""Knots of a column"""
+DISTANCE = 64
+"""(1,): median distance of scaled events"""
+MIXERS_SHARE = 65
+MIXERS_PRODUCT = 66
+ON = 67
+"""bool (E,)"""
+ALL = 68
+"""bool (X,), all true"""
+ABOVE = 69
+"""(X,)"""
+FORGETS = 70
+"""(products,)"""
+NEWTON_ROOM = 71
+"""(E,)"""
+SLOPES = 72
+"""(E,)"""
+OUT = 73
+"""(K,)"""
+INVERSES = 74
+"""(products, E, E)"""
+PRODUCT_RATES = 75
+PRODUCT_STARTS = 76
+"""(products,): the largest inverse; 0 where steps are along the gradient"""
+TOP = 77
+"""(X,)"""
+MIXED = 78
+"""(X, K)"""
+OPINIONS = 79
+"""(E, K): probabilities or numbers"""
+LOSSES = 80
+"""(E,)"""
+ROOM = 81
+"""(2, E)"""
+
+SIZE = 82
