@@ -34,9 +34,6 @@ SEED = 1
 SAMPLERS = {"iid": "dense", "hadamard": "Hadamard"}
 """Ways to draw frequencies, and what the tables call them."""
 
-_REST = 0.15
-"""Seconds that threads of BLAS look for more work before they sleep, from the next one's core."""
-
 Work = Callable[[], Any]
 Times = dict[str, list[float]]
 """Seconds a call of each contestant, round by round."""
@@ -52,6 +49,8 @@ class Clock:
     rounds: int
     least: float
     """Seconds of a loop around a call."""
+    rest: float = 0.15
+    """Seconds that threads of BLAS look for more work before they sleep, from the next one's core."""
 
     def race(self, works: Mapping[str, Work], one_core: Collection[str] = ()) -> Times:
         """Time the calls in turn; BLAS has one core for those named."""
@@ -70,7 +69,7 @@ class Clock:
         count = max(1, math.ceil(count * self.least / seconds))
 
         def once() -> float:
-            time.sleep(_REST)
+            time.sleep(self.rest)
             with threadpool_limits(cores, "blas"):
                 if count > 1:
                     loop(count)  # until its own threads have found their cores
@@ -79,9 +78,12 @@ class Clock:
         return once
 
 
+QUICK = Clock(1, 1e-4, rest=0.0)
+
+
 def clock(options: argparse.Namespace) -> Clock:
     """The clock of a full run, or of a quick one."""
-    return Clock(1, 1e-4) if options.quick else Clock(options.rounds, 0.06)
+    return QUICK if options.quick else Clock(options.rounds, 0.06)
 
 
 def settings(clock: Clock) -> dict[str, Any]:
@@ -119,8 +121,11 @@ class Case:
         return f"m={self.features:,} d={self.columns}"
 
     def quick(self) -> Case:
-        """A small one instead, wider where this is wider."""
-        return Case(512 if self.features > 4096 else 256, min(self.columns, 70), self.events)
+        """A small one instead, wider where this is wider.
+
+        One Hadamard transform is enough for all of them: for another width all is compiled anew.
+        """
+        return Case(512 if self.features > 4096 else 256, min(self.columns, 64), self.events)
 
 
 class Numbers(NamedTuple):

@@ -33,12 +33,12 @@ def measure(clock: hot.Clock, *, quick: bool) -> dict[str, Any]:
     lines = []
     works: dict[str, hot.Work] = {}
     for sampler, columns in LINES:
-        case = Case(block, columns, EVENTS)
+        case = Case(block, min(columns, 64) if quick else columns, EVENTS)
         X, y = hot.numbers(case)[:2]
         for threads in THREADS:
             lines.append((SAMPLERS[sampler], f"{SAMPLERS[sampler]} d={columns}, {_cores(threads)}"))
             for power in powers:
-                model = _grown(sampler, columns, threads, block, 2**power, X, y)
+                model = _grown(sampler, case.columns, threads, block, 2**power, X, y)
                 works |= {
                     f"{lines[-1][1]}: predict {power}": lambda model=model, X=X: (
                         model.decision_many(X)

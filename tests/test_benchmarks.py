@@ -124,7 +124,7 @@ def test_features(tmp_path: Path) -> None:
         assert [len(goals) for goals in found["plain"]["goals"].values()] == [9, 9]
 
 
-SMALL = ["m=256 d=8", "m=256 d=54", "m=256 d=70", "m=512 d=70"]
+SMALL = ["m=256 d=8", "m=256 d=54", "m=256 d=64", "m=512 d=64"]
 
 
 def test_work_is_counted() -> None:
@@ -173,8 +173,8 @@ def test_memory(tmp_path: Path) -> None:
         f"{name}, {way}" for name in ("dense", "Hadamard") for way in ("kept", "regenerated")
     ]
     dense, hadamard = (row["bytes"] for row in found["budget"]["rows"][2:])
-    # 512 features of 70 columns: frequencies and phases; three signs, a length and a phase.
-    assert (dense, hadamard) == (4 * 512 * 71, 512 * (3 / 8 + 8))
+    # 512 features of 64 columns: frequencies and phases; three signs, a length and a phase.
+    assert (dense, hadamard) == (4 * 512 * 65, 512 * (3 / 8 + 8))
     for rows in found["state"]["rows"].values():
         assert {row["bytes_a_feature_and_output"] for row in rows} == {4}
 

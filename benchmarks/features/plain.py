@@ -93,7 +93,7 @@ def answers(*, quick: bool) -> dict[str, Any]:
 def _child(path: str, rounds: str, *quick: str) -> None:
     """Measure here; the answers go to a file and the goals to the standard output."""
     np.savez(path, **answers(quick=bool(quick)))
-    clock = Clock(1, 1e-4) if quick else Clock(int(rounds), 0.02)
+    clock = hot.QUICK if quick else Clock(int(rounds), 0.02)
     machine = Machine(clock, 64 if quick else 2048)
     goals = []
     for part in (one, batch):

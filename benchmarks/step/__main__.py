@@ -47,7 +47,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "one": lambda: one.measure(clock, quick=options.quick),
         "batch": lambda: batch.measure(clock, quick=options.quick),
         "engine": through_engine,
-        "start": lambda: start.measure(clock.rounds),
+        "start": lambda: start.measure(clock.rounds, quick=options.quick),
     }
     results = {name: measures[name]() for name in PARTS if name in options.parts}
     common.finish("step", options, hot.settings(clock), results, render)
