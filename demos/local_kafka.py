@@ -341,9 +341,12 @@ class LocalKafka:
             "transaction.state.log.num.partitions": "4",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            # Short waits: a group forms at once, a dead member is noticed in seconds.
+            # Short waits: a group forms at once, a dead member is noticed in seconds. A broker that
+            # was killed is let back in once its last life's session is over.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "3000",
             "num.network.threads": "2",
             "num.io.threads": "2",
             "num.recovery.threads.per.data.dir": "1",
