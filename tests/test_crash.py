@@ -20,7 +20,6 @@ MakeTopic = Callable[..., str]
 KEPT = {"retention.ms": "-1"}
 """The events are older than what a broker keeps by default."""
 
-EVENTS = 200_000
 SHARES = (0.5, 0.28, 0.17, 0.05)
 
 # A checkpoint syncs the model's file, the manifest, the directory they are in and, renamed, the
@@ -37,11 +36,14 @@ STRIKES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("size", "kills"), [(40_000, 4), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
+)
 def test_killed_at_random_moments(
-    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+    size: int, kills: int, kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic, output = kafka_topic(4, **KEPT), kafka_topic(3, **KEPT)
-    fill(kafka_address, topic, stream(EVENTS, SHARES))
+    fill(kafka_address, topic, stream(size, SHARES))
     undisturbed = Job(
         kafka_address,
         topic,
@@ -49,7 +51,7 @@ def test_killed_at_random_moments(
         output=f"file:{tmp_path / 'predictions.ndjson'}",
         features=512,
         whim=0,
-        options={"until_end": True, "checkpoint_every": 5000},
+        options={"until_end": True, "checkpoint_every": size // 40},
     )
     expected = undisturbed.run()
     assert expected["stopped"] == "end"
@@ -61,16 +63,16 @@ def test_killed_at_random_moments(
         instance="a",
     )
     rng = random.Random(11)
-    plan: list[tuple[str, int] | None] = [None] * 20
+    plan: list[tuple[str, int] | None] = [None] * kills
     for i, strike in enumerate(rng.sample(STRIKES, len(STRIKES))):
-        plan.insert(3 * i, strike)
+        plan.insert(i + i * kills // len(STRIKES), strike)
     found_at = [0]
     for whim, strike in enumerate(plan):
         with killed.but(whim=whim, strike=strike).start() as process:
             if strike is None:
                 # After some batches and a bit, so that all kills together span the run; some
                 # strike while the process is still starting.
-                left = (EVENTS - found_at[-1]) / (len(plan) - whim + 2)
+                left = (size - found_at[-1]) / (len(plan) - whim + 2)
                 process.until_written(int(rng.uniform(-0.1, 2.1) * left))
                 time.sleep(rng.uniform(0, 0.05))
                 process.kill()
@@ -79,8 +81,8 @@ def test_killed_at_random_moments(
         last = newest_checkpoint(member) if member.is_dir() else None
         found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
     report = killed.but(whim=99).run()
-    assert 0 < report["events_now"] < EVENTS
-    assert len(set(found_at)) > 10, f"the kills are not spread over the run: {found_at}"
+    assert 0 < report["events_now"] < size
+    assert len(set(found_at)) > len(plan) // 3, f"the kills are not spread over the run: {found_at}"
 
     # The model, the counts, the figures and the place in the stream, to the last bit.
     a, b = newest(undisturbed.directory), newest(killed.directory)
@@ -93,9 +95,9 @@ def test_killed_at_random_moments(
         assert report[same] == expected[same]
 
     # Every event was learned, once.
-    assert report["n_events"] == report["counts"]["learned"] == EVENTS
+    assert report["n_events"] == report["counts"]["learned"] == size
     learned = positions(report["learned"])
-    assert len(set(learned)) == len(learned) == EVENTS
+    assert len(set(learned)) == len(learned) == size
 
     # Every event was predicted, and the same way each time.
     right = {}
@@ -108,9 +110,9 @@ def test_killed_at_random_moments(
     written = outputs(kafka_address, output)
     assert sorted(written) == learned
     assert all(value == right[place] for place, found in written.items() for value in found)
-    duplicates = sum(map(len, written.values())) - EVENTS
+    duplicates = sum(map(len, written.values())) - size
     assert duplicates > 0
-    print(f"{len(plan)} kills, the checkpoints they left at {found_at} of {EVENTS} events,")
+    print(f"{len(plan)} kills, the checkpoints they left at {found_at} of {size} events,")
     print(f"{duplicates} predictions written again")
 
 
@@ -132,11 +134,12 @@ def in_phases(phases: int, size: int) -> Iterator[list[tuple[int, int, bytes]]]:
         yield records
 
 
+@pytest.mark.parametrize("phases", [7, pytest.param(15, marks=pytest.mark.nightly)])
 def test_killed_while_partitions_fall_silent(
-    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+    phases: int, kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """Live, so that the clock decides whom the others wait for: it decides once for all."""
-    phases, size = 15, 448
+    size = 448
     topic, output = kafka_topic(3, **KEPT), kafka_topic(**KEPT)
     job = Job(
         kafka_address,
