@@ -50,7 +50,7 @@ class Clock:
     least: float
     """Seconds of a loop around a call."""
     rest: float = 0.15
-    """Seconds that threads of BLAS look for more work before they sleep, from the next one's core."""
+    """Seconds that threads of BLAS look for more work before they sleep, on the next one's core."""
 
     def race(self, works: Mapping[str, Work], one_core: Collection[str] = ()) -> Times:
         """Time the calls in turn; BLAS has one core for those named."""
