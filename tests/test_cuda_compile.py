@@ -74,7 +74,7 @@ def compiled(module: str, variant: Variant, architecture: int) -> tuple[bytes, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("architecture", [75, 80, 90])
+@pytest.mark.parametrize("architecture", [75, 80, pytest.param(90, marks=pytest.mark.nightly)])
 def test_every_kernel_compiles_and_fits_a_multiprocessor(module: str, architecture: int) -> None:
     count = ctypes.c_int()
     assert nvrtc().nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
