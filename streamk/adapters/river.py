@@ -26,6 +26,7 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column, column_key
 from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
+from streamk.learners.report import report
 from streamk.losses import Loss
 
 __all__ = ["KernelClassifier", "KernelRegressor", "logistic_regression"]
@@ -142,6 +143,19 @@ def _events(frame: Any) -> list[Event]:
     return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+_OF_ONE_KERNEL: dict[str, Any] = {
+    "bandwidth": 0.5,
+    "loss": None,
+    "step": None,
+    "regularization": 0.0,
+    "batch_size": 1,
+    "block_size": 2048,
+    "max_features": 2048,
+    "sampler": "iid",
+}
+"""Options of a learner of a single kernel, and their defaults."""
+
+
 class _Estimator:
     """What the classifier and the regressor have in common."""
 
@@ -150,7 +164,7 @@ class _Estimator:
     def __init__(
         self,
         *,
-        kernel: str | Kernel = "gaussian",
+        kernel: str | Kernel | None = None,
         bandwidth: float = 0.5,
         loss: str | Loss | None = None,
         step: float | Step | None = None,
@@ -176,24 +190,40 @@ class _Estimator:
         self._y_name: Any = None
 
     def _make(self, **options: Any) -> Learner:
-        return learners.create(
-            "doubly-stochastic",
-            task=self._task,
-            kernel=self.kernel,
-            bandwidth=self.bandwidth,
-            loss=self.loss,
-            step=self.step,
-            regularization=self.regularization,
-            batch_size=self.batch_size,
-            block_size=self.block_size,
-            max_features=self.max_features,
-            sampler=self.sampler,
-            seed=self._seed,
-            **options,
-        )
+        chosen = {name: getattr(self, name) for name in _OF_ONE_KERNEL}
+        if self.kernel is not None:
+            return learners.create(
+                "doubly-stochastic",
+                task=self._task,
+                kernel=self.kernel,
+                seed=self._seed,
+                **chosen,
+                **options,
+            )
+        for name, value in chosen.items():
+            if value != _OF_ONE_KERNEL[name]:
+                raise InvalidInput(
+                    f"{name}={value!r} is for a learner of one kernel: give kernel='gaussian', "
+                    "say, or leave it out"
+                )
+        return learners.create("multi-kernel", task=self._task, seed=self._seed, **options)
 
     def _start(self, label: Any) -> None:
         """Prepare for the first label."""
+
+    def debug_one(self, x: Event) -> str:
+        """Tell what is predicted for an event, which experts carry the weight, and which columns.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        return report(self._model.learner, self._model.row(x, learn=False))
 
     def learn_one(self, x: Event, y: Any) -> None:
         """Learn from one event, a step by itself.
@@ -245,16 +275,22 @@ class _Estimator:
 class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     """Kernel classification of a stream, for any number of classes.
 
-    A doubly stochastic kernel learner (`streamk.learners.DoublyStochastic`) behind an online
-    scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before it.
-    Every event learned is a step on its loss; by default that moves all random features, so the
-    time of an event is the same from first to last.
+    By default many kernels, bandwidths and step sizes learn side by side and are mixed as the
+    stream asks for (`streamk.learners.MultiKernel`): there is nothing to tune and no scaler is
+    needed before it. `debug_one` tells what carries the weight.
+
+    With a `kernel` it is a doubly stochastic learner of that one
+    (`streamk.learners.DoublyStochastic`) behind an online scaling of the columns
+    (`streamk.learners.Scaled`), faster and with all the options below. Every event learned is a
+    step on its loss; by default that moves all random features, so the time of an event is the same
+    from first to last.
 
     Parameters
     ----------
-    kernel : str or Kernel, default "gaussian"
+    kernel : str or Kernel, optional
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
-        `streamk.kernels`.
+        `streamk.kernels`; all the other options but `seed` are for that one. Many kernels by
+        default.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square.
@@ -393,10 +429,10 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    kernel : str or Kernel, default "gaussian"
+    kernel : str or Kernel, optional
     bandwidth : float, default 0.5
     loss : str or Loss, optional
-        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+        "squared" by default, with a kernel; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
     step : float or Step, optional
         0.5 by default.
     regularization : float, default 0

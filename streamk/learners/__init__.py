@@ -2,6 +2,7 @@
 
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.registry import MODELS, create, from_state
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import AdaGrad, Constant, InverseTime, Step
@@ -13,6 +14,7 @@ __all__ = [
     "DoublyStochastic",
     "InverseTime",
     "Learner",
+    "MultiKernel",
     "Scaled",
     "Step",
     "create",

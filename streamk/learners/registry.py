@@ -10,6 +10,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
 from streamk.losses import Loss
@@ -50,13 +51,18 @@ def _doubly_stochastic(
     )
 
 
-MODELS: dict[str, Callable[..., Learner]] = {DoublyStochastic.TYPE: _doubly_stochastic}
-"""Makers of models by name."""
-_TYPES: dict[str, Any] = {DoublyStochastic.TYPE: DoublyStochastic, Scaled.TYPE: Scaled}
+MODELS: dict[str, Callable[..., Learner]] = {
+    MultiKernel.TYPE: MultiKernel,
+    DoublyStochastic.TYPE: _doubly_stochastic,
+}
+"""Makers of models by name; the first one is the default, which has nothing to tune."""
+_TYPES: dict[str, Any] = {
+    learner.TYPE: learner for learner in (MultiKernel, DoublyStochastic, Scaled)
+}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
-    """Make a model with online scaling in front, ready for a raw stream.
+    """Make a model that is ready for a raw stream: it scales the columns by itself.
 
     Parameters
     ----------
@@ -65,6 +71,7 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     task : {"classification", "regression"}
     seed : int, default 0
     **options
+        For "multi-kernel" those of `MultiKernel`; it needs none. For "doubly-stochastic"
         ``kernel`` (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; 1
         for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1),
         ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every

@@ -1,0 +1,462 @@
+"""The experts of a multi-kernel learner: their arrays, and the table by which loops find them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import backends
+from streamk.backends import CHUNK, Law
+from streamk.errors import StateError
+from streamk.features.quantiles import KNOTS, RunningQuantiles
+from streamk.learners import tables
+
+BINARY, CLASSES, NUMBERS = 0, 1, 2
+"""Tasks; the first two are classification, which turns from one into the other."""
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
+BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
+"""Experts of one kind, in the order of the opinions."""
+
+FEATURES = 256
+"""Random features of the Gaussian kernels."""
+SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Median distance over bandwidth, over the root of 2."""
+ADAGRAD, NORMALIZED = 0, 1
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5))
+LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
+"""Step rules and their rates."""
+GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
+"""Rates of the cells, and paces of the tables' factors."""
+CELLS = 1 << 22
+"""Numbers in the cells of a rule, at most."""
+RECENT, WINDOW_BYTES = 1000, 4 << 20
+"""Events in the smoothers' window, and the memory that they may take."""
+NEWTON_COLUMNS = 64
+"""Columns up to which there is a second-order expert: its time grows with their square."""
+ALPHAS = (1e-3, 1e-2)
+"""Rates of change of the fixed shares."""
+GRADIENT_RATE = 2e-3
+NEWTON_STARTS = (0.01, 0.1)
+NEWTON_FORGETS = (0.9998, 0.999)
+"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
+
+LEARNED = (
+    *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A", "CELLS_SQUARES"),
+    *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
+    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE"),
+)
+"""Arrays that learning changes; the others follow from the columns, the seed and the scale."""
+
+
+_ROOM = (
+    *("Z", "R", "U", "PHI", "CELLS", "DISTANCES", "F", "SUMS"),
+    *("ON", "ALL", "MIXED", "OPINIONS", "ROOM"),
+)
+"""Arrays that a forecast writes."""
+
+
+class ExpertPool:
+    """The experts' arrays for so many columns and outputs.
+
+    Parameters
+    ----------
+    keys : uint64 array of shape (d,)
+        Of the columns, see `streamk.features.columns.column_keys`.
+    task : {BINARY, CLASSES, NUMBERS}
+    classes : int
+        2 or more for classification.
+    seed : int
+    capacity : int, optional
+        Columns that there is room for; d by default.
+    """
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        *,
+        task: int,
+        classes: int,
+        seed: int,
+        capacity: int | None = None,
+    ) -> None:
+        self.task, self.classes, self.seed = task, classes, seed
+        self.outputs = classes if task == CLASSES else 1
+        self.capacity = max(1, len(keys), capacity or 0)
+        self.keys = keys
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self._sizes: dict[str, int] = {}
+        self._make_inputs()
+        self._make_linear()
+        self._make_ladder()
+        self._make_grids()
+        self._make_window()
+        self._make_newton()
+        self._make_mixing()
+        self._lay_out()
+
+    # Arrays
+
+    def _make_inputs(self) -> None:
+        d = self.capacity
+        self._zeros("float32", Z=(d + 1,), R=(d,), U=(FEATURES,), PHI=(len(SHARPNESS), FEATURES))
+        self._zeros("float64", CENTER=(d,), INVERSE=(d,), KNOTS=(d, KNOTS), DISTANCE=(1,))
+        self._zeros("bool", INDICATOR=(d,))
+        self.arrays["INVERSE"][:] = 1.0
+        self.arrays["DISTANCE"][:] = 1.0
+        self._sizes.update(
+            TASK=self.task,
+            COLUMNS=d,
+            OUTPUTS=self.outputs,
+            CLASSES=1 if self.task == NUMBERS else self.classes,
+            LEVELS=KNOTS,
+        )
+
+    def _rates(self, rules: tuple[tuple[int, float], ...], features: int) -> None:
+        """Add the rates and kinds of step rules on so many features."""
+        prefix = "LINEAR" if rules is LINEAR_RULES else "LADDER"
+        self.arrays[f"{prefix}_KINDS"] = np.array([kind for kind, _ in rules], dtype=np.int64)
+        self.arrays[f"{prefix}_RATES"] = self._pace * np.array(
+            [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
+        )
+        self._sizes[f"{prefix}_RULES"] = len(rules)
+
+    @property
+    def _pace(self) -> float:
+        """Factor of rates: one logit has to go where two outputs would go apart."""
+        return 2.0 if self.task == BINARY else 1.0
+
+    def _make_linear(self) -> None:
+        shape = (len(LINEAR_RULES), self.outputs, self.capacity + 1)
+        self._zeros("float32", LINEAR_A=shape, LINEAR_SQUARES=shape)
+        self._rates(LINEAR_RULES, len(self.keys) + 1)
+
+    def _make_ladder(self) -> None:
+        shape = (len(SHARPNESS), len(LADDER_RULES), self.outputs, FEATURES)
+        self._zeros("float32", LADDER_A=shape, LADDER_SQUARES=shape)
+        self._zeros("float32", PROJECTION=(self.capacity, FEATURES), PHASES=(FEATURES,))
+        self._zeros("float64", SCALES=(len(SHARPNESS),))
+        self._rates(LADDER_RULES, FEATURES)
+        self._sizes.update(FEATURES=FEATURES, BANDWIDTHS=len(SHARPNESS))
+        self._project(0)
+
+    def _project(self, first: int) -> None:
+        """Draw the frequencies of the columns from the first one on."""
+        d, chunks = len(self.keys) - first, FEATURES // CHUNK
+        W = np.empty((chunks, d, CHUNK), np.float32)
+        b = np.empty((chunks, CHUNK), np.float32)
+        backends.select("numba").frequencies(
+            self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b
+        )
+        self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
+        self.arrays["PHASES"][:] = b.reshape(FEATURES)
+
+    def _make_grids(self) -> None:
+        t, n = tables.TABLES, len(GRID_RULES)
+        self._seat()
+        sizes = np.diff(self.arrays["STARTS"])
+        self.arrays["BINS"], self.arrays["GROUP"] = tables.BINS, tables.GROUP_OF
+        first = np.concatenate([[0], np.cumsum(tables.slots(sizes, self.outputs, CELLS))])
+        self.arrays["FIRST"] = first.astype(np.int64)
+        self._zeros("int64", CELLS=(t,))
+        self._zeros("float32", CELLS_A=(first[-1], n, self.outputs), CELLS_SQUARES=(first[-1], n))
+        self.arrays["FACTORS"] = np.ones((t, n), np.float32)
+        self.arrays["SPREAD"] = np.full((t, n), 1e-3, np.float32)
+        shares = np.array([8 / math.sqrt(group.tables) for group in tables.GROUPS])
+        self.arrays["GRID_RATES"] = self._pace * np.outer(shares, [rate for rate, _ in GRID_RULES])
+        self.arrays["GRID_PACES"] = np.array([pace for _, pace in GRID_RULES])
+        self._sizes.update(TABLES=t, GROUPS=len(tables.GROUPS), SLOTS=int(first[-1]), GRID_RULES=n)
+
+    def _seat(self) -> None:
+        """Give the tables their columns."""
+        found = tables.members(self.seed, self.keys)
+        self.arrays.update(STARTS=found.starts, MEMBERS_OF=found.columns, SHIFTS=found.shifts)
+        self._sizes["MEMBERS"] = len(found.columns)
+
+    def _make_window(self) -> None:
+        n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
+        self._zeros("float32", WINDOW_Z=(n, self.capacity), WINDOW_Y=(n,), DISTANCES=(n,))
+        self._sizes.update(WINDOW=n, COUNT=0, NEXT=0)
+        self._zeros("float32", SUMS=(_smoothers(), max(1, self._sizes["CLASSES"]) + 1))
+
+    def _make_newton(self) -> None:
+        p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
+        self._zeros("float32", NEWTON_A=(self.outputs, p), NEWTON_STEP=(p,))
+        self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
+        self._sizes["NEWTON"] = p
+
+    def _make_mixing(self) -> None:
+        e, k = len(self.banks), self.outputs
+        shares, products = len(ALPHAS), 1 + len(NEWTON_STARTS)
+        self._zeros("float32", F=(e, k), G=(e, k))
+        self._zeros("float64", MIXED=(shares + products, k), OPINIONS=(e, k), LOSSES=(e,))
+        self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
+        self._zeros("float64", ABOVE=(shares + products,))
+        self.arrays.update(
+            AWAKE=np.ones(len(BANKS), dtype=bool),
+            ON=np.ones(e, dtype=bool),
+            ALL=np.ones(e, dtype=bool),
+            SHARES=np.full((shares, e), 1 / e),
+            ALPHAS=np.array(ALPHAS),
+            PRODUCTS=np.full((products, e), 1 / e),
+            PRODUCT_RATES=np.array([GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)]),
+            PRODUCT_STARTS=np.array([0.0, *NEWTON_STARTS]),
+            FORGETS=np.array([1.0, *NEWTON_FORGETS]),
+            INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
+            TOP=np.full(shares + products, 1 / (shares + products)),
+        )
+        self._sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
+
+    @property
+    def banks(self) -> tuple[str, ...]:
+        """The bank of each expert."""
+        return (
+            *(LINEAR for _ in LINEAR_RULES),
+            *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
+            *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
+            *(WINDOW for _ in range(_smoothers())),
+            *(NEWTON for _ in range(self._sizes["NEWTON"] > 0)),
+        )
+
+    def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
+        self.arrays.update({name: np.zeros(shape, dtype) for name, shape in shapes.items()})
+
+    # The table
+
+    def _lay_out(self) -> None:
+        """Write sizes and addresses into the table."""
+        at = _places()
+        self.table = np.zeros(at.SIZE, dtype=np.int64)
+        for name, size in self._sizes.items():
+            self.table[getattr(at, name)] = size
+        self._point()
+
+    def _point(self) -> None:
+        at = _places()
+        for name, array in self.arrays.items():
+            self.table[getattr(at, name)] = array.ctypes.data
+        self.table[at.MEMBERS] = self._sizes["MEMBERS"]
+
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Take over what a scale has found."""
+        d, a = len(scale), self.arrays
+        for name in ("center", "inverse", "knots", "indicator"):
+            a[name.upper()][:d] = getattr(scale, name)
+        a["DISTANCE"][0] = scale.distance
+        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / scale.distance
+
+    # Growing
+
+    def add_columns(self, keys: NDArray[np.uint64]) -> ExpertPool:
+        """Return a pool with more columns that knows what this one knows."""
+        every = np.concatenate([self.keys, keys])
+        capacity = self.capacity
+        if len(every) > capacity:
+            capacity = len(every) if not len(self.keys) else max(len(every), capacity * 3 // 2)
+        return self.successor(every, self.task, self.classes, capacity)
+
+    def successor(
+        self,
+        keys: NDArray[np.uint64],
+        task: int,
+        classes: int,
+        capacity: int | None = None,
+        order: Sequence[int] | None = None,
+    ) -> ExpertPool:
+        """Return a pool of other columns and classes that knows what this one knows.
+
+        Its columns include those of this one, in any order; `order` has the new number of each
+        class of this one, by default the old one.
+        """
+        new = ExpertPool(keys, task=task, classes=classes, seed=self.seed, capacity=capacity)
+        places = {key: place for place, key in enumerate(keys.tolist())}
+        columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
+        new._inherit(self, columns, list(range(self.classes)) if order is None else list(order))
+        return new
+
+    def _inherit(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
+        rows = np.append(columns, -1)  # the constant comes last
+        theirs = np.append(np.arange(len(columns)), -1)
+        for name, axis in (("LINEAR", 1), ("LADDER", 2), ("CELLS", 2), ("NEWTON", 0)):
+            A = _outputs(old.arrays[f"{name}_A"], axis, old, self, order)
+            if name == "LINEAR":
+                self.arrays["LINEAR_A"][:, :, rows] = A[:, :, theirs]
+            elif name == "LADDER":
+                self.arrays["LADDER_A"][...] = A
+            elif name == "CELLS":
+                self._inherit_cells(old, A)
+            elif self._sizes["NEWTON"] and old._sizes["NEWTON"]:
+                self.arrays["NEWTON_A"][:, rows] = A[:, theirs]
+                P = self.arrays["NEWTON_P"]
+                P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
+        squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, self, order, squares=True)
+        self.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
+        squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, self, order, squares=True)
+        self.arrays["LADDER_SQUARES"][...] = squares
+        for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
+            self.arrays[name][...] = old.arrays[name]
+        e = min(len(self.banks), len(old.banks))
+        for name in ("SHARES", "PRODUCTS"):
+            self.arrays[name][:, :e] = old.arrays[name][:, :e]
+        self.arrays["SHARES"] /= self.arrays["SHARES"].sum(axis=1, keepdims=True)
+        self.arrays["INVERSES"][:, :e, :e] = old.arrays["INVERSES"][:, :e, :e]
+        self._inherit_window(old, columns, order)
+
+    def _inherit_cells(self, old: ExpertPool, A: NDArray[Any]) -> None:
+        """Take over the tables whose columns and slots stayed; the others begin anew."""
+        for table in range(tables.TABLES):
+            a, b = self.arrays["FIRST"][table : table + 2]
+            c, d = old.arrays["FIRST"][table : table + 2]
+            if b - a == d - c and np.array_equal(self._keys_of(table), old._keys_of(table)):
+                self.arrays["CELLS_A"][a:b] = A[c:d]
+                self.arrays["CELLS_SQUARES"][a:b] = old.arrays["CELLS_SQUARES"][c:d]
+
+    def _keys_of(self, table: int) -> NDArray[np.uint64]:
+        a, b = self.arrays["STARTS"][table : table + 2]
+        found: NDArray[np.uint64] = self.keys[self.arrays["MEMBERS_OF"][a:b]]
+        return found
+
+    def _inherit_window(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
+        """Take over the youngest events, in their order."""
+        count = min(old.count, self._sizes["WINDOW"])
+        rows = (old.next - count + np.arange(count)) % old._sizes["WINDOW"]
+        self.arrays["WINDOW_Z"][:count, columns] = old.arrays["WINDOW_Z"][rows, : len(columns)]
+        y = old.arrays["WINDOW_Y"][rows]
+        self.arrays["WINDOW_Y"][:count] = (
+            y if self.task == NUMBERS else np.array(order)[y.astype(np.intp)]
+        )
+        self._set_window(count, count % self._sizes["WINDOW"])
+
+    def shift_labels(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "WINDOW_Y"):
+            self.arrays[name] *= np.float32(factor)
+        self.arrays["WINDOW_Y"] += np.float32(shift)
+        self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
+        if self._sizes["NEWTON"]:
+            self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
+
+    def join(self, other: ExpertPool, share: float) -> None:
+        """Take in a share of what another pool of the same columns and classes learned."""
+        for name in LEARNED:
+            if name not in ("WINDOW_Z", "WINDOW_Y", "AWAKE"):
+                mine = self.arrays[name]
+                mine += mine.dtype.type(share) * (other.arrays[name] - mine)
+        self.arrays["AWAKE"] |= other.arrays["AWAKE"]
+
+    @property
+    def count(self) -> int:
+        """Events in the window."""
+        return int(self.table[_places().COUNT])
+
+    @property
+    def next(self) -> int:
+        """Row of the window that the next event takes."""
+        return int(self.table[_places().NEXT])
+
+    def _set_window(self, count: int, following: int) -> None:
+        at = _places()
+        self.table[at.COUNT], self.table[at.NEXT] = count, following
+
+    def room(self) -> Room:
+        """Return room of its own for another thread that forecasts by this pool."""
+        return Room(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def contributions(self) -> dict[str, float]:
+        """Return the part of each bank in the last forecast, summing to 1."""
+        a, banks = self.arrays, np.array(self.banks)
+        F, on = a["F"].astype(np.float64), a["ON"]
+        terms = np.abs(a["PRODUCTS"]) * np.abs(
+            F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
+        ).sum(axis=1)
+        parts = np.vstack([a["SHARES"] * on, terms * on])
+        sums = parts.sum(axis=1, keepdims=True)
+        parts = a["TOP"] @ (parts / np.where(sums > 0, sums, 1.0))
+        return {bank: float(parts[banks == bank].sum()) for bank in BANKS if bank in self.banks}
+
+    # State
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return copies of what was learned."""
+        return {name.lower(): self.arrays[name].copy() for name in LEARNED}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
+        """Take back what `learned` gave.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or does not fit.
+        """
+        for name in LEARNED:
+            here, there = self.arrays[name], arrays.get(name.lower())
+            if there is None or there.shape != here.shape:
+                raise StateError(
+                    f"array {name.lower()!r} of a pool of experts must have shape {here.shape}"
+                )
+            here[...] = there
+        rows = self._sizes["WINDOW"]
+        if not (0 <= count <= rows and 0 <= following < rows):
+            raise StateError(f"a window of {rows} rows cannot hold {count} up to row {following}")
+        self._set_window(count, following)
+
+
+class Room:
+    """What a thread writes while it forecasts by a pool, and the table that says so."""
+
+    def __init__(self, pool: ExpertPool) -> None:
+        self.arrays = {name: np.zeros_like(pool.arrays[name]) for name in _ROOM}
+        self.arrays["ALL"][:] = True
+        self.table = pool.table.copy()
+        at = _places()
+        for name, array in self.arrays.items():
+            self.table[getattr(at, name)] = array.ctypes.data
+
+
+def _outputs(
+    there: NDArray[Any],
+    axis: int,
+    old: ExpertPool,
+    new: ExpertPool,
+    order: list[int],
+    *,
+    squares: bool = False,
+) -> NDArray[Any]:
+    """Return coefficients of the outputs of another pool; a new class gets zeros.
+
+    One logit stands for the second class against the first. It becomes two outputs, half of it
+    each.
+    """
+    if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
+        return there
+    if new.task == BINARY:  # the other way round
+        return there if squares else -there
+    if old.task == BINARY:
+        there = np.concatenate([there, there] if squares else [-there / 2, there / 2], axis=axis)
+    shape = list(there.shape)
+    shape[axis] = new.outputs
+    out = np.zeros(shape, there.dtype)
+    where: list[Any] = [slice(None)] * there.ndim
+    where[axis] = order[: there.shape[axis]]
+    out[tuple(where)] = there
+    return out
+
+
+def _smoothers() -> int:
+    from streamk.backends.numba_backend.experts import event
+
+    return int(event.SMOOTHERS)
+
+
+def _places() -> Any:
+    from streamk.backends.numba_backend.experts import places
+
+    return places

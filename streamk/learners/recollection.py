@@ -1,0 +1,58 @@
+"""What was said of events whose labels are still to come."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from numpy.typing import NDArray
+
+
+class Recollection:
+    """Opinions on the events predicted last, by the events themselves.
+
+    A label often comes long after its event had to be predicted. Experts that follow the last
+    labels look better at the time of the label than they were at the time of the prediction, so
+    what they are weighed by is what they said then (Weinberger and Ordentlich 2002).
+
+    Parameters
+    ----------
+    budget : int
+        Memory, in bytes; the oldest are forgotten first. At least one is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> said = Recollection(1000)
+    >>> said.keep(b"event", np.array([0.5]))
+    >>> said.take(b"event"), said.take(b"event")
+    (array([0.5]), None)
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
+        self.nbytes = 0
+
+    def keep(self, event: bytes, opinions: NDArray[Any]) -> None:
+        """Remember opinions, an array that nobody writes to any more."""
+        old = self._kept.pop(event, None)
+        self.nbytes += opinions.nbytes + len(event)
+        if old is not None:
+            self.nbytes -= old.nbytes + len(event)
+        self._kept[event] = opinions
+        while self.nbytes > self._budget and len(self._kept) > 1:
+            first, forgotten = self._kept.popitem(last=False)
+            self.nbytes -= forgotten.nbytes + len(first)
+
+    def take(self, event: bytes) -> NDArray[Any] | None:
+        """Return the opinions on an event and forget them; None where there are none."""
+        opinions = self._kept.pop(event, None)
+        if opinions is not None:
+            self.nbytes -= opinions.nbytes + len(event)
+        return opinions
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self.nbytes = 0

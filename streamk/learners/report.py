@@ -1,0 +1,79 @@
+"""What a learner thinks of an event, in words: its prediction, its experts, its columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.base import Learner
+from streamk.learners.multi_kernel import MultiKernel
+
+_MOST = 10
+"""Columns that are listed."""
+
+
+def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each column of an event adds to its prediction, float64 (d,).
+
+    Of a column this is the prediction less what it would be if the column were missing: of the
+    most probable class, or of the number.
+
+    Parameters
+    ----------
+    learner : Learner
+        One that takes NaN as missing.
+    x : float64 array of shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import MultiKernel
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> model = MultiKernel(seed=1)
+    >>> model.learn_many(X, X[:, 0] > 0)
+    >>> first, second = attributions(model, np.array([2.0, 2.0]))
+    >>> bool(first > 0.2 > abs(second))
+    True
+    """
+    rows = np.vstack([x, np.tile(x, (len(x), 1))])
+    rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
+    if learner.is_classifier:
+        answers = learner.predict_proba_many(rows)
+        answers = answers[:, answers[0].argmax()]
+    else:
+        answers = np.asarray(learner.predict_many(rows), dtype=np.float64)
+    return np.asarray(answers[0] - answers[1:])
+
+
+def report(learner: Learner, x: NDArray[np.float64]) -> str:
+    """Return what there is to say of an event, in lines.
+
+    Parameters
+    ----------
+    learner : Learner
+    x : float64 array of shape (d,)
+    """
+    if not learner.n_events:
+        return "nothing is learned yet"
+    lines = [_prediction(learner, x)]
+    if isinstance(learner, MultiKernel):
+        lines += ["", "share of what the experts say:"]
+        lines += [f"  {share:6.1%}  {name}" for name, share in learner.shares(x).items()]
+    effects = attributions(learner, x)
+    lines += ["", "effect of the columns, each against its absence:"]
+    order = np.argsort(-np.abs(effects), kind="stable")[:_MOST]
+    names: Any = learner.columns
+    lines += [f"  {effects[n]:+10.4g}  {names[n]} = {x[n]:g}" for n in order]
+    if len(effects) > _MOST:
+        lines.append(f"  and {len(effects) - _MOST} columns with less")
+    return "\n".join(lines)
+
+
+def _prediction(learner: Learner, x: NDArray[np.float64]) -> str:
+    if not learner.is_classifier:
+        return f"predicted: {learner.predict_one(x):g}"
+    probabilities = learner.predict_proba_one(x)
+    best = sorted(probabilities, key=lambda label: -probabilities[label])[:_MOST]
+    return "predicted: " + ", ".join(f"{label!r} {probabilities[label]:.1%}" for label in best)

@@ -1,0 +1,118 @@
+"""Which columns each table of random binning looks at, and where its cells lie."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Group(NamedTuple):
+    """Tables alike: of so many columns each, so many of them, and the bins of a column in turn."""
+
+    columns: int
+    tables: int
+    bins: tuple[int, ...]
+
+
+GROUPS = (
+    Group(1, 64, (4, 16)),
+    Group(2, 96, (4, 8, 16)),
+    Group(3, 96, (2, 4, 8)),
+    Group(6, 96, (2, 4)),
+    Group(64, 48, (1, 2, 4)),
+)
+"""One column at a time up to all of them: additive structure, interactions, local structure."""
+TABLES = sum(group.tables for group in GROUPS)
+GROUP_OF: NDArray[np.int64] = np.repeat(
+    np.arange(len(GROUPS), dtype=np.int64), [group.tables for group in GROUPS]
+)
+BINS: NDArray[np.int64] = np.array(
+    [group.bins[i % len(group.bins)] for group in GROUPS for i in range(group.tables)],
+    dtype=np.int64,
+)
+_LARGEST = 4096
+"""Slots of a table at most."""
+_FEWEST = 16
+_ODD = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def _mixed(h: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashes of whole numbers (the finalizer of splitmix64, Steele et al. 2014)."""
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(_ODD[0])
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(_ODD[1])
+    return np.asarray(h ^ (h >> np.uint64(31)))
+
+
+def hashes(seed: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a random number for each table and column, uint64 (TABLES, d)."""
+    tables = _mixed(np.arange(1, TABLES + 1, dtype=np.uint64) ^ np.uint64(seed))
+    return _mixed(tables[:, None] ^ keys[None, :])
+
+
+class Membership(NamedTuple):
+    """The columns of all tables, one table after the other."""
+
+    starts: NDArray[np.int64]
+    """(TABLES + 1,): where a table's columns start"""
+    columns: NDArray[np.int64]
+    shifts: NDArray[np.float32]
+    """in [0, 1): how far each table shifts its bins of a column"""
+
+
+def members(seed: int, keys: NDArray[np.uint64]) -> Membership:
+    """Return the columns of each table: those whose random numbers are least.
+
+    So which ones they are does not depend on the columns' order, and a new column changes only the
+    tables that it enters.
+
+    Parameters
+    ----------
+    seed : int
+    keys : uint64 array of shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = members(1, np.arange(10, dtype=np.uint64))
+    >>> len(found.starts) - 1 == TABLES, int(found.starts[-1]) == len(found.columns)
+    (True, True)
+    """
+    h = hashes(seed, keys)
+    picked: list[NDArray[Any]] = []
+    for row, number in zip(h, GROUP_OF.tolist(), strict=True):
+        size = min(GROUPS[number].columns, len(keys))
+        least = np.argpartition(row, size - 1)[:size] if size < len(row) else np.arange(len(row))
+        picked.append(least[np.argsort(row[least])])
+    starts = np.concatenate([[0], np.cumsum([len(p) for p in picked])]).astype(np.int64)
+    columns = np.concatenate(picked).astype(np.int64)
+    tables = np.repeat(np.arange(TABLES), np.diff(starts))
+    # The upper bits chose the column; the shift is from a further hash.
+    shifts = _mixed(h[tables, columns]) >> np.uint64(40)
+    return Membership(starts, columns, (shifts * 2.0**-24).astype(np.float32))
+
+
+def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int64]:
+    """Return how many cells each table gets.
+
+    A table whose cells are few has one for each, with a bin more than its shifted bins for what is
+    missing; the others share what is left of `budget` numbers evenly, as powers of two.
+
+    Parameters
+    ----------
+    sizes : int64 array of shape (TABLES,)
+        Columns of each table.
+    outputs : int
+        Numbers a cell.
+    budget : int
+        Numbers altogether.
+    """
+    exact = (BINS + 2.0) ** np.minimum(sizes, 16)
+    most = _LARGEST
+    while most > _FEWEST:
+        found = np.where(exact <= most, exact, most)
+        if found.sum() * outputs <= budget:
+            break
+        most //= 2
+    return np.where(exact <= most, exact, most).astype(np.int64)
