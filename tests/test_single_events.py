@@ -97,7 +97,7 @@ def life(**options):
         {"loss": "squared", "step": AdaGrad(0.2), "max_features": 64, "block_size": 64},
         {"loss": "quantile", "max_features": 1 << 17, "block_size": 40},
         {"loss": "hinge", "block_size": 90, "max_features": 90, "regularization": 3.0},
-        {"kernel": kernels.Linear()},
+        {"kernel": kernels.Linear(), "dtype": "float64"},
         {"kernel": kernels.Matern(nu=0.5)},
         {"cache_bytes": 0},
     ],
