@@ -42,3 +42,9 @@ def test_another_process_finds_what_was_compiled(tmp_path):
     assert compiled
     features(ROOT, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in Path(tmp_path).rglob("*.nb*")} == compiled
+
+
+def test_files_in_folders_count_too():
+    from streamk.backends.numba_backend.compiling import _STAMP
+
+    assert {"vectors.py", "ladder.py"} <= {name for name, *_ in _STAMP}

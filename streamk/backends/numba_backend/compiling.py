@@ -17,7 +17,7 @@ from typing import Any
 from numba import njit
 
 _HERE = Path(__file__).parent
-_SOURCES = sorted([*_HERE.glob("*.py"), _HERE.parent / "__init__.py"])
+_SOURCES = sorted([*_HERE.rglob("*.py"), _HERE.parent / "__init__.py"])
 _STAMP = tuple((path.name, s.st_mtime_ns, s.st_size) for path in _SOURCES for s in [path.stat()])
 
 
