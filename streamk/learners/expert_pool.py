@@ -44,10 +44,13 @@ NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
 
+_RESTART = 0.1
+"""What stays of the sums of squared slopes when experts begin anew."""
+
 LEARNED = (
     *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A", "CELLS_SQUARES"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
-    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE"),
+    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT"),
 )
 """Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
@@ -197,6 +200,8 @@ class ExpertPool:
         self._zeros("float64", ABOVE=(shares + products,))
         self.arrays.update(
             AWAKE=np.ones(len(BANKS), dtype=bool),
+            BANKS=np.array([BANKS.index(bank) for bank in self.banks], dtype=np.int64),
+            ACCOUNT=np.zeros(len(BANKS) + 3),
             ON=np.ones(e, dtype=bool),
             ALL=np.ones(e, dtype=bool),
             SHARES=np.full((shares, e), 1 / e),
@@ -338,6 +343,37 @@ class ExpertPool:
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
         if self._sizes["NEWTON"]:
             self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
+
+    def restart(self) -> None:
+        """Begin anew in part, where what was learned has stopped to hold.
+
+        The experts of one step rule of each kind forget everything, the others take long steps
+        again, and the mixing is free to move.
+        """
+        a = self.arrays
+        for name, axis, rule in (("LINEAR", 0, 0), ("LADDER", 1, 0), ("CELLS", 1, -1)):
+            A, squares = a[f"{name}_A"], a[f"{name}_SQUARES"]
+            squares *= np.float32(_RESTART)
+            for array in (A, squares):
+                np.moveaxis(array, axis, 0)[rule] = 0.0
+        a["FACTORS"][:, -1] = 1.0
+        for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
+            P[...] = np.eye(len(P)) * start
+        a["TOP"][:] = 1.0 / len(a["TOP"])
+        a["AWAKE"][:] = True
+
+    def balance(self) -> tuple[NDArray[np.float64], float]:
+        """Close the account: return the banks' mean gains and the mean loss since the last time."""
+        account = self.arrays["ACCOUNT"]
+        banks = len(BANKS)
+        gains = account[:banks] / max(1.0, account[banks + 2])
+        loss = float(account[banks] / max(1.0, account[banks + 1]))
+        account[:] = 0.0
+        return gains, loss
+
+    def forget_window(self) -> None:
+        """Begin the window anew."""
+        self._set_window(0, 0)
 
     def join(self, other: ExpertPool, share: float) -> None:
         """Take in a share of what another pool of the same columns and classes learned."""

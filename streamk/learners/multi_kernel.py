@@ -16,13 +16,17 @@ from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
 from streamk.learners.classes import Classes, Label, check_labels, check_numbers
-from streamk.learners.expert_pool import BINARY, CLASSES, NUMBERS, ExpertPool
+from streamk.learners.drift import PageHinkley
+from streamk.learners.expert_pool import BANKS, BINARY, CLASSES, NUMBERS, WINDOW, ExpertPool
 from streamk.learners.merging import events_apart
 from streamk.learners.predictor import Predictor, one_row
 from streamk.learners.recollection import Recollection
+from streamk.learners.sleeping import Sleeping
 from streamk.state import JSON, State
 
 _FLOAT64 = np.dtype(np.float64)
+_REVIEW = 32
+"""Events between two looks at how learning goes."""
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -102,9 +106,10 @@ class MultiKernel(Predictor):
         self.is_classifier = task == "classification"
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
-        for name, value, least in (("threads", threads, 1), ("pending_bytes", pending_bytes, 0)):
+        cores = 1 if threads is None else threads
+        for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= least):
+            if not (whole and value >= least):
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
@@ -114,6 +119,7 @@ class MultiKernel(Predictor):
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._said = Recollection(pending_bytes)
+        self._drift, self._sleeping = PageHinkley(), Sleeping(len(BANKS))
         self._lock = threading.Lock()
         self._fresh: bytes | None = None
         """The event that the pool's room is about, as long as nothing has been learned since."""
@@ -193,18 +199,34 @@ class MultiKernel(Predictor):
             self.add_columns(range(events.shape[1]))
         first = 0
         while first < len(events):
-            stop = min(len(events), first + self._scale.until_change())
-            if not self.is_classifier:
+            stop = min(
+                len(events),
+                first + self._scale.until_change(),
+                first + _REVIEW - self.n_events % _REVIEW,
+            )
+            if self.is_classifier:
+                stop = first + self._until_new(labels[first:stop])
+            else:
                 stop = min(stop, first + self._labels.until_change())
             self._learn(events[first:stop], labels[first:stop])
             first = stop
+            if self.n_events % _REVIEW == 0:
+                self._review()
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
         self.learn_many(one_row(x), [y])
 
+    def _until_new(self, labels: NDArray[Any]) -> int:
+        """Return how many labels come before a new class, which is learned on its own at first."""
+        known = self._classes.number
+        for n, label in enumerate(labels[1:], start=1):
+            if known(label) is None:
+                return n
+        return len(labels)
+
     def _learn(self, events: NDArray[np.float64], labels: Any) -> None:
-        """Learn from events of which at most the first changes a scale."""
+        """Learn from events of which at most the first changes a scale or has a new class."""
         if self._scale.observe(events):
             self._pool.adapt(self._scale)
             self._fresh = None
@@ -219,13 +241,28 @@ class MultiKernel(Predictor):
         self._learn_rows(events, numbers)
         self.n_events += len(events)
 
+    def _review(self) -> None:
+        """Look at how the last events went: begin anew after drift, send to sleep, wake up."""
+        gains, loss = self._pool.balance()
+        awake = self._pool.arrays["AWAKE"]
+        if self._drift.update(loss):
+            if not awake[BANKS.index(WINDOW)]:
+                self._pool.forget_window()
+            self._pool.restart()
+            self._sleeping.wake()
+        elif BANKS.index(WINDOW) in self._sleeping.review(gains, loss, awake):
+            self._pool.forget_window()
+        self._fresh = None
+
     def _standardize(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return labels in units of their spread; the experts follow where that changes."""
         scale = self._labels
         center, inverse = scale.center[0], scale.inverse[0]
         if scale.observe(labels[:, None]) and self.n_events:
             factor = scale.inverse[0] / inverse
-            self._pool.shift_labels(factor, (center - scale.center[0]) * scale.inverse[0])
+            shift = (center - scale.center[0]) * scale.inverse[0]
+            self._pool.shift_labels(factor, shift)
+            self._said.shift(factor, shift)
             self._fresh = None
         return np.asarray((labels - scale.center[0]) * scale.inverse[0])
 
@@ -283,8 +320,9 @@ class MultiKernel(Predictor):
             loops.forecast(room.table, rows[part], opinions[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
-        for row, said in zip(events, opinions, strict=True):
-            self._said.keep(row.tobytes(), said)
+        with self._lock:
+            for row, said in zip(events, opinions, strict=True):
+                self._said.keep(row.tobytes(), said.copy())  # not a view that keeps them all
         return self._restored(out)
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
@@ -387,7 +425,8 @@ class MultiKernel(Predictor):
                 "classes": pool.classes,
                 "window": [pool.count, pool.next],
             }
-            parts["pool"] = State(own, pool.learned())
+            arrays = {"drift": self._drift.values.copy(), "sleeping": self._sleeping.values.copy()}
+            parts["pool"] = State(own, pool.learned() | arrays)
         return State.nest(parts, header)
 
     @classmethod
@@ -408,17 +447,20 @@ class MultiKernel(Predictor):
                 pending_bytes=header["pending_bytes"],
                 threads=header["threads"],
             )
-            model.n_events = header["n_events"]
-            columns = header["columns"]
-        except (KeyError, InvalidInput) as error:
-            raise StateError(f"the state of a multi-kernel learner is damaged: {error}") from None
-        if columns is not None:
-            model._columns = tuple(columns)
-            model._restore(state.child("pool"))
-        model._scale = RunningQuantiles.from_state(state.child("scale"))
-        model._labels = RunningQuantiles.from_state(state.child("labels"))
-        if columns is not None:
-            model._changed()
+            model.n_events = int(header["n_events"])
+            model._scale = RunningQuantiles.from_state(state.child("scale"))
+            model._labels = RunningQuantiles.from_state(state.child("labels"))
+            if header["columns"] is not None:
+                model._columns = tuple(header["columns"])
+                if len(model._columns) != len(model._scale):
+                    raise ValueError(f"{len(model._scale)} columns have a scale")
+                model._restore(state.child("pool"))
+                model._changed()
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
+                "it is damaged or was changed by hand"
+            ) from error
         return model
 
     def _restore(self, state: State) -> None:
@@ -433,6 +475,11 @@ class MultiKernel(Predictor):
             capacity=header["capacity"],
         )
         self._pool.restore(state.arrays, *header["window"])
+        for name, values in (("drift", self._drift.values), ("sleeping", self._sleeping.values)):
+            kept = state.arrays.get(name)
+            if kept is None or kept.shape != values.shape:
+                raise StateError(f"array {name!r} of a pool of experts must have {values.shape}")
+            values[...] = kept
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.

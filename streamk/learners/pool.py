@@ -13,7 +13,13 @@ from streamk.features.quantiles import RunningQuantiles
 
 FEATURES = 256
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
-GROUPS = ((1, 64, (4, 16)), (2, 96, (4, 8, 16)), (3, 96, (2, 4, 8)), (6, 96, (2, 4)), (64, 48, (1, 2, 4)))
+GROUPS = (
+    (1, 64, (4, 16)),
+    (2, 96, (4, 8, 16)),
+    (3, 96, (2, 4, 8)),
+    (6, 96, (2, 4)),
+    (64, 48, (1, 2, 4)),
+)
 LINEAR_RULES = ((0, 0.3), (1, 0.05), (1, 0.5))
 LADDER_RULES = ((0, 0.3), (1, 0.5))
 GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
@@ -37,7 +43,11 @@ def rendezvous(seed: int, keys: NDArray[np.uint64]) -> list[NDArray[np.intp]]:
                 for s in (30, 27, 31):
                     h = (h ^ (h >> np.uint64(s))) * np.uint64(0xBF58476D1CE4E5B9)
                 size_ = min(size, len(keys))
-                pick = np.argpartition(h, size_ - 1)[:size_] if size_ < len(keys) else np.arange(len(keys))
+                pick = (
+                    np.argpartition(h, size_ - 1)[:size_]
+                    if size_ < len(keys)
+                    else np.arange(len(keys))
+                )
                 out.append(pick[np.argsort(h[pick])])
                 n += 1
     return out
@@ -55,12 +65,16 @@ class Pool:
         f4, f8, i8 = np.float32, np.float64, np.int64
         two = 2.0 if task == BINARY else 1.0
         # inputs and room
-        a.update(Z=np.zeros(d + 1, f4), R=np.zeros(d, f4), U=np.zeros(m, f4), PHI=np.zeros((s, m), f4))
+        a.update(
+            Z=np.zeros(d + 1, f4), R=np.zeros(d, f4), U=np.zeros(m, f4), PHI=np.zeros((s, m), f4)
+        )
         # linear
         rl = LINEAR_RULES
         a["LINEAR_A"] = np.zeros((len(rl), k, d + 1), f4)
         a["LINEAR_SQUARES"] = np.zeros_like(a["LINEAR_A"])
-        a["LINEAR_RATES"] = np.array([two * r / (math.sqrt(d + 1) if kind == 0 else 1) for kind, r in rl])
+        a["LINEAR_RATES"] = np.array(
+            [two * r / (math.sqrt(d + 1) if kind == 0 else 1) for kind, r in rl]
+        )
         a["LINEAR_KINDS"] = np.array([kind for kind, _ in rl], i8)
         W = np.empty((m // CHUNK, d, CHUNK), f4)
         b = np.empty((m // CHUNK, CHUNK), f4)
@@ -70,7 +84,9 @@ class Pool:
         a["SCALES"] = np.array(SCALES)
         a["LADDER_A"] = np.zeros((s, len(LADDER_RULES), k, m), f4)
         a["LADDER_SQUARES"] = np.zeros_like(a["LADDER_A"])
-        a["LADDER_RATES"] = np.array([two * r / (math.sqrt(m) if kind == 0 else 1) for kind, r in LADDER_RULES])
+        a["LADDER_RATES"] = np.array(
+            [two * r / (math.sqrt(m) if kind == 0 else 1) for kind, r in LADDER_RULES]
+        )
         a["LADDER_KINDS"] = np.array([kind for kind, _ in LADDER_RULES], i8)
         # grids
         picks = rendezvous(seed, keys)
@@ -91,15 +107,25 @@ class Pool:
         a["FACTORS"], a["SPREAD"] = np.ones((t, n), f4), np.full((t, n), 1e-3, f4)
         a["CELLS_A"] = np.zeros((a["FIRST"][-1], n, k), f4)
         a["CELLS_SQUARES"] = np.zeros((a["FIRST"][-1], n), f4)
-        a["GRID_RATES"] = np.array([[two * r * 8 / math.sqrt(c) for r, _ in GRID_RULES] for _, c, _ in GROUPS])
+        a["GRID_RATES"] = np.array(
+            [[two * r * 8 / math.sqrt(c) for r, _ in GRID_RULES] for _, c, _ in GROUPS]
+        )
         a["GRID_PACES"] = np.array([p for _, p in GRID_RULES])
         a["CELLS"] = np.zeros(t, i8)
         # window
         N = max(16, min(WINDOW, WINDOW_BYTES // (4 * d)))
-        a["WINDOW_Z"], a["WINDOW_Y"], a["DISTANCES"] = np.zeros((N, d), f4), np.zeros(N, f4), np.zeros(N, f4)
+        a["WINDOW_Z"], a["WINDOW_Y"], a["DISTANCES"] = (
+            np.zeros((N, d), f4),
+            np.zeros(N, f4),
+            np.zeros(N, f4),
+        )
         a["SUMS"] = np.zeros((event.SMOOTHERS, classes + 1), f4)
         p = d + 1 if d <= NEWTON_COLUMNS else 0
-        a["NEWTON_A"], a["NEWTON_P"], a["NEWTON_STEP"] = np.zeros((k, p), f4), np.eye(p, dtype=f4), np.zeros(p, f4)
+        a["NEWTON_A"], a["NEWTON_P"], a["NEWTON_STEP"] = (
+            np.zeros((k, p), f4),
+            np.eye(p, dtype=f4),
+            np.zeros(p, f4),
+        )
         E = len(rl) + s * len(LADDER_RULES) + len(GROUPS) * n + event.SMOOTHERS + (p > 0)
         self.E = E
         a["F"], a["G"] = np.zeros((E, k), f4), np.zeros((E, k), f4)
@@ -112,17 +138,40 @@ class Pool:
         x = len(ALPHAS) + q
         a["TOP"], a["ABOVE"] = np.full(x, 1 / x), np.zeros(x)
         a["MIXED"], a["OPINIONS"] = np.zeros((x, k)), np.zeros((E, k))
-        a["LOSSES"], a["ROOM"], a["NEWTON_ROOM"], a["SLOPES"], a["OUT"] = np.zeros(E), np.zeros(k), np.zeros(E), np.zeros(E), np.zeros(k)
+        a["LOSSES"], a["ROOM"], a["NEWTON_ROOM"], a["SLOPES"], a["OUT"] = (
+            np.zeros(E),
+            np.zeros(k),
+            np.zeros(E),
+            np.zeros(E),
+            np.zeros(k),
+        )
         a["AWAKE"], a["ON"], a["ALL"] = np.ones(5, bool), np.ones(E, bool), np.ones(E, bool)
         a["DISTANCE"] = np.ones(1)
+        a["BANKS"] = np.array([0] * len(rl) + [1] * (s * len(LADDER_RULES)) + [2] * (len(GROUPS) * n) + [3] * event.SMOOTHERS + [4] * (p > 0), i8)
+        a["ACCOUNT"] = np.zeros(8)
         self.scale = RunningQuantiles(d, seed=seed)
         self.arrays = a
         T = self.table = np.zeros(places.SIZE, i8)
         for name, v in dict(
-            TASK=task, COLUMNS=d, FEATURES=m, BANDWIDTHS=s, OUTPUTS=k, CLASSES=1 if task == NUMBERS else classes,
-            TABLES=t, GROUPS=len(GROUPS), MEMBERS=len(a["MEMBERS_OF"]), SLOTS=len(a["CELLS_A"]), EXPERTS=E,
-            WINDOW=N, LINEAR_RULES=len(rl), LADDER_RULES=len(LADDER_RULES), GRID_RULES=n, NEWTON=p,
-            MIXERS_SHARE=len(ALPHAS), MIXERS_PRODUCT=q, LEVELS=32,
+            TASK=task,
+            COLUMNS=d,
+            FEATURES=m,
+            BANDWIDTHS=s,
+            OUTPUTS=k,
+            CLASSES=1 if task == NUMBERS else classes,
+            TABLES=t,
+            GROUPS=len(GROUPS),
+            MEMBERS=len(a["MEMBERS_OF"]),
+            SLOTS=len(a["CELLS_A"]),
+            EXPERTS=E,
+            WINDOW=N,
+            LINEAR_RULES=len(rl),
+            LADDER_RULES=len(LADDER_RULES),
+            GRID_RULES=n,
+            NEWTON=p,
+            MIXERS_SHARE=len(ALPHAS),
+            MIXERS_PRODUCT=q,
+            LEVELS=32,
         ).items():
             T[getattr(places, name)] = v
         self.refresh()

@@ -25,6 +25,11 @@ from streamk.backends.numba_backend.ranking import rank_row
 SMOOTHERS = window.GAUSSIANS + window.POWERS
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(5)
 """Banks of experts, which sleep as a whole."""
+LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
+"""Places in an account after those of the banks: the sum of losses, events, and events in which the
+banks were looked at."""
+_SELDOM = 4
+"""Events in which the banks are looked at once."""
 _FURTHEST = 20.0
 """Where a number that an expert predicts ends, in units of the labels' scale."""
 _LONGEST = 3.0
@@ -350,6 +355,25 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
 
 
 @fast
+def _keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
+    """Add up what was lost, and what the lack of each bank would have cost."""
+    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
+    account = _double(table, at.ACCOUNT, (NEWTON + 4,))
+    account[LOST] += mixing.loss(task, out, y)
+    account[EVENTS] += 1.0
+    if account[EVENTS] % _SELDOM:
+        return
+    account[REVIEWED] += 1.0
+    weights = _double(table, at.PRODUCTS, (table[at.MIXERS_PRODUCT], e))[1]
+    banks, sums = _whole(table, at.BANKS, (e,)), _double(table, at.ROOM, (k,))
+    mixing.pool(task, L, weights, sums, room)
+    whole = mixing.loss(task, room, y)
+    for bank in range(NEWTON + 1):
+        mixing.pool_without(task, L, weights, banks, bank, sums, room)
+        account[bank] += mixing.loss(task, room, y) - whole
+
+
+@fast
 def update(table: Any, seen: Any, y: Any) -> None:
     """Learn the label of the event that `forecast` saw last.
 
@@ -362,10 +386,13 @@ def update(table: Any, seen: Any, y: Any) -> None:
     mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
     out = _double(table, at.OUT, (k,))
     _learn_mixing(table, seen, y, awake, mixed, out)
+    _keep_account(table, seen, y, out, mixed[0])
     _slopes(task, F, y, G)
     _learn_experts(table, y, awake, F, G)
     if table[at.NEWTON] and awake[NEWTON]:
         _learn_newton(table, y, F[e - 1 :])
+    if not awake[WINDOW]:
+        return
     d, n = table[at.COLUMNS], table[at.WINDOW]
     z, row = _single(table, at.Z, (d,)), table[at.NEXT]
     _single(table, at.WINDOW_Z, (n, d))[row] = z

@@ -106,6 +106,18 @@ def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
 
 
 @fast
+def pool_without(task: Any, L: Any, w: Any, banks: Any, bank: Any, sums: Any, out: Any) -> None:
+    """Predict as `pool` does, by the experts that are not in a bank."""
+    for k in range(len(sums)):
+        sums[k] = 0.0
+    for e in range(L.shape[0]):
+        if banks[e] != bank:
+            for k in range(len(sums)):
+                sums[k] += w[e] * L[e, k]
+    normalize(task, sums, out)
+
+
+@fast
 def slopes(task: Any, L: Any, prediction: Any, y: Any, out: Any) -> None:
     """Write the gradient of the loss of a product of experts in its weights."""
     for e in range(L.shape[0]):

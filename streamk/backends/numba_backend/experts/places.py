@@ -128,20 +128,24 @@ SLOPES = 72
 """(E,)"""
 OUT = 73
 """(K,)"""
-INVERSES = 74
+BANKS = 74
+"""int64 (E,): the bank of each expert"""
+ACCOUNT = 75
+"""(banks + 3,): what the lack of each bank would have cost, what was lost, and of how many"""
+INVERSES = 76
 """(products, E, E)"""
-PRODUCT_RATES = 75
-PRODUCT_STARTS = 76
+PRODUCT_RATES = 77
+PRODUCT_STARTS = 78
 """(products,): the largest inverse; 0 where steps are along the gradient"""
-TOP = 77
+TOP = 79
 """(X,)"""
-MIXED = 78
+MIXED = 80
 """(X, K)"""
-OPINIONS = 79
+OPINIONS = 81
 """(E, K): probabilities or numbers"""
-LOSSES = 80
+LOSSES = 82
 """(E,)"""
-ROOM = 81
+ROOM = 83
 """(2, E)"""
 
-SIZE = 82
+SIZE = 84

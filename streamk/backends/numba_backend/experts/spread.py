@@ -1,0 +1,81 @@
+"""Quantiles of what a prediction misses by, from several trackers side by side.
+
+A tracker follows the quantiles of the errors in units of its own guess of how far off this event
+may be: a constant, the experts' disagreement, or both. It moves by steps of the pinball loss, by
+one of several rates. A fixed share over the trackers mixes their quantiles.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from streamk.backends.numba_backend.experts import mixing
+from streamk.backends.numba_backend.experts.compiled import fast
+
+RATES = (0.005, 0.02, 0.1)
+GUESSES = 3
+TRACKERS = GUESSES * len(RATES)
+LEVELS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5),
+    *(0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995),
+)
+_ALPHA = 1e-3
+_SHARPNESS = 4.0
+"""How fast the trackers' weights learn: by exp(-4 times the mean pinball loss)."""
+_MEMORY = 0.999
+_FLOOR = 0.05
+"""Least guess of a disagreement, in units of the mean error."""
+
+
+@fast
+def disagreement(L: Any, weights: Any) -> Any:
+    """Return the weighted deviation of opinions (experts, 1)."""
+    mean, square, total = 0.0, 0.0, 1e-12
+    for e in range(len(weights)):
+        total += weights[e]
+        mean += weights[e] * L[e, 0]
+        square += weights[e] * L[e, 0] * L[e, 0]
+    mean /= total
+    return math.sqrt(max(square / total - mean * mean, 0.0))
+
+
+@fast
+def guess(kind: Any, apart: Any, size: Any) -> Any:
+    """Return how far off an event may be, from the disagreement and the mean absolute error."""
+    if kind == 0:
+        return size
+    if kind == 1:
+        return apart + _FLOOR * size
+    return math.sqrt(size * (apart + _FLOOR * size))
+
+
+@fast
+def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, out: Any) -> None:
+    """Write the quantiles of the error at `LEVELS`, in ascending order."""
+    for q in range(len(LEVELS)):
+        out[q] = 0.0
+    for t in range(TRACKERS):
+        unit = guess(t // len(RATES), apart, size[0])
+        for q in range(len(LEVELS)):
+            out[q] += weights[t] * tracked[t, q] * unit
+    for q in range(1, len(LEVELS)):
+        out[q] = max(out[q], out[q - 1])
+
+
+@fast
+def update(
+    error: Any, apart: Any, size: Any, tracked: Any, weights: Any, losses: Any, awake: Any
+) -> None:
+    """Learn from an error: label less prediction, both in units of the labels' scale."""
+    for t in range(TRACKERS):
+        unit = guess(t // len(RATES), apart, size[0]) + 1e-12
+        missed, total = error / unit, 0.0
+        for q in range(len(LEVELS)):
+            level = LEVELS[q]
+            beyond = missed - tracked[t, q]
+            total += level * beyond if beyond > 0.0 else (level - 1.0) * beyond
+            tracked[t, q] += RATES[t % len(RATES)] * (level - (1.0 if beyond < 0.0 else 0.0))
+        losses[t] = _SHARPNESS * min(total * unit / (len(LEVELS) * size[0] + 1e-12), 4.0)
+    mixing.reweigh(weights, losses, awake, _ALPHA)
+    size[0] = _MEMORY * size[0] + (1.0 - _MEMORY) * abs(error)

@@ -1,0 +1,103 @@
+"""How far a predicted number may be off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.state import State
+
+_FIRST_SIZE = 1.0
+_EARLY = 1000
+"""Errors up to which their mean is the plain one; older ones fade from then on."""
+
+
+class ErrorQuantiles:
+    """Running quantiles of a prediction's errors, wider where the experts disagree.
+
+    Trackers of quantiles (steps of the pinball loss, as in Gibbs and Candes 2021) at several rates,
+    in units of the mean error, of the experts' disagreement on the event and of both, are mixed by
+    a fixed share. Everything is in units of the labels' scale.
+    """
+
+    TYPE = "error-quantiles"
+    FORMAT = 1
+
+    def __init__(self) -> None:
+        loops = _loops()
+        normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
+        # A normal error's mean size is 0.8 deviations.
+        self._tracked = np.tile(normal / 0.8, (loops.TRACKERS, 1))
+        self._weights = np.full(loops.TRACKERS, 1.0 / loops.TRACKERS)
+        self._size = np.full(1, _FIRST_SIZE)
+        self._count = np.zeros(1)
+        self._losses = np.zeros(loops.TRACKERS)
+        self._awake = np.ones(loops.TRACKERS, dtype=bool)
+
+    def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
+        """Take in an error, label less prediction, and the opinions (experts, 1) behind it."""
+        loops = _loops()
+        count = self._count[0] = self._count[0] + 1
+        if count <= _EARLY:
+            self._size += (abs(error) - self._size) / count
+        apart = loops.disagreement(opinions, weights)
+        loops.update(
+            error, apart, self._size, self._tracked, self._weights, self._losses, self._awake
+        )
+
+    def quantiles(
+        self, opinions: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return quantiles of the error, float64 (n, levels), from opinions (n, experts, 1)."""
+        loops = _loops()
+        found, row = np.empty((len(opinions), len(levels))), np.empty(len(loops.LEVELS))
+        for n, said in enumerate(opinions):
+            apart = loops.disagreement(said, weights)
+            loops.quantiles(apart, self._size, self._tracked, self._weights, row)
+            found[n] = np.interp(levels, loops.LEVELS, row)
+        return found
+
+    def rescale(self, factor: float) -> None:
+        """Follow labels whose unit has become 1 / factor of what it was."""
+        self._size *= factor
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
+        return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> ErrorQuantiles:
+        """Return the quantiles whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its arrays do not fit.
+        """
+        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
+        found = cls()
+        for name in _ARRAYS:
+            own = getattr(found, f"_{name}")
+            if name not in arrays or arrays[name].shape != own.shape:
+                raise StateError(f"array {name!r} of error quantiles must have shape {own.shape}")
+            own[...] = arrays[name]
+        return found
+
+
+_ARRAYS = ("tracked", "weights", "size", "count")
+
+
+def _normal_quantile(level: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(level)
+
+
+def _loops() -> Any:
+    from streamk.backends.numba_backend.experts import spread
+
+    return spread
