@@ -35,7 +35,7 @@ class Recollection:
         self.nbytes = 0
 
     def keep(self, event: bytes, opinions: NDArray[Any]) -> None:
-        """Remember opinions, an array that nobody writes to any more."""
+        """Remember opinions, an array that is nobody else's from now on."""
         old = self._kept.pop(event, None)
         self.nbytes += opinions.nbytes + len(event)
         if old is not None:
@@ -51,6 +51,12 @@ class Recollection:
         if opinions is not None:
             self.nbytes -= opinions.nbytes + len(event)
         return opinions
+
+    def shift(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for opinions in self._kept.values():
+            opinions *= factor
+            opinions += shift
 
     def clear(self) -> None:
         """Forget everything."""
