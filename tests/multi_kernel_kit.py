@@ -1,0 +1,52 @@
+"""What the tests of the multi-kernel learner share: streams, makers and comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners import MultiKernel
+
+KINDS = ("two", "four", "numbers")
+"""Two classes, four classes, regression."""
+
+
+def stream(kind: str, n: int, d: int = 3, seed: int = 0) -> tuple[NDArray[np.float64], Any]:
+    """Events whose labels a linear model cannot tell, with a little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, d))
+    g = X[:, 0] * X[:, 1] + 0.05 * rng.normal(size=n)
+    if kind == "numbers":
+        return X, 100.0 + 10.0 * g
+    if kind == "two":
+        return X, np.where(g > 0, "same", "other")
+    return X, np.array(["a", "b", "c", "d"])[2 * (g > 0) + (X[:, 0] > 0)]
+
+
+def make(kind: str, **options: Any) -> MultiKernel:
+    task = "regression" if kind == "numbers" else "classification"
+    return MultiKernel(**{"task": task, "seed": 1, **options})
+
+
+def learned(kind: str, n: int, d: int = 3, seed: int = 0, **options: Any) -> MultiKernel:
+    model = make(kind, **options)
+    model.learn_many(*stream(kind, n, d, seed))
+    return model
+
+
+def assert_same(one: MultiKernel, other: MultiKernel) -> None:
+    """Assert that two learners are bit for bit the same."""
+    a, b = one.state(), other.state()
+    assert a.header == b.header
+    assert a.arrays.keys() == b.arrays.keys()
+    for name, array in a.arrays.items():
+        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
+
+
+def assert_sound(model: MultiKernel) -> None:
+    """Assert that nothing in a learner is NaN or infinite, but what stands for a missing value."""
+    for name, array in model.state().arrays.items():
+        if array.dtype.kind == "f" and name != "scale.sample":
+            assert np.isfinite(array).all(), name

@@ -1,0 +1,462 @@
+"""The multi-kernel learner against itself under everything that must change nothing: pieces,
+threads, stops and restarts; and what it remembers of its predictions until their labels come."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, assert_same, learned, make, stream
+from numpy.typing import NDArray
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.backends.numba_backend.experts import event as loops
+from streamk.engine import Engine
+from streamk.engine.checkpoint import read_checkpoint
+from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.learners import MultiKernel, create, from_state
+from streamk.learners.expert_pool import ALPHAS, LEARNED
+from streamk.state import State
+
+# --- events one by one and at once ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(1,), (7, 1, 100), (1000,)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
+    X, y = stream(kind, 1100)
+    X[:, 1] *= np.where(np.arange(1100) > 600, 50.0, 1.0)  # the scale follows
+    X[::13, 2] = np.nan
+    one, many = make(kind), make(kind)
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    first = turn = 0
+    while first < len(X):
+        stop = first + sizes[turn % len(sizes)]
+        many.learn_many(X[first:stop], y[first:stop])
+        first, turn = stop, turn + 1
+    assert one.n_events == many.n_events == 1100
+    assert_same(one, many)
+
+
+@pytest.mark.parametrize("late", [1, 100, 127, 128, 129, 300])
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_a_class_in_the_middle_of_a_batch(late: int, count: int) -> None:
+    X, _ = stream("two", 320)
+    y = np.arange(320) % max(1, count - 1)
+    y[late:] = np.arange(320 - late) % count
+    one, many = MultiKernel(seed=1), MultiKernel(seed=1)
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    many.learn_many(X, y)
+    assert one.classes == many.classes
+    assert_same(one, many)
+
+
+def test_several_classes_in_the_middle_of_a_batch() -> None:
+    X, _ = stream("two", 200)
+    y = np.array([f"class {n}" for n in np.sqrt(np.arange(200)).astype(int)])
+    one, many = MultiKernel(seed=1), MultiKernel(seed=1)
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    many.learn_many(X, y)
+    assert_same(one, many)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_in_the_middle(kind: str) -> None:
+    X, y = stream(kind, 500, d=5)
+    one, many = make(kind), make(kind)
+    for model in (one, many):
+        model.add_columns(["a", "b", "c"])
+    for x, label in zip(X[:300], y[:300], strict=True):
+        one.learn_one(x[:3], label)
+    many.learn_many(X[:300, :3], y[:300])
+    for model in (one, many):
+        model.add_columns(["d"])
+        model.add_columns(["e"])
+    for x, label in zip(X[300:], y[300:], strict=True):
+        one.learn_one(x, label)
+    many.learn_many(X[300:], y[300:])
+    assert_same(one, many)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
+    model = learned(kind, 600, d=4)
+    X, _ = stream(kind, 200, d=4, seed=1)
+    X[::9, 1] = np.nan
+    expected = model.decision_many(X)
+    for threads in (1, 2, 5):
+        model.threads = threads
+        np.testing.assert_array_equal(model.decision_many(X), expected)
+        np.testing.assert_array_equal(model.decision_many(X[::-1])[::-1], expected)
+        np.testing.assert_array_equal(model.decision_many(X[17:53]), expected[17:53])
+    for x, row in zip(X, expected, strict=True):
+        np.testing.assert_array_equal(model.decision_one(x), row)
+    np.testing.assert_array_equal(model.decision_many(np.asfortranarray(X)), expected)
+    assert [model.predict_one(x) for x in X] == model.predict_many(X).tolist()
+    if kind != "numbers":
+        p = model.predict_proba_many(X)
+        assert [list(model.predict_proba_one(x).values()) for x in X] == p.tolist()
+        assert model.decision_many(X[:0]).shape == (0, 1 if kind == "two" else 4)
+
+
+# --- what is said and learned later -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
+    X, y = stream(kind, 500)
+    silent, one, many = make(kind), make(kind), make(kind)
+    for model in (silent, one, many):
+        model.learn_many(X[:300], y[:300])
+    # Up to event 512 the scale stays; at a change those who were not asked know the new one.
+    for x, label in zip(X[300:], y[300:], strict=True):
+        silent.learn_one(x, label)
+        one.decision_one(x)
+        one.learn_one(x, label)
+        many.decision_many([x])
+        many.learn_one(x, label)
+    assert_same(silent, one)
+    assert_same(silent, many)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_of_other_events_change_nothing(kind: str) -> None:
+    X, y = stream(kind, 300)
+    others, _ = stream(kind, 300, seed=7)
+    silent, asked = make(kind), make(kind)
+    for i in range(300):
+        if i % 5 == 4:
+            asked.decision_one(X[i])
+        if i > 0:
+            asked.decision_one(others[i])
+            asked.decision_many(others[i : i + 3])
+        silent.learn_one(X[i], y[i])
+        asked.learn_one(X[i], y[i])
+    assert_same(silent, asked)
+
+
+def fixed_share(weights: NDArray[Any], losses: NDArray[Any], alpha: float) -> NDArray[Any]:
+    weights = weights * np.exp(-losses)
+    return (1.0 - alpha) * weights / weights.sum() + alpha / len(weights)
+
+
+def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
+    """What each expert says of an event now, the learner left as it was."""
+    pool = model._pool
+    seen = np.empty((1, len(pool.banks), pool.outputs), np.float32)
+    room = pool.room()
+    padded = np.zeros((1, pool.capacity))
+    padded[0, : len(x)] = x
+    loops.forecast(room.table, padded, seen, np.empty((1, pool.outputs)))
+    return seen[0]
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_labels_judge_what_was_said(kind: str, at_once: bool) -> None:
+    """The weights of the fixed shares are those of opinions 48 events old."""
+    X, y = stream(kind, 400)
+    model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
+    model.learn_many(X[:1], y[:1])
+    expected = [model.state().arrays["pool.shares"][i] for i in range(len(ALPHAS))]
+    waiting: deque[tuple[int, NDArray[Any]]] = deque()
+    for i in range(1, 400):
+        said = opinions_of(model, X[i]).astype(float)
+        if kind == "numbers":  # whose unit changes with the labels' spread
+            said = said / model._labels.inverse + model._labels.center
+        waiting.append((i, said))
+        if at_once:
+            model.decision_many(X[i : i + 1])
+        else:
+            model.decision_one(X[i])
+        if len(waiting) <= 48:
+            continue
+        n, said = waiting.popleft()
+        model.learn_one(X[n], y[n])
+        if kind == "numbers":
+            errors = np.abs(said[:, 0] - y[n]) * model._labels.inverse
+            losses = 2.0 * np.minimum(errors, 8.0)
+        elif kind == "two":
+            sign = 1.0 if y[n] == model.classes[1] else -1.0
+            losses = -np.log(np.maximum(1.0 / (1.0 + np.exp(-sign * said[:, 0])), 1e-4))
+        else:
+            losses = -np.maximum(said[:, model.classes.index(y[n])], math.log(1e-4))
+        expected = [fixed_share(w, losses, a) for w, a in zip(expected, ALPHAS, strict=True)]
+    np.testing.assert_allclose(model.state().arrays["pool.shares"], expected, rtol=1e-4, atol=1e-12)
+    now = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
+    now.learn_many(X[: model.n_events], y[: model.n_events])
+    assert not np.allclose(now.state().arrays["pool.shares"], expected, rtol=0.1)
+    for name in ("ladder_a", "cells_a", "window_z", "newton_p"):  # the experts look at the present
+        np.testing.assert_array_equal(
+            now.state().arrays[f"pool.{name}"], model.state().arrays[f"pool.{name}"]
+        )
+
+
+def test_memory_of_what_was_said_is_bounded() -> None:
+    model = learned("four", 50, pending_bytes=50_000)
+    before = model.nbytes
+    X, _ = stream("four", 5000, seed=3)
+    model.decision_many(X[:2500])
+    for x in X[2500:]:
+        model.decision_one(x)
+    assert 40_000 < model._said.nbytes <= 50_000
+    assert model.nbytes <= before + 50_000
+
+
+def test_what_is_kept_is_not_a_view_of_more() -> None:
+    """A row of a large answer would keep the whole answer in memory."""
+    model = learned("two", 50, pending_bytes=10_000)
+    X, _ = stream("two", 5000, seed=3)
+    model.decision_many(X)
+    held = {id(a if a.base is None else a.base): (a if a.base is None else a.base).nbytes
+            for a in model._said._kept.values()}  # fmt: skip
+    assert sum(held.values()) <= 10_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_forgotten_opinion_still_learns(kind: str) -> None:
+    X, y = stream(kind, 1500)
+    model = make(kind, pending_bytes=0)
+    for i in range(1500):
+        model.decision_one(X[i])
+        if i >= 48:
+            model.learn_one(X[i - 48], y[i - 48])
+    # Only the last opinion is kept, so all others were made anew.
+    silent = make(kind, pending_bytes=0)
+    silent.learn_many(X[: 1500 - 48], y[: 1500 - 48])
+    assert_same(silent, model)
+
+
+# --- stops and restarts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 127, 400])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
+    X, y = stream(kind, 1000)
+    X[::11, 0] = np.nan
+    model = make(kind, threads=1, pending_bytes=1 << 16)
+    if n:
+        model.learn_many(X[:n], y[:n])
+    again = from_state(model.state())
+    assert isinstance(again, MultiKernel)
+    assert_same(model, again)
+    for one in (model, again):
+        one.learn_many(X[n:700], y[n:700])
+        one.add_columns(["late"])
+        one.learn_many(np.c_[X[700:], X[700:, 0]], y[700:])
+    assert_same(model, again)
+    X = np.c_[X, X[:, 0]]
+    np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
+
+
+def test_a_state_is_a_copy() -> None:
+    model = learned("four", 100)
+    state = model.state()
+    before = {name: array.copy() for name, array in state.arrays.items()}
+    model.learn_many(*stream("four", 100, seed=5))
+    for name, array in state.arrays.items():
+        np.testing.assert_array_equal(array, before[name])
+    again = MultiKernel.from_state(state)
+    again.learn_many(*stream("four", 100, seed=5))
+    for name, array in state.arrays.items():
+        np.testing.assert_array_equal(array, before[name])
+    assert_same(model, again)
+
+
+@pytest.mark.parametrize("name", [*(f"pool.{name.lower()}" for name in LEARNED),
+                                  "scale.center", "scale.sample", "labels.center"])  # fmt: skip
+def test_a_damaged_array_is_named(name: str) -> None:
+    state = learned("numbers", 50).state()
+    # How many columns have a scale follows from the first array.
+    short = {"scale.center": "numeric", "labels.center": "numeric"}.get(
+        name, name.partition(".")[2]
+    )
+    for array in (None, np.zeros(13), np.zeros((2, 5, 1))):
+        arrays = {key: value for key, value in state.arrays.items() if key != name}
+        if array is not None:
+            arrays[name] = array
+        with pytest.raises(StateError, match=f"array '({short}|center|inverse)'"):
+            MultiKernel.from_state(State(state.header, arrays))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "scaled"},
+        {"format": 2},
+        {"task": "clustering"},
+        {"seed": -1},
+        {"seed": "1"},
+        {"pending_bytes": -5},
+        {"threads": 0},
+        {"classes": 3},
+        {"columns": ["a", "a", "b"]},
+        {"columns": ["a", "b"]},
+        {"columns": 3},
+        {"n_events": "many"},
+    ],
+    ids=str,
+)
+def test_a_damaged_header_is_refused(change: dict[str, Any]) -> None:
+    state = learned("two", 50).state()
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State({**state.header, **change}, state.arrays))
+
+
+@pytest.mark.parametrize("missing", ["task", "seed", "classes", "columns", "n_events", "threads"])
+def test_a_header_without_a_part_is_refused(missing: str) -> None:
+    state = learned("two", 50).state()
+    header = {name: value for name, value in state.header.items() if name != missing}
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State(header, state.arrays))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"window": [51, 0]}, {"window": [-1, 0]}, {"window": 3}, {"window": [10**6, 0]},
+     {"window": [50, 10**6]}, {"capacity": "x"}, {"capacity": 10**4}, {"classes": None},
+     {"classes": 7}],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_pool_is_refused(change: dict[str, Any]) -> None:
+    state = learned("two", 50).state()
+    parts: Any = state.header["parts"]
+    header = {**state.header, "parts": {**parts, "pool": {**parts["pool"], **change}}}
+    if change == {"window": [51, 0]}:  # more than it was given, but there is room
+        MultiKernel.from_state(State(header, state.arrays))
+        return
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State(header, state.arrays))
+
+
+# --- in the engine ----------------------------------------------------------------------------
+
+
+def engine_events(kind: str, n: int) -> list[dict[str, Any]]:
+    X, y = stream(kind, n)
+    events = []
+    for i in range(n):
+        event = {"a": X[i, 0], "b": X[i, 1], "c": "xyz"[i % 3], "y": y[i]}
+        if i > n // 2:
+            event["late"] = X[i, 2]
+        if i % 10 == 7:
+            del event["y"]  # predicted, never learned
+        events.append(event)
+    return events
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingSink(MemorySink):
+    left = 10**9
+
+    def write(self, outputs: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+        super().write(outputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> None:
+    task = "regression" if kind == "numbers" else "classification"
+    events = engine_events(kind, 400)
+
+    def run(directory: Path | None, sink: MemorySink) -> Any:
+        return Engine(
+            MemorySource(events),
+            create("multi-kernel", task=task, seed=2),
+            label="y",
+            until_end=True,
+            batch_size=16,
+            checkpoint=directory,
+            checkpoint_every=48,
+            sink=sink,
+        ).run()
+
+    whole, sink = MemorySink(), CrashingSink()
+    expected = run(None, whole).model
+    crashes = 0
+    for left in (3, 9, 1, 6, 10**9):
+        sink.left = left
+        try:
+            found = run(tmp_path, sink).model
+        except Crash:
+            crashes += 1
+    assert crashes == 4
+    assert_same(found, expected)
+    assert sink.outputs == whole.outputs
+    (newest, *_) = sorted((tmp_path / "member-0").glob("0*[0-9]"), reverse=True)
+    read = from_state(read_checkpoint(newest).model)
+    assert isinstance(read, MultiKernel)
+    assert_same(read, expected)
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": "clustering"}, "task='clustering'"),
+        ({"task": "regression", "classes": ["a"]}, "classes"),
+        ({"threads": 0}, "threads=0"),
+        ({"threads": 1.5}, "threads=1.5"),
+        ({"threads": True}, "threads=True"),
+        ({"pending_bytes": -1}, "pending_bytes=-1"),
+        ({"pending_bytes": None}, "pending_bytes=None"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"seed": 0.5}, "seed"),
+        ({"columns": ["a", "a"]}, "a"),
+        ({"columns": [1.5]}, "1.5"),
+        ({"classes": [1.5]}, "1.5"),
+    ],
+)
+def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        MultiKernel(**options)
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(InvalidInput, match="bandwidth"):
+        create("multi-kernel", task="classification", bandwidth=1.0)
+
+
+def test_before_anything_is_learned() -> None:
+    model = MultiKernel()
+    assert model.columns is None
+    assert model.classes == ()
+    assert model.nbytes < 1_000_000
+    with pytest.raises(NotLearned):
+        model.predict_many([[1.0]])
+    with pytest.raises(NotLearned):
+        model.predict_proba_one([1.0])
+    number = MultiKernel(task="regression")
+    assert number.predict_one([1.0, 2.0]) == 0.0
+    assert number.predict_many([[1.0]]).tolist() == [0.0]
+    with pytest.raises(InvalidInput, match="no class probabilities"):
+        number.predict_proba_many([[1.0]])
+    named = MultiKernel(columns=["a", "b"], classes=["x", "y"])
+    assert named.predict_proba_one([1.0, 2.0]) == pytest.approx({"x": 0.5, "y": 0.5})
+    assert named.columns == ("a", "b")
+
+
+def test_the_seed_decides() -> None:
+    X, _ = stream("two", 20, seed=1)
+    one, same, other = (make("two", seed=seed) for seed in (3, 3, 4))
+    for model in (one, same, other):
+        model.learn_many(*stream("two", 200))
+    assert_same(one, same)
+    assert one.decision_many(X).tolist() == same.decision_many(X).tolist()
+    assert one.decision_many(X).tolist() != other.decision_many(X).tolist()
