@@ -48,7 +48,7 @@ def produce(broker: str, events: str, predictions: str) -> int:
 
 def learn(broker: str, events: str, predictions: str, *, state: Path, most: int | None) -> Report:
     """Run the engine to where the topic ends now, or to `most` events."""
-    model = create("doubly-stochastic", task="classification", seed=1)
+    model = create("multi-kernel", task="classification", seed=1)
     return Engine(
         open_source(f"kafka://{broker}/{events}", group=f"{events}-readers"),
         model,

@@ -3,7 +3,7 @@
 Importing this package is cheap. Each part is imported where it is used::
 
     from streamk.kernels import Gaussian
-    from streamk.learners import DoublyStochastic
+    from streamk.learners import MultiKernel
     from streamk.adapters.river import KernelClassifier
 """
 
@@ -35,10 +35,11 @@ __version__ = "0.1.0"
 def warm_up() -> None:
     """Compile what the default models need, or load it from numba's cache.
 
-    The compiled loops are made when they are first called, which takes some seconds the very first
-    time on a machine and some tenths of a second in each process after that. Call this before a
-    stream begins, so that its first event does not wait. It learns and predicts a few numbers with
-    models of few columns: classes and numbers, one event and a batch, with either sampler.
+    The compiled loops are made when they are first called, which takes half a minute the very first
+    time on a machine and about a second in each process after that. Call this before a stream
+    begins, so that its first event does not wait. Models of few columns learn and predict a few
+    events, one and several at a time: two classes, three, and numbers; many kernels, and one kernel
+    with either sampler.
 
     Examples
     --------

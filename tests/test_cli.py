@@ -18,14 +18,15 @@ import pytest
 
 from streamk.cli import COMMANDS, models
 from streamk.cli.model_options import OPTIONS, build, task_of
-from streamk.cli.run import _parser
+from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StreamkError
 from streamk.kernels import KERNELS
-from streamk.learners import MODELS, DoublyStochastic
+from streamk.learners import MODELS, DoublyStochastic, MultiKernel
 from streamk.losses import LOSSES
 
 N_EVENTS = 600
+ONE_KERNEL = ("--model", "doubly-stochastic")
 
 
 def streamk(
@@ -127,18 +128,26 @@ def test_version_and_no_command(tmp_path: Path) -> None:
 
 def test_models_lists_all_there_is(tmp_path: Path) -> None:
     out, _ = streamk("models", cwd=tmp_path)
-    for name in (*MODELS, *KERNELS, *LOSSES, *OPTIONS):
+    options = [name for model in OPTIONS.values() for name in model]
+    for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
     assert models.MODELS.keys() == MODELS.keys()
     assert models.KERNELS.keys() == KERNELS.keys()
     assert models.LOSSES.keys() == set(LOSSES)
 
 
-def test_every_option_of_the_learner_can_be_set() -> None:
-    own = inspect.signature(DoublyStochastic.__init__).parameters
+def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"}
-    assert OPTIONS.keys() == (own.keys() - elsewhere) | composed
+    assert OPTIONS.keys() == MODELS.keys()
+    for learner, more in ((DoublyStochastic, composed), (MultiKernel, set())):
+        own = inspect.signature(learner.__init__).parameters
+        assert OPTIONS[learner.TYPE].keys() == (own.keys() - elsewhere) | more
+
+
+def test_the_default_model_is_the_first() -> None:
+    assert next(iter(MODELS)) == MODEL
+    assert "(default)" in models.MODELS[MODEL]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +181,9 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
     model = build("doubly-stochastic", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
     for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
-        assert OPTIONS[name].what.endswith(f"({learner[name]})"), name
+        assert OPTIONS["doubly-stochastic"][name].what.endswith(f"({learner[name]})"), name
+    header = build(MODEL, task="classification", seed=0, settings=[]).state().header
+    assert OPTIONS[MODEL]["pending_bytes"].what.endswith(f"({header['pending_bytes']})")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +209,24 @@ def test_wrong_model_options_are_explained(setting: tuple[str, str], says: str) 
         build("doubly-stochastic", task="guessing", seed=0, settings=[])
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (("pending_byte", "1"), "did you mean 'pending_bytes'"),
+        (("pending_bytes", "-1"), "the least is 0"),
+        (("threads", "0"), "the least is 1"),
+        (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
+        (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
+        (("colour", "1"), "there are pending_bytes, threads"),
+    ],
+)
+def test_wrong_options_of_the_default_model_are_explained(
+    setting: tuple[str, str], says: str
+) -> None:
+    with pytest.raises(StreamkError, match=re.escape(says)):
+        build(MODEL, task="classification", seed=0, settings=[setting])
+
+
 # --- run ----------------------------------------------------------------------------------------
 
 
@@ -218,6 +247,16 @@ def test_a_second_run_goes_on_and_a_third_finds_nothing_new(home: Path) -> None:
     streamk(*RUN, "--to", "file:whole.ndjson", "--batch-size", "64", "--quiet", cwd=home)
     assert (home / "whole.ndjson").read_bytes() == written
     assert [one["offset"] for one in read_ndjson(home / "out.ndjson")] == list(range(N_EVENTS))
+
+
+def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
+    run = (*RUN, "--checkpoint", "state", "--set", "max_features=64", "--json")
+    begun = (*run, "--max-events", "256")
+    assert json.loads(streamk(*begun, *ONE_KERNEL, cwd=home)[0])["features"] == 64
+    ended = json.loads(streamk(*run, cwd=home)[0])
+    assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
+    _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
+    assert "was made with model type='scaled', this run has 'multi-kernel'" in err
 
 
 def test_the_report_is_a_table_for_people(home: Path) -> None:
@@ -242,7 +281,7 @@ def test_csv_and_regression(tmp_path: Path) -> None:
     assert json.loads(out)["whole"]["mae"] < 100
     with (tmp_path / "out.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == N_EVENTS
-    out, _ = streamk(*run, "--set", "loss=huber", "--json", cwd=tmp_path)
+    out, _ = streamk(*run, *ONE_KERNEL, "--set", "loss=huber", "--json", cwd=tmp_path)
     assert "rmse" in json.loads(out)["whole"]
     _, err = streamk(*run, cwd=tmp_path, status=2)
     assert "to learn numbers choose the task regression" in err
@@ -250,7 +289,8 @@ def test_csv_and_regression(tmp_path: Path) -> None:
 
 def test_a_river_data_set(tmp_path: Path) -> None:
     out, _ = streamk(
-        "run", "river:Phishing", "--label", "label", "--set", "batch-size=8", "--json", cwd=tmp_path
+        *("run", "river:Phishing", "--label", "label", "--set", "pending-bytes=100000", "--json"),
+        cwd=tmp_path,
     )
     report = json.loads(out)
     assert report["events"] == 1250
@@ -371,6 +411,7 @@ batch_size = 32
 ignore = ["age"]
 quiet = true
 until-end = false
+model = "doubly-stochastic"
 [set]
 kernel = "matern"
 nu = 0.5
@@ -439,7 +480,9 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --task class", "did you mean 'classification'?"),
         ("run {} --set bandwith=1", "did you mean 'bandwidth'?"),
         ("run {} --set bandwidth", "it is written NAME=VALUE"),
-        ("run {} --set bandwidth=0", "must be a positive number"),
+        ("run {} --set threads=0", "the least is 1"),
+        ("run {} --set bandwidth=1", "--model doubly-stochastic has it"),
+        ("run {} --model doubly-stochastic --set bandwidth=0", "must be a positive number"),
         ("run {} --seed one", "a whole number is needed, not 'one'"),
         ("run {} --batch-size 0", "the least is 1"),
         ("run {} --idle-timeout -1", "a time is not negative"),
@@ -526,8 +569,8 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
     for fact in (
         r"epoch 2, 600 events, the stream has ended",
         r"SHA-256 ok",
-        r"doubly-stochastic, 2,048 random features",
-        r"seed 5",
+        r"multi-kernel, 1,680 random features",
+        r"pending_bytes 8388608, seed 5",
         r"5 columns +age, device=desktop, device=phone, device=tablet, seconds",
         r"classes +True, False|classes +False, True",
         r"accuracy +0\.\d{4}",

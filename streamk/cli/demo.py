@@ -137,7 +137,7 @@ def _fresh(out: Path) -> Path:
 
 
 def _model() -> Learner:
-    return create("doubly-stochastic", task="classification", seed=1)
+    return create("multi-kernel", task="classification", seed=1)
 
 
 def _kernel_line(first: Sequence[Event], out: Path) -> Line:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.model_options import learner_header
 from streamk.cli.tables import columns, megabytes, share
 from streamk.engine import Checkpoint, read_checkpoint
 from streamk.engine.metrics import Metrics
@@ -90,10 +91,7 @@ def _members(path: Path) -> list[list[Path]]:
 def _summary(found: Checkpoint) -> dict[str, Any]:
     """What a checkpoint holds, as JSON data. Raises `StateError` if the model cannot be made."""
     body, model = found.body, from_state(found.model)
-    header = found.model.header
-    parts = header.get("parts")
-    learner = parts.get("learner", header) if isinstance(parts, dict) else header
-    assert isinstance(learner, dict)
+    learner = learner_header(found.model.header)
     return {
         "path": str(found.path),
         "epoch": found.epoch,
@@ -123,9 +121,9 @@ def _summary(found: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _options(learner: dict[str, Any]) -> dict[str, Any]:
+def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     """The options among what a learner's header holds, nested ones as they are named there."""
-    progress = {"type", "format", "columns", "classes", "n_events", "n_steps", "scale"}
+    progress = {"type", "format", "columns", "classes", "n_events", "n_steps", "scale", "parts"}
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 
 

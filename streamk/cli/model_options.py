@@ -7,7 +7,7 @@ from them here.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from streamk.cli.arguments import UsageError, nearest, number, one_of, whole
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
-__all__ = ["OPTIONS", "Option", "build", "task_of"]
+__all__ = ["OPTIONS", "Option", "build", "learner_header", "task_of"]
 
 STEPS = ("constant", "inverse-time", "adagrad")
 
@@ -49,7 +49,9 @@ def _step(text: str) -> Any:
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
 
 
-OPTIONS: dict[str, Option] = {
+_THREADS = Option(whole(1), "all cores by default; results are the same")
+
+_DOUBLY_STOCHASTIC: dict[str, Option] = {
     "kernel": Option(_kernel, "one of the kernels below (gaussian)"),
     "bandwidth": Option(number, "of the kernel; two events are 1.4 apart on average (0.5)"),
     "gamma": Option(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
@@ -67,12 +69,22 @@ OPTIONS: dict[str, Option] = {
     "cache_bytes": Option(whole(0), "memory to keep random features in (268435456)"),
     "sampler": Option(one_of("iid", "hadamard"), "iid; hadamard is faster for many columns (iid)"),
     "dtype": Option(one_of("float32", "float64"), "float32 or float64 (float32)"),
-    "threads": Option(whole(1), "all cores by default; results are the same"),
+    "threads": _THREADS,
     "backend": Option(
         one_of("auto", "numba", "numpy", "cupy"), "auto, numba, numpy or cupy (auto)"
     ),
 }
-"""The options of the model "doubly-stochastic"."""
+
+OPTIONS: dict[str, dict[str, Option]] = {
+    "multi-kernel": {
+        "pending_bytes": Option(
+            whole(0), "memory for opinions on events without a label yet (8388608)"
+        ),
+        "threads": _THREADS,
+    },
+    "doubly-stochastic": _DOUBLY_STOCHASTIC,
+}
+"""The options of each model."""
 
 _KERNEL_OPTIONS = ("bandwidth", "gamma", "nu", "alpha")
 _LOSS_OPTIONS = ("delta", "epsilon", "q")
@@ -84,6 +96,12 @@ def task_of(settings: Sequence[tuple[str, str]]) -> str:
 
     name = dict(settings).get("loss")
     return "regression" if name in LOSSES and not loss(name).classifies else "classification"
+
+
+def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a saved model's header that of the learner itself, without the scaling around it."""
+    found: Mapping[str, Any] = header.get("parts", {}).get("learner", header)
+    return found
 
 
 def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]]) -> Learner:
@@ -102,9 +120,9 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
         raise UsageError(
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
         )
+    options = _read(name, settings)
     if name != DoublyStochastic.TYPE:
-        return create(name, task=task, seed=seed, **dict(settings))
-    options = _read(settings)
+        return create(name, task=task, seed=seed, **options)
     loss_options = _taken(options, _LOSS_OPTIONS)
     if loss_options:
         from streamk.losses import loss
@@ -119,17 +137,27 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
     return create(name, task=task, seed=seed, **options)
 
 
-def _read(settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    found = {}
+def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    known, found = OPTIONS[model], {}
     for key, text in settings:
-        if key not in OPTIONS:
-            hint = nearest(key, OPTIONS) or f"; there are {', '.join(OPTIONS)}"
-            raise UsageError(f"--set {key}: the model has no such option{hint}")
+        if key not in known:
+            raise UsageError(f"--set {key}: {model} has no such option{_hint(model, key)}")
         try:
-            found[key] = OPTIONS[key].read(text)
+            found[key] = known[key].read(text)
         except (argparse.ArgumentTypeError, InvalidInput) as error:
             raise UsageError(f"--set {key}: {error}") from None
     return found
+
+
+def _hint(model: str, key: str) -> str:
+    """What was probably meant: another option, or another model."""
+    near = nearest(key, OPTIONS[model])
+    for other, options in OPTIONS.items():
+        if not near and key in options:
+            near = f"; --model {other} has it"
+        elif not near and nearest(key, options):
+            near = f"{nearest(key, options)} It is for --model {other}"
+    return near or f"; there are {', '.join(OPTIONS[model])}"
 
 
 def _made_kernel(options: dict[str, Any]) -> Any:

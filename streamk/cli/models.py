@@ -11,6 +11,7 @@ from streamk.cli.tables import columns
 __all__ = ["main"]
 
 MODELS = {
+    "multi-kernel": "many kernels and step sizes, mixed as the stream asks for (default)",
     "doubly-stochastic": "random features that grow by doubly stochastic gradients, columns scaled",
 }
 KERNELS = {
@@ -43,10 +44,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser("streamk models", "List the models, their options, the kernels and the losses.")
     parser.add_common()
     parser.parse(arguments)
-    options = {name: option.what for name, option in OPTIONS.items()}
-    parts = {
-        "models (--model NAME)": MODELS,
-        "options of doubly-stochastic (--set NAME=VALUE; the default in brackets)": options,
+    parts = {"models (--model NAME)": MODELS}
+    for model, options in OPTIONS.items():
+        title = f"options of {model} (--set NAME=VALUE; the default in brackets)"
+        parts[title] = {name: option.what for name, option in options.items()}
+    parts |= {
         "kernels (--set kernel=NAME)": KERNELS,
         "losses (--set loss=NAME)": LOSSES,
         "step sizes (--set step=RULE:SIZE)": STEPS,

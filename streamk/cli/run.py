@@ -22,7 +22,7 @@ from streamk.cli.arguments import (
     seconds,
     whole,
 )
-from streamk.cli.model_options import build, task_of
+from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.report import as_json, as_text
 
 __all__ = ["main"]
@@ -41,7 +41,8 @@ EPILOG = """\
 examples:
   streamk run file:events.ndjson --label clicked --to file:predictions.ndjson
   streamk run csv:prices.csv --label price --task regression --to csv:out.csv
-  streamk run river:Phishing --label label --set kernel=laplacian
+  streamk run river:Phishing --label label --model doubly-stochastic \\
+      --set kernel=laplacian
   producer | streamk run stdin: --label y --to stdout: | consumer
   streamk run kafka://localhost:9092/events --label clicked \\
       --to kafka://localhost:9092/predictions --checkpoint state
@@ -51,6 +52,7 @@ job.toml holds the same names; what is given here goes before it:
   source = "kafka://localhost:9092/events?group=clicks"
   label = "clicked"
   checkpoint = "state"
+  model = "doubly-stochastic"
   [set]
   kernel = "laplacian"
 
@@ -61,7 +63,8 @@ On Ctrl-C or SIGTERM the batch at work is finished, a checkpoint written and
 everything closed; a second one ends it at once.
 """
 
-MODEL = "doubly-stochastic"
+MODEL = "multi-kernel"
+"""What is made where no model is named and no checkpoint has one."""
 
 _NOT_FOR_THE_ENGINE = ("source", "to", "model", "task", "seed", "set", "json", "quiet")
 
@@ -121,7 +124,7 @@ def _parser() -> Parser:
     add("--config", metavar="FILE", help="TOML file with any of these options")
 
     add = parser.add_argument_group("the model (see: streamk models)").add_argument
-    add("--model", metavar="NAME", help=f"default: {MODEL}")
+    add("--model", metavar="NAME", help=f"default: {MODEL}, or the checkpoint's")
     add(
         "--task",
         metavar="TASK",
@@ -247,9 +250,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
     task = options.get("task") or _task(schema) or task_of(settings)
-    model = build(
-        options.get("model", MODEL), task=task, seed=options.get("seed", 0), settings=settings
-    )
+    model = build(_model(options), task=task, seed=options.get("seed", 0), settings=settings)
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
@@ -263,6 +264,16 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     if not options.get("quiet"):
         engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
     return Engine(source, model, **engine_options)
+
+
+def _model(options: dict[str, Any]) -> str:
+    """The model's name: a job whose checkpoint has one goes on with it."""
+    from streamk.engine import kept_model
+
+    if "model" in options or "checkpoint" not in options:
+        return str(options.get("model", MODEL))
+    header = kept_model(options["checkpoint"])
+    return MODEL if header is None else str(learner_header(header)["type"])
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

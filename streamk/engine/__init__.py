@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamk.engine.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint
+from streamk.engine.checkpoint import Checkpoint, kept_model, newest_checkpoint, read_checkpoint
 from streamk.engine.loop import Engine, Report
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.training import Counts
@@ -13,6 +13,7 @@ __all__ = [
     "Engine",
     "Report",
     "Snapshot",
+    "kept_model",
     "newest_checkpoint",
     "read_checkpoint",
     "shown_on",

@@ -38,7 +38,15 @@ from streamk.engine.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.state import State
 
-__all__ = ["Checkpoint", "Store", "fingerprint", "lock", "newest_checkpoint", "read_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "Store",
+    "fingerprint",
+    "kept_model",
+    "lock",
+    "newest_checkpoint",
+    "read_checkpoint",
+]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -136,6 +144,20 @@ def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint |
             f"no checkpoint in {directory} can be used; restore one from a copy, or remove the"
             f" directory to start anew. {'; '.join(reasons)}"
         )
+    return None
+
+
+def kept_model(directory: Path) -> Mapping[str, Any] | None:
+    """The header of the model that a directory given to the engine holds; None if it holds none.
+
+    It is any member's, since all have models of one kind. The arrays are not read, and damaged
+    checkpoints are passed over: the engine checks what it goes on from.
+    """
+    for member in sorted(p for p in directory.glob("member-*") if p.is_dir()):
+        for epoch in reversed(_epochs(member)):
+            with contextlib.suppress(StateError):
+                found: Mapping[str, Any] = _read_manifest(member / f"{epoch:08d}")["model"]
+                return found
     return None
 
 

@@ -133,7 +133,8 @@ class Keeper:
                 raise StateError(_mismatch(found, name, theirs.get(name), mine))
         if found.body["initial"] != self._initial:
             mine, other = self._config["model"], theirs["model"]
-            for key in sorted({*mine, *other}):
+            # Models of two types differ in much; the type says why.
+            for key in sorted({*mine, *other}, key=lambda key: (key != "type", key)):
                 if mine.get(key) != other.get(key):
                     raise StateError(
                         _mismatch(found, f"model {key}", other.get(key), mine.get(key))

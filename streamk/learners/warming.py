@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from streamk.learners.base import Learner
+from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.registry import create
 
 
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
-    X = np.linspace(-1.0, 1.0, 16).reshape(8, 2)
-    for task, y in (("classification", ["a", "b"] * 4), ("regression", X[:, 0])):
-        for sampler in ("iid", "hadamard"):
-            model = create(
-                "doubly-stochastic", task=task, sampler=sampler, max_features=256, batch_size=8
-            )
+    X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
+    # A list: a column of an array, whose numbers lie apart, would have loops of its own.
+    two, three, numbers = [*"ababababa"], [*"abcabcabc"], X[:, 0].tolist()
+    for task, y in (("classification", two), ("classification", three), ("regression", numbers)):
+        for model in _models(task):
             model.learn_many(X, y)
             model.predict_many(X)
             # Single events have loops of their own, once all features are in use.
             model.learn_one(X[0], y[0])
             model.predict_one(X[0])
+
+
+def _models(task: str) -> Iterator[Learner]:
+    yield create(MultiKernel.TYPE, task=task)
+    for sampler in ("iid", "hadamard"):
+        options = {"sampler": sampler, "max_features": 256, "batch_size": 8}
+        yield create(DoublyStochastic.TYPE, task=task, **options)
