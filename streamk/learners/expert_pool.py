@@ -18,8 +18,10 @@ from streamk.learners import tables
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks; the first two are classification, which turns from one into the other."""
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
+LEVEL = "constant"
 BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
-"""Experts of one kind, in the order of the opinions."""
+"""Experts of one kind, in the order of the opinions; after them come those of the constant kernel,
+which never sleep."""
 
 FEATURES = 256
 """Random features of the Gaussian kernels."""
@@ -50,7 +52,7 @@ _RESTART = 0.1
 LEARNED = (
     *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A", "CELLS_SQUARES"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
-    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT"),
+    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
 )
 """Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
@@ -190,6 +192,9 @@ class ExpertPool:
         self._zeros("float32", NEWTON_A=(self.outputs, p), NEWTON_STEP=(p,))
         self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
         self._sizes["NEWTON"] = p
+        classes = self._sizes["CLASSES"]
+        level = np.full((_level_rates(), classes), 1.0 / classes if classes > 1 else 0.0)
+        self.arrays["LEVEL"] = level.astype(np.float32)
 
     def _make_mixing(self) -> None:
         e, k = len(self.banks), self.outputs
@@ -200,7 +205,7 @@ class ExpertPool:
         self._zeros("float64", ABOVE=(shares + products,))
         self.arrays.update(
             AWAKE=np.ones(len(BANKS), dtype=bool),
-            BANKS=np.array([BANKS.index(bank) for bank in self.banks], dtype=np.int64),
+            BANKS=np.array([(*BANKS, LEVEL).index(bank) for bank in self.banks], dtype=np.int64),
             ACCOUNT=np.zeros(len(BANKS) + 3),
             ON=np.ones(e, dtype=bool),
             ALL=np.ones(e, dtype=bool),
@@ -224,6 +229,7 @@ class ExpertPool:
             *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
             *(WINDOW for _ in range(_smoothers())),
             *(NEWTON for _ in range(self._sizes["NEWTON"] > 0)),
+            *(LEVEL for _ in range(_level_rates())),
         )
 
     def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
@@ -303,11 +309,21 @@ class ExpertPool:
         self.arrays["LADDER_SQUARES"][...] = squares
         for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
             self.arrays[name][...] = old.arrays[name]
-        e = min(len(self.banks), len(old.banks))
+        # The second-order expert may have gone; it is the last one before the constant's.
+        both = set(self.banks) & set(old.banks)
+        here, there = (
+            [n for n, bank in enumerate(banks) if bank in both] for banks in (self.banks, old.banks)
+        )
         for name in ("SHARES", "PRODUCTS"):
-            self.arrays[name][:, :e] = old.arrays[name][:, :e]
+            self.arrays[name][:, here] = old.arrays[name][:, there]
+        if self.task == NUMBERS:
+            self.arrays["LEVEL"][...] = old.arrays["LEVEL"]
+        else:
+            self.arrays["LEVEL"][...] = 0.0
+            self.arrays["LEVEL"][:, order] = old.arrays["LEVEL"][:, : len(order)]
         self.arrays["SHARES"] /= self.arrays["SHARES"].sum(axis=1, keepdims=True)
-        self.arrays["INVERSES"][:, :e, :e] = old.arrays["INVERSES"][:, :e, :e]
+        inverses = old.arrays["INVERSES"][:, there][:, :, there]
+        self.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
         self._inherit_window(old, columns, order)
 
     def _inherit_cells(self, old: ExpertPool, A: NDArray[Any]) -> None:
@@ -337,8 +353,9 @@ class ExpertPool:
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "WINDOW_Y"):
+        for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
             self.arrays[name] *= np.float32(factor)
+        self.arrays["LEVEL"] += np.float32(shift)
         self.arrays["WINDOW_Y"] += np.float32(shift)
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
         if self._sizes["NEWTON"]:
@@ -416,7 +433,7 @@ class ExpertPool:
         parts = np.vstack([a["SHARES"] * on, terms * on])
         sums = parts.sum(axis=1, keepdims=True)
         parts = a["TOP"] @ (parts / np.where(sums > 0, sums, 1.0))
-        return {bank: float(parts[banks == bank].sum()) for bank in BANKS if bank in self.banks}
+        return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State
 
@@ -490,6 +507,12 @@ def _smoothers() -> int:
     from streamk.backends.numba_backend.experts import event
 
     return int(event.SMOOTHERS)
+
+
+def _level_rates() -> int:
+    from streamk.backends.numba_backend.experts import event
+
+    return int(event.LEVELS)
 
 
 def _places() -> Any:

@@ -126,7 +126,7 @@ class Pool:
             np.eye(p, dtype=f4),
             np.zeros(p, f4),
         )
-        E = len(rl) + s * len(LADDER_RULES) + len(GROUPS) * n + event.SMOOTHERS + (p > 0)
+        E = len(rl) + s * len(LADDER_RULES) + len(GROUPS) * n + event.SMOOTHERS + (p > 0) + event.LEVELS
         self.E = E
         a["F"], a["G"] = np.zeros((E, k), f4), np.zeros((E, k), f4)
         a["SHARES"] = np.full((len(ALPHAS), E), 1 / E)
@@ -147,7 +147,8 @@ class Pool:
         )
         a["AWAKE"], a["ON"], a["ALL"] = np.ones(5, bool), np.ones(E, bool), np.ones(E, bool)
         a["DISTANCE"] = np.ones(1)
-        a["BANKS"] = np.array([0] * len(rl) + [1] * (s * len(LADDER_RULES)) + [2] * (len(GROUPS) * n) + [3] * event.SMOOTHERS + [4] * (p > 0), i8)
+        a["BANKS"] = np.array([0] * len(rl) + [1] * (s * len(LADDER_RULES)) + [2] * (len(GROUPS) * n) + [3] * event.SMOOTHERS + [4] * (p > 0) + [5] * event.LEVELS, i8)
+        a['LEVEL'] = np.full((event.LEVELS, 1 if task == NUMBERS else classes), 0.0 if task == NUMBERS else 1 / classes, f4)
         a["ACCOUNT"] = np.zeros(8)
         self.scale = RunningQuantiles(d, seed=seed)
         self.arrays = a

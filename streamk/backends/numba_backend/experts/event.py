@@ -12,6 +12,7 @@ from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
     grids,
     ladder,
+    level,
     mixing,
     newton,
     rules,
@@ -23,6 +24,7 @@ from streamk.backends.numba_backend.experts.mixing import BINARY, CLASSES, LEAST
 from streamk.backends.numba_backend.ranking import rank_row
 
 SMOOTHERS = window.GAUSSIANS + window.POWERS
+LEVELS = len(level.RATES)
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(5)
 """Banks of experts, which sleep as a whole."""
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
@@ -122,6 +124,7 @@ def _outputs(table: Any, F: Any, awake: Any) -> None:
     if p and awake[NEWTON]:
         A = _single(table, at.NEWTON_A, (1, k, p))
         rules.forecast(z[:p], A, F[e : e + 1])
+    level.forecast(_single(table, at.LEVEL, (LEVELS, table[at.CLASSES])), F[len(F) - LEVELS :])
 
 
 @fast
@@ -181,7 +184,7 @@ def _asleep(e: Any, table: Any, awake: Any) -> Any:
         return not awake[GRIDS]
     if e < first + SMOOTHERS:
         return not awake[WINDOW]
-    return not awake[NEWTON]
+    return e < table[at.EXPERTS] - LEVELS and not awake[NEWTON]
 
 
 @fast
@@ -219,7 +222,7 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
     mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
-    smoothers = e - SMOOTHERS - (table[at.NEWTON] > 0)
+    smoothers = e - SMOOTHERS - (table[at.NEWTON] > 0) - LEVELS
     for i in range(len(X)):
         F[:] = 0.0
         _features(table, X[i], awake)
@@ -227,7 +230,7 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
         if awake[WINDOW]:
             _smooth(table, F[smoothers : smoothers + SMOOTHERS])
         for j in range(e):
-            if j == smoothers + SMOOTHERS:  # the second-order expert answers with 1 and 0, or -1
+            if j == smoothers + SMOOTHERS and j < e - LEVELS:  # answers with 1 and 0, or -1
                 confidence = np.float32(1.0 if task == NUMBERS else _CONFIDENCE)
                 for q in range(k):
                     F[j, q] *= confidence
@@ -390,7 +393,8 @@ def update(table: Any, seen: Any, y: Any) -> None:
     _slopes(task, F, y, G)
     _learn_experts(table, y, awake, F, G)
     if table[at.NEWTON] and awake[NEWTON]:
-        _learn_newton(table, y, F[e - 1 :])
+        _learn_newton(table, y, F[e - LEVELS - 1 :])
+    level.update(_single(table, at.LEVEL, (LEVELS, table[at.CLASSES])), y)
     if not awake[WINDOW]:
         return
     d, n = table[at.COLUMNS], table[at.WINDOW]

@@ -128,24 +128,26 @@ SLOPES = 72
 """(E,)"""
 OUT = 73
 """(K,)"""
-BANKS = 74
+LEVEL = 74
+"""float32 (rates, C)"""
+BANKS = 75
 """int64 (E,): the bank of each expert"""
-ACCOUNT = 75
+ACCOUNT = 76
 """(banks + 3,): what the lack of each bank would have cost, what was lost, and of how many"""
-INVERSES = 76
+INVERSES = 77
 """(products, E, E)"""
-PRODUCT_RATES = 77
-PRODUCT_STARTS = 78
+PRODUCT_RATES = 78
+PRODUCT_STARTS = 79
 """(products,): the largest inverse; 0 where steps are along the gradient"""
-TOP = 79
+TOP = 80
 """(X,)"""
-MIXED = 80
+MIXED = 81
 """(X, K)"""
-OPINIONS = 81
+OPINIONS = 82
 """(E, K): probabilities or numbers"""
-LOSSES = 82
+LOSSES = 83
 """(E,)"""
-ROOM = 83
+ROOM = 84
 """(2, E)"""
 
-SIZE = 84
+SIZE = 85
