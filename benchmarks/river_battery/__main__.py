@@ -86,7 +86,7 @@ def _parser() -> Any:
         type=float,
         default=LIMIT,
         metavar="S",
-        help="seconds of the processor that a rival has for a stream (default: %(default)s)",
+        help="seconds of the processor for a contestant on a stream (default: %(default)s)",
     )
     parser.add_argument(
         "--cache",

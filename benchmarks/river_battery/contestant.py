@@ -30,6 +30,8 @@ class Contestant:
     settings: str
     """All that tells it from another contestant of that name; part of a kept run's key."""
     tasks: tuple[str, ...] = ALL
+    of_numbers: str = ""
+    """The settings in regression, where they are others."""
     batch: int = 0
     none: bool = False
     """A missing number is None in an event; else it is left out."""
@@ -50,7 +52,7 @@ class Contestant:
         """What a run's outcome depends on."""
         return {
             "contestant": self.name,
-            "settings": self.settings,
+            "settings": (stream.task == "regression" and self.of_numbers) or self.settings,
             "package": self.package,
             "version": self.version,
             "seed": SEED,

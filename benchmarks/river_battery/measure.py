@@ -49,8 +49,8 @@ class Battery:
 
     def _run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
         if contestant.name == NAME:
-            outcome = loop.run(contestant, stream, self.delay, float("inf"))
-            if outcome.ended:
+            outcome = loop.run(contestant, stream, self.delay, self.limit)
+            if outcome.ended.startswith("failed"):
                 raise RuntimeError(f"{stream.name}: {outcome.ended}")
             self._ours[stream.name] = outcome
         else:
@@ -92,7 +92,8 @@ class Battery:
         theirs = units.kept(self.cache, CONTESTANTS[rival].key(stream, self.delay), 0.0)
         ours = self._ours[stream.name]
         assert theirs is not None
-        some = slice(max(scores.counted(o, self.delay).start for o in (ours, theirs)), None)
+        parts = [scores.counted(outcome, self.delay) for outcome in (ours, theirs)]
+        some = slice(max(part.start for part in parts), min(part.stop for part in parts))
         a, b = (scores.losses(outcome, stream)[some] for outcome in (theirs, ours))
         scale = 1.0 if stream.task != "regression" else float(a.mean()) or 1.0
         return {k: v / scale for k, v in compare.paired(a, b).items()}

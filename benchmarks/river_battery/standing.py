@@ -1,6 +1,6 @@
 """Means and ranks over the streams, and what is to be shown of ours.
 
-A rival that was too slow for a stream, or failed on it, is last there; means take the score of the
+What was too slow for a stream, or failed on it, is last there; means take the score of the
 events that it reached. Contestants that have not been run on all of the streams have no place.
 """
 

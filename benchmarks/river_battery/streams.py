@@ -206,7 +206,7 @@ def _generated(name: str, _: data.Directory, quick: bool) -> Stream:
 _Loader = Callable[[str, data.Directory, bool], Stream]
 STREAMS: dict[str, tuple[str, _Loader]] = {
     "elec2": ("elec2", partial(_file, without=("date", "day"))),
-    "airlines_h2o_44k": ("airl.", _file),
+    "airlines_h2o_44k": ("airl", _file),
     "gmsc": ("gmsc", _file),
     "a9a": ("a9a", _file),
     "covtype_subset93k": ("cover", _file),
@@ -214,12 +214,12 @@ STREAMS: dict[str, tuple[str, _Loader]] = {
     "rialto": ("rialto", _file),
     "kdd99_10pct": ("kdd99", partial(_first, n=KDD99)),
     "spam_sparse": ("spam", _mails),
-    "Bananas": ("banan.", _carried),
-    "Phishing": ("phish.", _carried),
-    "ImageSegments": ("segm.", _carried),
+    "Bananas": ("banan", _carried),
+    "Phishing": ("phish", _carried),
+    "ImageSegments": ("segm", _carried),
     "RandomRBFDrift": ("RBF", _generated),
     "Hyperplane": ("plane", _generated),
-    "Agrawal": ("Agraw.", _generated),
+    "Agrawal": ("Agraw", _generated),
     "SEA": ("SEA", _generated),
     "LEDDrift": ("LED", _generated),
     "Waveform": ("wave", _generated),
@@ -229,7 +229,7 @@ STREAMS: dict[str, tuple[str, _Loader]] = {
     "beijing_pm25": ("pm25", _file),
     "house_16H": ("house", _file),
     "cpusmall": ("cpu", _file),
-    "FriedmanDrift": ("Friedm.", _generated),
+    "FriedmanDrift": ("Fried", _generated),
 }
 """Each stream's heading in the tables, and what makes it."""
 

@@ -65,7 +65,8 @@ def _accuracy(title: str, figures: Figures, names: Sequence[str], *, gmsc: bool 
 
 
 def _percent(one: Mapping[str, Any] | None, key: str) -> str:
-    return _cell(one, key, lambda value: f"{100 * value:.2f}")
+    """At most five characters, so that a column of them is not wider than its heading."""
+    return _cell(one, key, lambda value: f"{100 * value:.2f}")[:5]
 
 
 def _cell(one: Mapping[str, Any] | None, key: str, form: Any) -> str:
@@ -74,7 +75,7 @@ def _cell(one: Mapping[str, Any] | None, key: str, form: Any) -> str:
         return "-"
     ended = one.get("ended", "")
     if key not in one:
-        return "slow" if ended == "too slow" else "failed"
+        return "slow" if ended == "too slow" else "fail."
     return ("~" if ended else "") + str(form(one[key]))
 
 
