@@ -34,6 +34,8 @@ class ErrorQuantiles:
         self._weights = np.full(loops.TRACKERS, 1.0 / loops.TRACKERS)
         self._size = np.full(1, _FIRST_SIZE)
         self._count = np.zeros(1)
+        self._correction = np.zeros(len(loops.LEVELS))
+        self._room = np.empty(len(loops.LEVELS))
         self._losses = np.zeros(loops.TRACKERS)
         self._awake = np.ones(loops.TRACKERS, dtype=bool)
 
@@ -45,7 +47,15 @@ class ErrorQuantiles:
             self._size += (abs(error) - self._size) / count
         apart = loops.disagreement(opinions, weights)
         loops.update(
-            error, apart, self._size, self._tracked, self._weights, self._losses, self._awake
+            error,
+            apart,
+            self._size,
+            self._tracked,
+            self._weights,
+            self._correction,
+            self._losses,
+            self._awake,
+            self._room,
         )
 
     def quantiles(
@@ -56,7 +66,7 @@ class ErrorQuantiles:
         found, row = np.empty((len(opinions), len(levels))), np.empty(len(loops.LEVELS))
         for n, said in enumerate(opinions):
             apart = loops.disagreement(said, weights)
-            loops.quantiles(apart, self._size, self._tracked, self._weights, row)
+            loops.quantiles(apart, self._size, self._tracked, self._weights, self._correction, row)
             found[n] = np.interp(levels, loops.LEVELS, row)
         return found
 
@@ -88,7 +98,7 @@ class ErrorQuantiles:
         return found
 
 
-_ARRAYS = ("tracked", "weights", "size", "count")
+_ARRAYS = ("tracked", "weights", "correction", "size", "count")
 
 
 def _normal_quantile(level: float) -> float:

@@ -16,17 +16,15 @@ from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
 from streamk.learners.classes import Classes, Label, check_labels, check_numbers
-from streamk.learners.drift import PageHinkley
-from streamk.learners.expert_pool import BANKS, BINARY, CLASSES, NUMBERS, WINDOW, ExpertPool
+from streamk.learners.expert_pool import BINARY, CLASSES, NUMBERS, ExpertPool
+from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
 from streamk.learners.predictor import Predictor, one_row
 from streamk.learners.recollection import Recollection
-from streamk.learners.sleeping import Sleeping
+from streamk.learners.upkeep import PERIOD, Upkeep
 from streamk.state import JSON, State
 
 _FLOAT64 = np.dtype(np.float64)
-_REVIEW = 32
-"""Events between two looks at how learning goes."""
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -119,7 +117,8 @@ class MultiKernel(Predictor):
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._said = Recollection(pending_bytes)
-        self._drift, self._sleeping = PageHinkley(), Sleeping(len(BANKS))
+        self._errors = None if self.is_classifier else ErrorQuantiles()
+        self._upkeep = Upkeep()
         self._lock = threading.Lock()
         self._fresh: bytes | None = None
         """The event that the pool's room is about, as long as nothing has been learned since."""
@@ -202,7 +201,7 @@ class MultiKernel(Predictor):
             stop = min(
                 len(events),
                 first + self._scale.until_change(),
-                first + _REVIEW - self.n_events % _REVIEW,
+                first + PERIOD - self.n_events % PERIOD,
             )
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
@@ -210,8 +209,9 @@ class MultiKernel(Predictor):
                 stop = min(stop, first + self._labels.until_change())
             self._learn(events[first:stop], labels[first:stop])
             first = stop
-            if self.n_events % _REVIEW == 0:
-                self._review()
+            if self.n_events % PERIOD == 0:
+                self._upkeep.review(self._pool)
+                self._fresh = None
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
@@ -241,19 +241,6 @@ class MultiKernel(Predictor):
         self._learn_rows(events, numbers)
         self.n_events += len(events)
 
-    def _review(self) -> None:
-        """Look at how the last events went: begin anew after drift, send to sleep, wake up."""
-        gains, loss = self._pool.balance()
-        awake = self._pool.arrays["AWAKE"]
-        if self._drift.update(loss):
-            if not awake[BANKS.index(WINDOW)]:
-                self._pool.forget_window()
-            self._pool.restart()
-            self._sleeping.wake()
-        elif BANKS.index(WINDOW) in self._sleeping.review(gains, loss, awake):
-            self._pool.forget_window()
-        self._fresh = None
-
     def _standardize(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return labels in units of their spread; the experts follow where that changes."""
         scale = self._labels
@@ -278,7 +265,11 @@ class MultiKernel(Predictor):
                 then = said.take(name)
                 if then is None or name != self._fresh:
                     loops.forecast(pool.table, rows[i : i + 1], opinions, self._out)
-                loops.update(pool.table, opinions[0] if then is None else then, number)
+                seen = opinions[0] if then is None else then
+                loops.update(pool.table, seen, number)
+                if self._errors is not None:
+                    missed = number - pool.arrays["OUT"][0]
+                    self._errors.update(missed, seen, pool.arrays["SHARES"][0])
                 self._fresh = None
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -306,11 +297,16 @@ class MultiKernel(Predictor):
         InvalidInput
             If the columns do not fit or a value is infinite.
         """
+        return self._forecast(self._check(X))[0]
+
+    def _forecast(
+        self, events: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Return predictions, and the opinions (n, experts, outputs) behind them."""
         from streamk.backends.numba_backend.experts import event as loops
 
-        events = self._check(X)
         if self._columns is None:
-            return np.zeros((len(events), 1))
+            return np.zeros((len(events), 1)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         opinions = np.empty((len(events), len(pool.banks), pool.outputs), np.float32)
@@ -323,7 +319,7 @@ class MultiKernel(Predictor):
         with self._lock:
             for row, said in zip(events, opinions, strict=True):
                 self._said.keep(row.tobytes(), said.copy())  # not a view that keeps them all
-        return self._restored(out)
+        return self._restored(out), opinions
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """What the mixture says of one event x of shape (d,), float64 (outputs,)."""
@@ -369,6 +365,56 @@ class MultiKernel(Predictor):
             return np.ones((len(F), 1))
         return np.hstack([1.0 - F, F]) if F.shape[1] == 1 else F / F.sum(axis=1, keepdims=True)
 
+    def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles of the numbers to come, as running quantiles of past errors make them.
+
+        They follow what the predictions of the stream have missed by, and are wider for an event on
+        which the experts disagree (`streamk.learners.intervals`).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        levels : array of shape (m,)
+            Between 0 and 1; beyond 0.005 and 0.995 the quantiles are those of these.
+
+        Returns
+        -------
+        float64 array of shape (n, m)
+
+        Raises
+        ------
+        InvalidInput
+            If this is a classifier, a level is out of range or the columns do not fit.
+        """
+        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        if self._errors is None:
+            raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
+        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+            raise InvalidInput(f"levels={levels!r} must lie between 0 and 1")
+        predicted, opinions = self._forecast(self._check(X))
+        if not self.n_events:
+            return np.repeat(predicted, len(wanted), axis=1)
+        errors = self._errors.quantiles(opinions, self._pool.arrays["SHARES"][0], wanted)
+        return np.asarray(predicted + errors / self._labels.inverse[0])
+
+    def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
+        """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        level : float, default 0.9
+            Between 0 and 0.99.
+
+        Raises
+        ------
+        InvalidInput
+            As for `predict_quantile_many`.
+        """
+        if not (isinstance(level, int | float) and 0 < level <= 0.99):
+            raise InvalidInput(f"level={level!r} must lie between 0 and 0.99")
+        return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
+
     def _need_classes(self) -> None:
         if not len(self._classes):
             raise NotLearned("no class is known yet: learn an event first, or name the classes")
@@ -405,6 +451,8 @@ class MultiKernel(Predictor):
     def state(self) -> State:
         """Everything needed to go on exactly from here, but opinions on events without a label."""
         parts = {"scale": self._scale.state(), "labels": self._labels.state()}
+        if self._errors is not None:
+            parts["errors"] = self._errors.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -425,8 +473,7 @@ class MultiKernel(Predictor):
                 "classes": pool.classes,
                 "window": [pool.count, pool.next],
             }
-            arrays = {"drift": self._drift.values.copy(), "sleeping": self._sleeping.values.copy()}
-            parts["pool"] = State(own, pool.learned() | arrays)
+            parts["pool"] = State(own, pool.learned() | self._upkeep.arrays())
         return State.nest(parts, header)
 
     @classmethod
@@ -450,6 +497,8 @@ class MultiKernel(Predictor):
             model.n_events = int(header["n_events"])
             model._scale = RunningQuantiles.from_state(state.child("scale"))
             model._labels = RunningQuantiles.from_state(state.child("labels"))
+            if not model.is_classifier:
+                model._errors = ErrorQuantiles.from_state(state.child("errors"))
             if header["columns"] is not None:
                 model._columns = tuple(header["columns"])
                 if len(model._columns) != len(model._scale):
@@ -475,11 +524,7 @@ class MultiKernel(Predictor):
             capacity=header["capacity"],
         )
         self._pool.restore(state.arrays, *header["window"])
-        for name, values in (("drift", self._drift.values), ("sleeping", self._sleeping.values)):
-            kept = state.arrays.get(name)
-            if kept is None or kept.shape != values.shape:
-                raise StateError(f"array {name!r} of a pool of experts must have {values.shape}")
-            values[...] = kept
+        self._upkeep.restore(state.arrays)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -509,7 +554,7 @@ class MultiKernel(Predictor):
         share = apart[1] / max(1, sum(apart))
         if share > 0.5:
             theirs.join(self._aligned(self), 1.0 - share)
-            self._pool, self._labels = theirs, other._labels
+            self._pool, self._labels, self._errors = theirs, other._labels, other._errors
             there = {name: place for place, name in enumerate(other._columns)}
             self._scale = other._scale.select([there.get(name) for name in self._columns or ()])
         else:

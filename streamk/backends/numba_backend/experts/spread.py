@@ -2,7 +2,8 @@
 
 A tracker follows the quantiles of the errors in units of its own guess of how far off this event
 may be: a constant, the experts' disagreement, or both. It moves by steps of the pinball loss, by
-one of several rates. A fixed share over the trackers mixes their quantiles.
+one of several rates. A fixed share over the trackers mixes their quantiles, and a last tracker
+corrects the mixture, so that in the long run as many errors lie below as should.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ LEVELS = (
 _ALPHA = 1e-3
 _SHARPNESS = 4.0
 """How fast the trackers' weights learn: by exp(-4 times the mean pinball loss)."""
-_MEMORY = 0.999
+_MEMORY = 0.995
+_CORRECTION = 0.1
+"""Rate of the last tracker, in units of the mean error."""
 _FLOOR = 0.05
 """Least guess of a disagreement, in units of the mean error."""
 
@@ -51,10 +54,10 @@ def guess(kind: Any, apart: Any, size: Any) -> Any:
 
 
 @fast
-def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, out: Any) -> None:
+def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any, out: Any) -> None:
     """Write the quantiles of the error at `LEVELS`, in ascending order."""
     for q in range(len(LEVELS)):
-        out[q] = 0.0
+        out[q] = correction[q] * guess(2, apart, size[0])
     for t in range(TRACKERS):
         unit = guess(t // len(RATES), apart, size[0])
         for q in range(len(LEVELS)):
@@ -65,9 +68,20 @@ def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, out: Any) -> No
 
 @fast
 def update(
-    error: Any, apart: Any, size: Any, tracked: Any, weights: Any, losses: Any, awake: Any
+    error: Any,
+    apart: Any,
+    size: Any,
+    tracked: Any,
+    weights: Any,
+    correction: Any,
+    losses: Any,
+    awake: Any,
+    room: Any,
 ) -> None:
     """Learn from an error: label less prediction, both in units of the labels' scale."""
+    quantiles(apart, size, tracked, weights, correction, room)
+    for q in range(len(LEVELS)):
+        correction[q] += _CORRECTION * (LEVELS[q] - (1.0 if error < room[q] else 0.0))
     for t in range(TRACKERS):
         unit = guess(t // len(RATES), apart, size[0]) + 1e-12
         missed, total = error / unit, 0.0
