@@ -33,8 +33,8 @@ def run(argv: Sequence[str] | None = None) -> None:
         for name in options.streams
     ]
     if options.speed:
-        settings = {"seed": SEED, "rounds": speed.ROUNDS, "warm_up": speed.WARM}
-        common.finish(speed.NAME, options, settings, speed.measure(streams), speed.render)
+        about = {"seed": SEED, "rounds": speed.ROUNDS, "warm_up": speed.WARM}
+        common.finish(speed.NAME, options, about, speed.measure(streams), speed.render)
         return
     batteries = [
         Battery(

@@ -17,7 +17,7 @@ def make(stream: Stream) -> Any:
     from streamk.adapters.river import KernelClassifier, KernelRegressor
 
     regression = stream.task == "regression"
-    maker = KernelRegressor if regression else KernelClassifier
+    maker: Any = KernelRegressor if regression else KernelClassifier
     other = maker(seed=SEED)
     for x, y in islice(stream.first(_WARM).events(none=True), _WARM):
         (other.predict_one if regression else other.predict_proba_one)(x)

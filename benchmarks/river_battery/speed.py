@@ -96,7 +96,7 @@ def _by_engine(stream: Stream) -> Callable[[Stream], float]:
     from streamk.learners import create
 
     task = "regression" if stream.task == "regression" else "classification"
-    columns = [str(column) for column in stream.columns]
+    columns = tuple(str(column) for column in stream.columns)
 
     def seconds(model: Any, part: Stream) -> float:
         source = MemorySource((part.table().astype(np.float32), part.y), columns=columns)
