@@ -2,16 +2,16 @@
 
 Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
 or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
-1, and None or NaN is missing, which counts as the column's running mean. Columns may come and go: a
+1, and None or NaN is missing. The first 256 strings of a column have a column each; any further one
+shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns may come and go: a
 column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 import struct
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -22,8 +22,8 @@ from river import base, compose
 from river.utils import dataframe
 
 from streamk import learners
+from streamk.adapters.cells import OneHot, Texts, column_name, frame_events
 from streamk.errors import InvalidInput
-from streamk.features.columns import Column, column_key
 from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
 from streamk.learners.report import report
@@ -41,16 +41,27 @@ class _Model:
     Copies and pickles go through the learner's state.
     """
 
-    def __init__(self, learner: Learner, names: Sequence[Hashable] = ()) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        names: Sequence[Hashable] = (),
+        texts: Mapping[Hashable, Iterable[str]] | None = None,
+    ) -> None:
         self.learner = learner
+        self._hot = OneHot(texts)
         self._index = {name: number for number, name in enumerate(names)}
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"learner": self.learner.state(), "names": list(self._index)}
+        return {
+            "learner": self.learner.state(),
+            "names": list(self._index),
+            "texts": self._hot.state(),
+        }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        _Model.__init__(self, learners.from_state(saved["learner"]), saved["names"])
+        learner = learners.from_state(saved["learner"])
+        _Model.__init__(self, learner, saved["names"], saved["texts"])
 
     def _lay_out(self) -> None:
         """Prepare the fast way, for events that have every column and only numbers."""
@@ -75,7 +86,7 @@ class _Model:
     def rows(self, frame: Any, *, learn: bool) -> Numbers:
         """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
         if not all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
-            return self._rows(_events(frame), learn=learn)
+            return self._rows(frame_events(frame), learn=learn)
         if learn:
             self._meet(frame.columns)
         rows = np.zeros((len(frame), len(self._index)))
@@ -85,9 +96,11 @@ class _Model:
         return rows
 
     def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Numbers:
-        cells = [_cells(event) for event in events]
-        if learn:
+        new: Texts | None = {} if learn else None
+        cells = [self._hot.cells(event, new) for event in events]
+        if new is not None:
             self._meet([name for event in cells for name in event])
+            self._hot.keep(new)
         rows = np.zeros((len(cells), len(self._index)))
         for row, event in zip(rows, cells, strict=True):
             for name, value in event.items():
@@ -98,49 +111,13 @@ class _Model:
 
     def _meet(self, names: Sequence[Hashable]) -> None:
         """Give names not met before their columns, in an order that is not the event's."""
-        new = {name: _column(name) for name in names if name not in self._index}
+        new = {name: column_name(name) for name in names if name not in self._index}
         if new or self.learner.columns is None:
             ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
             self.learner.add_columns([new[name] for name in ordered])
             for name in ordered:
                 self._index[name] = len(self._index)
             self._lay_out()
-
-
-def _column(name: Any) -> Column:
-    """Return the learner's name of a column, the same in every process."""
-    if isinstance(name, tuple):
-        return repr(name)  # River's n-grams are tuples of words
-    column_key(name)  # refuses what cannot be a name
-    return int(name) if isinstance(name, np.integer) else name
-
-
-def _cells(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-    """Return the columns of an event that are not 0 for lack of a value, NaN where missing."""
-    cells: dict[Hashable, float] = {}
-    for name, value in x.items():
-        if isinstance(value, str):
-            name, value = f"{name}={value}", 1.0
-            if name in x:
-                raise InvalidInput(f"column {name!r} comes as a name and as a value; rename one")
-        try:
-            cells[name] = math.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            raise InvalidInput(
-                f"column {name!r} is {value!r}; a value is a number, a boolean, a string or None"
-            ) from None
-        except OverflowError:
-            raise InvalidInput(f"column {name!r} is past the range of numbers") from None
-    return cells
-
-
-def _events(frame: Any) -> list[Event]:
-    """Return the rows of a narwhals frame as dicts, what is null as None."""
-    columns = [
-        [None if null else value for value, null in zip(series, series.is_null(), strict=True)]
-        for series in frame.iter_columns()
-    ]
-    return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 _OF_ONE_KERNEL: dict[str, Any] = {
@@ -432,7 +409,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     kernel : str or Kernel, optional
     bandwidth : float, default 0.5
     loss : str or Loss, optional
-        "squared" by default, with a kernel; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
     step : float or Step, optional
         0.5 by default.
     regularization : float, default 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -29,5 +30,5 @@ def warm_up() -> None:
 def _models(task: str) -> Iterator[Learner]:
     yield create(MultiKernel.TYPE, task=task)
     for sampler in ("iid", "hadamard"):
-        options = {"sampler": sampler, "max_features": 256, "batch_size": 8}
+        options: dict[str, Any] = {"sampler": sampler, "max_features": 256, "batch_size": 8}
         yield create(DoublyStochastic.TYPE, task=task, **options)

@@ -1,0 +1,121 @@
+"""Texts in the events of the River estimators: a column each, as long as there are few."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from streamk.adapters.cells import OWN, SHARED
+from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.errors import InvalidInput
+
+
+def classifier() -> KernelClassifier:
+    return KernelClassifier(kernel="gaussian", max_features=64, block_size=64, seed=1)
+
+
+def columns(model: Any) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = model._model.learner.columns
+    return found
+
+
+def numbered(first: int, stop: int) -> list[dict[str, Any]]:
+    return [{"id": f"n{i}", "x": i % 3} for i in range(first, stop)]
+
+
+def learned(model: Any, events: list[dict[str, Any]]) -> Any:
+    for i, x in enumerate(events):
+        model.learn_one(x, i % 2 == 0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def full() -> KernelClassifier:
+    """A model that has met twice as many texts as have columns of their own."""
+    model: KernelClassifier = learned(classifier(), numbered(0, 2 * OWN))
+    return model
+
+
+def test_ever_new_texts_need_no_ever_new_columns(full: KernelClassifier) -> None:
+    names = {name for name in columns(full) if name != "x"}
+    assert {f"id=n{i}" for i in range(OWN)} < names
+    shared = names - {f"id=n{i}" for i in range(OWN)}
+    assert 1 < len(shared) <= SHARED
+    assert all(re.fullmatch(r"id=#\d\d?", name) and int(name[4:]) < SHARED for name in shared)
+    before = len(columns(full))
+    more = learned(copy.deepcopy(full), numbered(10_000, 10_000 + 16 * SHARED))
+    assert before <= len(columns(more)) <= 1 + OWN + SHARED
+
+
+def test_the_columns_of_texts_are_the_same_in_every_process() -> None:
+    model = learned(classifier(), numbered(0, OWN))
+    model.learn_one({"id": "the first that shares", "x": 0}, True)
+    assert columns(model)[-1] == "id=#51"
+
+
+def test_each_column_has_its_own_count(full: KernelClassifier) -> None:
+    model = copy.deepcopy(full)
+    model.learn_one({"id": "n0", "x": 1, "colour": "red"}, True)
+    assert columns(model)[-1] == "colour=red"
+
+
+def test_texts_that_share_a_column_are_predicted_by_it(full: KernelClassifier) -> None:
+    shares: dict[str, list[str]] = {}
+    for i in range(OWN, 2 * OWN):
+        x = {"id": f"n{i}", "x": 1}
+        (name,) = full._model._hot.cells({"id": f"n{i}"}, None)
+        shares.setdefault(str(name), []).append(str(x["id"]))
+    one, other, *_ = next(texts for texts in shares.values() if len(texts) > 1)
+    predicted = [full.predict_proba_one({"id": text, "x": 1}) for text in (one, other, "n0")]
+    assert predicted[0] == predicted[1] != predicted[2]
+
+
+def test_a_text_only_predicted_takes_no_column() -> None:
+    model = learned(classifier(), numbered(0, OWN - 1))
+    nothing = model.predict_proba_one({"x": 1})
+    for i in range(OWN):
+        assert model.predict_proba_one({"id": f"other {i}", "x": 1}) == nothing
+    model.learn_one({"id": "last", "x": 1}, True)
+    assert "id=last" in columns(model)
+
+
+def test_a_bad_event_takes_no_column() -> None:
+    model = learned(classifier(), numbered(0, OWN - 1))
+    with pytest.raises(InvalidInput, match="'x'"):
+        model.learn_one({"id": "bad", "x": [1]}, True)
+    model.learn_one({"id": "last", "x": 1}, True)
+    assert "id=last" in columns(model)
+    assert "id=bad" not in columns(model)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("events", [OWN - 8, OWN + 8])
+def test_a_copy_goes_on_with_the_same_columns(copied: Callable[[Any], Any], events: int) -> None:
+    model = learned(classifier(), numbered(0, events))
+    twin = copied(model)
+    for each in (model, twin):
+        learned(each, numbered(events, events + 32))
+    assert columns(twin) == columns(model)
+    assert pickle.dumps(twin._model.learner.state()) == pickle.dumps(model._model.learner.state())
+
+
+def test_frames_count_as_their_rows(full: KernelClassifier) -> None:
+    model = classifier()
+    rows = numbered(0, 2 * OWN)
+    model.learn_many(pd.DataFrame(rows), pd.Series([i % 2 == 0 for i in range(len(rows))]))
+    assert set(columns(model)) == set(columns(full))
+    assert len(model.predict_many(pd.DataFrame(rows))) == len(rows)
+
+
+def test_many_kernels_live_with_a_column_of_identifiers() -> None:
+    model = KernelRegressor(seed=1)
+    frame = pd.DataFrame(numbered(0, OWN + 100))
+    model.learn_many(frame, frame["x"] * 10.0)
+    assert len(columns(model)) <= 1 + OWN + SHARED
+    assert model.predict_one({"id": "never seen", "x": 2}) == pytest.approx(20.0, abs=3.0)
