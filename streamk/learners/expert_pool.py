@@ -177,7 +177,9 @@ class ExpertPool:
 
     def _seat(self) -> None:
         """Give the tables their columns."""
-        found = tables.members(self.seed, self.keys)
+        self._take_seats(tables.members(self.seed, self.keys))
+
+    def _take_seats(self, found: tables.Membership) -> None:
         self.arrays.update(STARTS=found.starts, MEMBERS_OF=found.columns, SHIFTS=found.shifts)
         self._sizes["MEMBERS"] = len(found.columns)
 
@@ -262,12 +264,23 @@ class ExpertPool:
     # Growing
 
     def add_columns(self, keys: NDArray[np.uint64]) -> ExpertPool:
-        """Return a pool with more columns that knows what this one knows."""
+        """Return a pool with more columns that knows what this one does: itself, if it has room."""
         every = np.concatenate([self.keys, keys])
-        capacity = self.capacity
-        if len(every) > capacity:
-            capacity = len(every) if not len(self.keys) else max(len(every), capacity * 3 // 2)
-        return self.successor(every, self.task, self.classes, capacity)
+        if len(every) > self.capacity:
+            capacity = max(len(every), self.capacity * 3 // 2)
+            return self.successor(every, self.task, self.classes, capacity)
+        known, self.keys = len(self.keys), every
+        self._project(known)
+        a = self.arrays
+        old = tables.Membership(a["STARTS"], a["MEMBERS_OF"], a["SHIFTS"])
+        found, changed = tables.extended(old, self.seed, every, known)
+        self._take_seats(found)
+        for table in changed:  # its cells mean something else now
+            cells = slice(*a["FIRST"][table : table + 2])
+            a["CELLS_A"][cells] = 0.0
+            a["CELLS_SQUARES"][cells] = 0.0
+        self._point()
+        return self
 
     def successor(
         self,

@@ -119,6 +119,7 @@ class MultiKernel(Predictor):
         self._said = Recollection(pending_bytes)
         self._errors = None if self.is_classifier else ErrorQuantiles()
         self._upkeep = Upkeep()
+        self._pool: ExpertPool  # from the first columns on
         self._lock = threading.Lock()
         self._fresh: bytes | None = None
         """The event that the pool's room is about, as long as nothing has been learned since."""
@@ -150,13 +151,17 @@ class MultiKernel(Predictor):
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
-        every = (*(self._columns or ()), *names)
-        keys = column_keys(every)
+        known = self._columns or ()
+        keys = column_keys(names)
+        if known:
+            twice = np.isin(keys, self._pool.keys)
+            if twice.any():
+                raise InvalidInput(f"column {names[int(twice.argmax())]!r} is there already")
         if self._columns is None:
             self._pool = self._new_pool(keys)
         elif names:
-            self._pool = self._pool.add_columns(keys[len(self._columns) :])
-        self._columns = every
+            self._pool = self._pool.add_columns(keys)
+        self._columns = (*known, *names)
         self._scale.add_columns(len(names))
         self._changed()
 

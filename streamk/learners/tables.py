@@ -85,11 +85,60 @@ def members(seed: int, keys: NDArray[np.uint64]) -> Membership:
         size = min(GROUPS[number].columns, len(keys))
         least = np.argpartition(row, size - 1)[:size] if size < len(row) else np.arange(len(row))
         picked.append(least[np.argsort(row[least])])
+    return _membership(picked, seed, keys)
+
+
+def extended(
+    old: Membership, seed: int, keys: NDArray[np.uint64], known: int
+) -> tuple[Membership, list[int]]:
+    """Return what `members` would, and the tables that changed, looking at the new columns only.
+
+    Parameters
+    ----------
+    old : Membership
+        Of the first `known` keys.
+    seed : int
+    keys : uint64 array of shape (d,)
+    known : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> keys = np.arange(100, dtype=np.uint64)
+    >>> found, _ = extended(members(1, keys[:90]), 1, keys, 90)
+    >>> bool((found.columns == members(1, keys).columns).all())
+    True
+    """
+    new, kept = hashes(seed, keys[known:]), _of_members(old.starts, old.columns, seed, keys)
+    least = new.min(axis=1)
+    picked, changed = [], []
+    for table, number in enumerate(GROUP_OF.tolist()):
+        seats = slice(old.starts[table], old.starts[table + 1])
+        own, theirs = old.columns[seats], kept[seats]
+        size = GROUPS[number].columns
+        if len(own) < size or least[table] < theirs[-1]:
+            both = np.concatenate([own, np.arange(known, len(keys))])
+            order = np.argsort(np.concatenate([theirs, new[table]]), kind="stable")[:size]
+            if len(order) > len(own) or (order >= len(own)).any():
+                changed.append(table)
+                own = both[order]
+        picked.append(own)
+    return _membership(picked, seed, keys), changed
+
+
+def _of_members(
+    starts: NDArray[np.int64], columns: NDArray[np.int64], seed: int, keys: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return the random numbers of all tables and their columns."""
+    tables = np.repeat(np.arange(1, TABLES + 1, dtype=np.uint64), np.diff(starts))
+    return _mixed(_mixed(tables ^ np.uint64(seed)) ^ keys[columns])
+
+
+def _membership(picked: list[NDArray[Any]], seed: int, keys: NDArray[np.uint64]) -> Membership:
     starts = np.concatenate([[0], np.cumsum([len(p) for p in picked])]).astype(np.int64)
     columns = np.concatenate(picked).astype(np.int64)
-    tables = np.repeat(np.arange(TABLES), np.diff(starts))
     # The upper bits chose the column; the shift is from a further hash.
-    shifts = _mixed(h[tables, columns]) >> np.uint64(40)
+    shifts = _mixed(_of_members(starts, columns, seed, keys)) >> np.uint64(40)
     return Membership(starts, columns, (shifts * 2.0**-24).astype(np.float32))
 
 
