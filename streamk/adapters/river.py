@@ -25,7 +25,7 @@ from streamk import learners
 from streamk.adapters.cells import OneHot, Texts, column_name, frame_events
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
+from streamk.learners import Learner, MultiKernel, Step
 from streamk.learners.report import report
 from streamk.losses import Loss
 
@@ -452,6 +452,28 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
         if not learner.n_events:
             return 0.0
         return float(learner.predict_one(self._model.row(x, learn=False)))
+
+    def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
+        """Interval that holds the number with about that probability, as past errors say.
+
+        Only without `kernel`.
+
+        Parameters
+        ----------
+        x : dict
+        level : float, default 0.9
+            Between 0 and 0.99.
+
+        Raises
+        ------
+        InvalidInput
+            If a value or the level is of no use, or this is a learner of one kernel.
+        """
+        learner = self._model.learner
+        if not isinstance(learner, MultiKernel):
+            raise InvalidInput("intervals come without kernel=...: a single kernel has none")
+        low, high = learner.predict_interval_many(self._model.row(x, learn=False)[None], level)[0]
+        return float(low), float(high)
 
     def predict_many(self, X: Any) -> Any:
         """Predicted number of each row of a data frame.

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import threads
-from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.features.columns import Column, column_keys
-from streamk.features.quantiles import RunningQuantiles
-from streamk.features.random_features import check_events, check_seed
-from streamk.learners import expert_pool, tables
-from streamk.learners.classes import Classes, Label, check_labels, check_numbers
-from streamk.learners.expert_pool import BINARY, CLASSES, NUMBERS, ExpertPool
-from streamk.learners.intervals import ErrorQuantiles
-from streamk.learners.merging import events_apart
-from streamk.learners.predictor import Predictor, one_row
-from streamk.learners.recollection import Recollection
-from streamk.learners.upkeep import PERIOD, Upkeep
-from streamk.state import JSON, State
+from streamk.errors import InvalidInput
+from streamk.learners.classes import check_labels, check_numbers
+from streamk.learners.expert_pool import CLASSES
+from streamk.learners.pooled import FLOAT64, Pooled
+from streamk.learners.predictor import one_row
+from streamk.learners.upkeep import PERIOD
 
-_FLOAT64 = np.dtype(np.float64)
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
 
-class MultiKernel(Predictor):
+class MultiKernel(Pooled):
     """An online learner that chooses kernel, bandwidth, step size and memory by itself.
 
     A pool of experts predicts each event: linear models; Gaussian kernels at a ladder of bandwidths
     around the stream's median distance, by random features of one projection; Laplacian-like
     kernels of one column, of two, three, six and of up to 64, by random binning, with the weight of
-    each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses; and
-    recursive least squares. All but the smoothers learn by several step rules at once. Two stages
-    mix their opinions. The mixers are fixed shares and products of experts, and a fixed share with
-    rate a = 0.001 mixes these.
+    each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses;
+    recursive least squares; and the constant kernel, which follows the labels alone. All but the
+    smoothers learn by several step rules at once. Two stages mix their opinions. The mixers are
+    fixed shares and products of experts, and a fixed share with rate a = 0.001 mixes these.
+
+    Kinds of experts without which the mixture would be as good sleep, and are tried again now and
+    then; so the time of an event depends on the stream. Where the losses rise (a Page-Hinkley
+    test), experts of one step rule of each kind begin anew, the others and the mixing take long
+    steps again, and all are awake.
 
     Over T events the sum of the losses is at most that of any sequence of M experts or mixers with
     k changes among them, plus ``(k + 1) ln M - k ln a - (T - 1 - k) ln(1 - a)`` at each of the two
@@ -86,97 +82,6 @@ class MultiKernel(Predictor):
     True
     """
 
-    TYPE = "multi-kernel"
-    FORMAT = 1
-
-    def __init__(
-        self,
-        *,
-        task: str = "classification",
-        seed: int = 0,
-        columns: Sequence[Column] | None = None,
-        classes: Sequence[Label] = (),
-        pending_bytes: int = 8 << 20,
-        threads: int | None = None,
-    ) -> None:
-        if task not in ("classification", "regression"):
-            raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
-        self.is_classifier = task == "classification"
-        if classes and not self.is_classifier:
-            raise InvalidInput("classes= is for classification; leave it out or change the task")
-        cores = 1 if threads is None else threads
-        for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not (whole and value >= least):
-                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
-        self.seed = check_seed(seed)
-        self.threads, self.pending_bytes = threads, pending_bytes
-        self.n_events = 0
-        self._classes = Classes(classes)
-        self._labels = RunningQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._columns: tuple[Column, ...] | None = None
-        self._scale = RunningQuantiles(0, seed=self.seed)
-        self._said = Recollection(pending_bytes)
-        self._errors = None if self.is_classifier else ErrorQuantiles()
-        self._upkeep = Upkeep()
-        self._pool: ExpertPool  # from the first columns on
-        self._lock = threading.Lock()
-        self._fresh: bytes | None = None
-        """The event that the pool's room is about, as long as nothing has been learned since."""
-        if columns is not None:
-            self.add_columns(columns)
-
-    # What it is
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self._classes.labels
-
-    @property
-    def n_features(self) -> int:
-        """Random features and tables of random binning in use."""
-        return expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the model, in bytes."""
-        held = self._pool.nbytes if self._columns is not None else 0
-        return held + self._scale.nbytes + self._said.nbytes
-
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns; in all events so far they were zero."""
-        known = self._columns or ()
-        keys = column_keys(names)
-        if known:
-            twice = np.isin(keys, self._pool.keys)
-            if twice.any():
-                raise InvalidInput(f"column {names[int(twice.argmax())]!r} is there already")
-        if self._columns is None:
-            self._pool = self._new_pool(keys)
-        elif names:
-            self._pool = self._pool.add_columns(keys)
-        self._columns = (*known, *names)
-        self._scale.add_columns(len(names))
-        self._changed()
-
-    def _new_pool(self, keys: NDArray[np.uint64]) -> ExpertPool:
-        task = NUMBERS if not self.is_classifier else BINARY
-        task = CLASSES if len(self._classes) > 2 else task
-        return ExpertPool(keys, task=task, classes=max(2, len(self._classes)), seed=self.seed)
-
-    def _changed(self) -> None:
-        """Let a pool that is new know the scale; what was said by another does not count."""
-        self._pool.adapt(self._scale)
-        self._said.clear()
-        self._fresh = None
-        self._out = np.empty((1, self._pool.outputs))
-
     # Learning
 
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
@@ -197,7 +102,7 @@ class MultiKernel(Predictor):
         if len(y) != len(events):
             raise InvalidInput(f"{len(events)} events came with {len(y)} labels")
         labels: Any = (
-            check_labels(y) if self.is_classifier else check_numbers(y, len(events), _FLOAT64)
+            check_labels(y) if self.is_classifier else check_numbers(y, len(events), FLOAT64)
         )
         if self._columns is None:
             self.add_columns(range(events.shape[1]))
@@ -342,34 +247,6 @@ class MultiKernel(Predictor):
             said: NDArray[np.float64] = self._restored(self._out.copy())[0]
         return said
 
-    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
-        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
-        if not self.is_classifier:
-            return F[:, 0]
-        self._need_classes()
-        if F.shape[1] > 1:
-            best = F.argmax(axis=1)
-        else:
-            best = ((F[:, 0] > 0.5) & (len(self.classes) > 1)).astype(np.intp)
-        return self._classes.decode(best)
-
-    def prediction(self, F: NDArray[np.float64]) -> Any:
-        """Predicted label or number, where `decision_one` gave F."""
-        if not self.is_classifier:
-            return F[0]
-        self._need_classes()
-        labels = self._classes.labels
-        return labels[F.argmax() if len(F) > 1 else int(len(labels) > 1 and F[0] > 0.5)]
-
-    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
-        if not self.is_classifier:
-            raise InvalidInput("a regression has no class probabilities; use predict_many")
-        self._need_classes()
-        if len(self.classes) == 1:
-            return np.ones((len(F), 1))
-        return np.hstack([1.0 - F, F]) if F.shape[1] == 1 else F / F.sum(axis=1, keepdims=True)
-
     def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as running quantiles of past errors make them.
 
@@ -420,13 +297,6 @@ class MultiKernel(Predictor):
             raise InvalidInput(f"level={level!r} must lie between 0 and 0.99")
         return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
 
-    def _need_classes(self) -> None:
-        if not len(self._classes):
-            raise NotLearned("no class is known yet: learn an event first, or name the classes")
-
-    def _check(self, X: ArrayLike) -> NDArray[np.float64]:
-        return check_events(X, _FLOAT64, self._columns, missing=True)
-
     def _restored(self, out: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return predicted numbers in the labels' own unit."""
         if self.is_classifier:
@@ -450,128 +320,3 @@ class MultiKernel(Predictor):
         with self._lock:
             parts = self._pool.contributions()
         return dict(sorted(parts.items(), key=lambda part: -part[1]))
-
-    # State
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here, but opinions on events without a label."""
-        parts = {"scale": self._scale.state(), "labels": self._labels.state()}
-        if self._errors is not None:
-            parts["errors"] = self._errors.state()
-        header: dict[str, JSON] = {
-            "type": self.TYPE,
-            "format": self.FORMAT,
-            "task": "classification" if self.is_classifier else "regression",
-            "seed": self.seed,
-            "n_events": self.n_events,
-            "classes": list(self.classes),
-            "columns": None if self._columns is None else list(self._columns),
-            "pending_bytes": self.pending_bytes,
-            "threads": self.threads,
-        }
-        if self._columns is not None:
-            pool = self._pool
-            own: dict[str, JSON] = {
-                "type": "expert-pool",
-                "format": 1,
-                "capacity": pool.capacity,
-                "classes": pool.classes,
-                "window": [pool.count, pool.next],
-            }
-            parts["pool"] = State(own, pool.learned() | self._upkeep.arrays())
-        return State.nest(parts, header)
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, of a newer format, or its arrays do not fit.
-        """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        try:
-            model = cls(
-                task=header["task"],
-                seed=header["seed"],
-                classes=header["classes"],
-                pending_bytes=header["pending_bytes"],
-                threads=header["threads"],
-            )
-            model.n_events = int(header["n_events"])
-            model._scale = RunningQuantiles.from_state(state.child("scale"))
-            model._labels = RunningQuantiles.from_state(state.child("labels"))
-            if not model.is_classifier:
-                model._errors = ErrorQuantiles.from_state(state.child("errors"))
-            if header["columns"] is not None:
-                model._columns = tuple(header["columns"])
-                if len(model._columns) != len(model._scale):
-                    raise ValueError(f"{len(model._scale)} columns have a scale")
-                model._restore(state.child("pool"))
-                model._changed()
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
-                "it is damaged or was changed by hand"
-            ) from error
-        return model
-
-    def _restore(self, state: State) -> None:
-        header: Any = state.expect("expert-pool", format=1).header
-        classes = header["classes"]
-        task = (CLASSES if classes > 2 else BINARY) if self.is_classifier else NUMBERS
-        self._pool = ExpertPool(
-            column_keys(self._columns or ()),
-            task=task,
-            classes=classes,
-            seed=self.seed,
-            capacity=header["capacity"],
-        )
-        self._pool.restore(state.arrays, *header["window"])
-        self._upkeep.restore(state.arrays)
-
-    def merge(self, other: Self, *, common_events: int = 0) -> None:
-        """Take in what another learner learned since the two were one.
-
-        Coefficients and weights become the means of both, by the events that each learned apart;
-        the scale and the window are those of the one that learned more.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in task or seed, naming it, or `common_events` cannot be.
-        """
-        for name in ("is_classifier", "seed"):
-            mine, others = getattr(self, name), getattr(other, name)
-            if mine != others:
-                raise InvalidInput(
-                    f"cannot merge learners that differ in {name}: {mine!r} and {others!r}"
-                )
-        apart = events_apart(self, other, common_events)
-        if other._columns is None:
-            return
-        new = tuple(name for name in other._columns if name not in (self._columns or ()))
-        if new or self._columns is None:
-            self.add_columns(new)
-        self._classes.encode(other.classes)
-        theirs = self._aligned(other)
-        share = apart[1] / max(1, sum(apart))
-        if share > 0.5:
-            theirs.join(self._aligned(self), 1.0 - share)
-            self._pool, self._labels, self._errors = theirs, other._labels, other._errors
-            there = {name: place for place, name in enumerate(other._columns)}
-            self._scale = other._scale.select([there.get(name) for name in self._columns or ()])
-        else:
-            self._pool = self._aligned(self)
-            self._pool.join(theirs, share)
-        self.n_events += apart[1]
-        self._changed()
-
-    def _aligned(self, other: MultiKernel) -> ExpertPool:
-        """Return a learner's pool with the columns and classes of this one."""
-        pool, classes = other._pool, max(2, len(self._classes))
-        task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
-        order = [self._classes.number(label) or 0 for label in other.classes]
-        order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order)
