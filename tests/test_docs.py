@@ -70,6 +70,18 @@ def test_options_and_addresses_exist(page: str) -> None:
     assert addresses <= set(schemes())
 
 
+def test_what_debug_one_says_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (source,) = (block for block in blocks("models.md", "python") if "debug_one" in block)
+    (shown,) = (block for block in blocks("models.md", "text") if "share of" in block)
+    exec(compile(source, "models.md", "exec"), {"__name__": "guide"})
+
+    def lines(text: str) -> list[str]:
+        # Figures, and so the order of what follows them, may differ from machine to machine.
+        return sorted(re.sub(r"^ +\S+%? |[\d.]+%", "", line) for line in text.strip().splitlines())
+
+    assert lines(capsys.readouterr().out) == lines(shown)
+
+
 def test_every_kind_of_bad_event_is_explained() -> None:
     table = TEXT["streams.md"].partition("| kind | the event |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)
