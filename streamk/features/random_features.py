@@ -81,7 +81,8 @@ def check_events(
             "call add_columns before sending more"
         )
     # The fast way to see that all is well; vdot, unlike dot, does not warn of an overflow.
-    if math.isfinite(np.vdot(events, events)):
+    squares = np.vdot(events, events)
+    if squares <= LARGEST**2 if missing else math.isfinite(squares):
         return events
     bad = np.abs(events) > LARGEST if missing else ~np.isfinite(events)
     if bad.any():

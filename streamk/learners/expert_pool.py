@@ -46,6 +46,8 @@ NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
 
+_CLOSEST = 1e-3
+"""Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
 
@@ -258,8 +260,8 @@ class ExpertPool:
         d, a = len(scale), self.arrays
         for name in ("center", "inverse", "knots", "indicator"):
             a[name.upper()][:d] = getattr(scale, name)
-        a["DISTANCE"][0] = scale.distance
-        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / scale.distance
+        a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
+        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
 
     # Growing
 
@@ -333,7 +335,8 @@ class ExpertPool:
             self.arrays["LEVEL"][...] = old.arrays["LEVEL"]
         else:
             self.arrays["LEVEL"][...] = 0.0
-            self.arrays["LEVEL"][:, order] = old.arrays["LEVEL"][:, : len(order)]
+            known = order[: old.arrays["LEVEL"].shape[1]]
+            self.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
         self.arrays["SHARES"] /= self.arrays["SHARES"].sum(axis=1, keepdims=True)
         inverses = old.arrays["INVERSES"][:, there][:, :, there]
         self.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses

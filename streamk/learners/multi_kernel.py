@@ -16,6 +16,10 @@ from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
 from streamk.learners.upkeep import PERIOD
 
+_FURTHEST = 20.0
+"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
+_OTHER = 1e3
+"""Change of that unit after which what was learned in the old one is noise."""
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -158,10 +162,13 @@ class MultiKernel(Pooled):
         if scale.observe(labels[:, None]) and self.n_events:
             factor = scale.inverse[0] / inverse
             shift = (center - scale.center[0]) * scale.inverse[0]
+            if max(factor, abs(shift)) > _OTHER:
+                factor = shift = 0.0
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
             self._fresh = None
-        return np.asarray((labels - scale.center[0]) * scale.inverse[0])
+        numbers = (labels - scale.center[0]) * scale.inverse[0]
+        return np.asarray(np.clip(numbers, -_FURTHEST, _FURTHEST))
 
     def _learn_rows(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
         from streamk.backends.numba_backend.experts import event as loops

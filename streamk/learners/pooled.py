@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Sequence
 from typing import Any, Self
@@ -265,7 +266,8 @@ class Pooled(Predictor):
         share = apart[1] / max(1, sum(apart))
         if share > 0.5:
             theirs.join(self._aligned(self), 1.0 - share)
-            self._pool, self._labels, self._errors = theirs, other._labels, other._errors
+            self._pool = theirs
+            self._labels, self._errors = copy.deepcopy((other._labels, other._errors))
             there = {name: place for place, name in enumerate(other._columns)}
             self._scale = other._scale.select([there.get(name) for name in self._columns or ()])
         else:
