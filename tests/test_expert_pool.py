@@ -1,0 +1,293 @@
+"""A multi-kernel learner whose classes and columns come late, come in another order, or meet those
+of another learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+from streamk.learners import MultiKernel
+
+# --- classes ----------------------------------------------------------------------------------
+
+
+def test_a_single_class_is_certain() -> None:
+    X, _ = stream("two", 100)
+    model = MultiKernel(seed=1)
+    model.learn_many(X, ["only"] * 100)
+    assert model.predict_proba_many(X).tolist() == [[1.0]] * 100
+    assert set(model.predict_many(X)) == {"only"}
+    assert model.predict_proba_one(X[0]) == {"only": 1.0}
+    assert_sound(model)
+
+
+@pytest.mark.parametrize("before", [1, 100, 1000])
+def test_the_second_class_may_come_late(before: int) -> None:
+    X, y = stream("two", before + 1500)
+    y[:before] = "other"
+    model = MultiKernel(seed=1)
+    model.learn_many(X, y)
+    assert model.classes == ("other", "same")
+    fresh, expected = stream("two", 500, seed=5)
+    assert (model.predict_many(fresh) == expected).mean() > 0.85
+    assert_sound(model)
+
+
+def test_a_third_class_leaves_what_was_known() -> None:
+    X, y = stream("two", 1000)
+    model = MultiKernel(seed=1)
+    model.learn_many(X, y)
+    fresh, expected = stream("two", 500, seed=5)
+    before = model.predict_proba_many(fresh)
+    assert (model.predict_many(fresh) == expected).mean() > 0.85
+    model.learn_one([3.0, 3.0, 3.0], "third")
+    after = model.predict_proba_many(fresh)
+    assert after.shape == (500, 3)
+    np.testing.assert_allclose(after.sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    assert after.min() >= 0.0
+    assert np.abs(after[:, :2] - before).mean() < 0.1
+    assert (model.predict_many(fresh) == expected).mean() > 0.85
+    assert after[:, 2].mean() < 0.2
+    model.learn_many(np.array([[3.0, 3.0, 3.0]] * 50), ["third"] * 50)
+    assert model.predict_one([3.0, 3.0, 3.0]) == "third"
+    assert (model.predict_many(fresh) == expected).mean() > 0.85
+
+
+def test_twenty_six_classes_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(26, 4))
+    n = rng.integers(0, np.clip(np.arange(3000) // 60, 1, 25) + 1)
+    X = centers[n] + 0.15 * rng.normal(size=(3000, 4))
+    y = np.array(list("abcdefghijklmnopqrstuvwxyz"))[n]
+    model = MultiKernel(seed=1)
+    model.learn_many(X[:2500], y[:2500])
+    p = model.predict_proba_many(X[2500:])
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    assert p.min() >= 0.0
+    assert len(model.classes) == 26
+    assert (model.predict_many(X[2500:]) == y[2500:]).mean() > 0.8
+    assert_sound(model)
+
+
+@pytest.mark.parametrize("labels", [(False, True), (3, -7), ("b", "a"), (0, 1, 2), ("x", 5, "y")])
+def test_labels_of_every_kind(labels: tuple[Any, ...]) -> None:
+    X, _ = stream("two", 300)
+    y = [labels[n] for n in np.digitize(X[:, 0], np.linspace(-1, 1, len(labels) + 1)[1:-1])]
+    given, found = MultiKernel(seed=1, classes=labels), MultiKernel(seed=1)
+    for model in (given, found):
+        model.learn_many(X, y)
+        said = model.predict_many(X[-100:])
+        assert {type(label) for label in said} <= {type(label) for label in labels}
+        assert np.mean([a == b for a, b in zip(said, y[-100:], strict=True)]) > 0.85
+    assert given.classes == labels
+    assert set(found.classes) == set(labels)
+    assert [type(label) for label in given.classes] == [type(label) for label in labels]
+    assert list(given.predict_proba_one(X[0])) == list(labels)
+
+
+def test_the_order_of_two_classes_turns_the_probability() -> None:
+    X, _ = stream("two", 600)
+    one = learned("two", 600, classes=["same", "other"])
+    other = learned("two", 600, classes=["other", "same"])
+    p, q = one.predict_proba_many(X), other.predict_proba_many(X)
+    np.testing.assert_allclose(p, q[:, ::-1], atol=1e-4)
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [3, 12, 70])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_named_columns_does_not_matter(kind: str, d: int) -> None:
+    X, y = stream(kind, 300, d=d)
+    names = [f"column {n}" for n in range(d)]
+    order = np.random.default_rng(1).permutation(d)
+    one, other = make(kind, columns=names), make(kind, columns=[names[n] for n in order])
+    one.learn_many(X, y)
+    other.learn_many(X[:, order], y)
+    a, b = one.decision_many(X), other.decision_many(X[:, order])
+    unit = 1.0 if kind != "numbers" else float(np.std(y))
+    # Sums are rounded in another order, and differences of rounding grow while learning.
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-3 * unit)
+    assert np.abs(a - b).mean() < 1e-4 * unit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [2, 63, 64])
+def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
+    """Past 64 columns the second-order expert is given up, and tables get other columns."""
+    X, y = stream(kind, 800, d=d)
+    model = learned(kind, 800, d=d)
+    X, y = stream(kind, 300, d=d, seed=5)
+    before = error_of(model, X, y)
+    model.add_columns(range(d, d + 2))
+    assert model.columns == tuple(range(d + 2))
+    wide = np.c_[X, np.zeros((300, 2))]
+    assert error_of(model, wide, y) < before + 0.1
+    X, y = stream(kind, 300, d=d, seed=6)
+    model.learn_many(np.c_[X, np.zeros((300, 2))], y)
+    assert_sound(model)
+
+
+def test_a_column_that_comes_late_is_learned() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 3))
+    y = np.where(X[:, 2] > 0, "high", "low")
+    model = MultiKernel(seed=1)
+    model.learn_many(X[:500, :2], y[:500])
+    model.add_columns(["late"])
+    model.learn_many(X[500:2500], y[500:2500])
+    assert (model.predict_many(X[2500:]) == y[2500:]).mean() > 0.95
+
+
+def test_many_columns_come_one_by_one() -> None:
+    model = MultiKernel(seed=1)
+    rng = np.random.default_rng(0)
+    for d in range(1, 90):
+        model.add_columns([f"column {d}"])
+        X = rng.uniform(-1, 1, (4, d))
+        model.learn_many(X, X[:, 0] > 0)
+    assert len(model.columns or ()) == 89
+    assert_sound(model)
+    again = MultiKernel.from_state(model.state())
+    assert_same(model, again)
+    X = rng.uniform(-1, 1, (20, 89))
+    np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
+
+
+def test_a_learner_without_columns() -> None:
+    for task, label in (("classification", "a"), ("regression", 3.0)):
+        model = MultiKernel(task=task, columns=[])
+        model.learn_many(np.zeros((40, 0)), [label] * 40)
+        assert model.predict_one([]) == pytest.approx(label)
+        model.add_columns(["a"])
+        model.learn_one([1.0], label)
+        assert model.predict_one([1.0]) == pytest.approx(label)
+        assert_sound(model)
+
+
+def test_columns_must_differ() -> None:
+    model = MultiKernel(columns=["a", "b"])
+    with pytest.raises(InvalidInput, match="a"):
+        model.add_columns(["c", "a"])
+    assert model.columns == ("a", "b")
+    model.learn_one([1.0, 2.0], "x")
+    with pytest.raises(InvalidInput, match="a batch has 3 columns and the model has 2"):
+        model.learn_one([1.0, 2.0, 3.0], "x")
+
+
+# --- merging ----------------------------------------------------------------------------------
+
+
+def error_of(model: MultiKernel, X: NDArray[Any], y: Any) -> float:
+    if not model.is_classifier:
+        return float(np.abs(model.predict_many(X) - y).mean() / np.std(y))
+    return float((model.predict_many(X) != y).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
+    model = learned(kind, 500)
+    X, _ = stream(kind, 100, seed=5)
+    expected = model.decision_many(X)
+    copy = MultiKernel.from_state(model.state())
+    model.merge(copy)
+    np.testing.assert_allclose(model.decision_many(X), expected, rtol=1e-6, atol=1e-6)
+    assert model.n_events == 1000
+    unlearned = make(kind)
+    unlearned.merge(copy)
+    np.testing.assert_allclose(unlearned.decision_many(X), expected, rtol=1e-6, atol=1e-6)
+    assert unlearned.n_events == 500
+    copy.merge(make(kind))
+    np.testing.assert_allclose(copy.decision_many(X), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mine", [300, 700])
+@pytest.mark.parametrize("kind", KINDS)
+def test_merging_columns_and_classes_in_another_order(kind: str, mine: int) -> None:
+    """As if the other learner had been told the columns and classes in this one's order."""
+    X, y = stream(kind, 1000)
+    order, labels = [2, 0, 1], () if kind == "numbers" else tuple(sorted(set(y)))
+    names = ["a", "b", "c"]
+
+    def pair(columns: list[int], classes: tuple[str, ...]) -> MultiKernel:
+        one = make(kind, columns=names, classes=labels)
+        one.learn_many(X[:mine], y[:mine])
+        other = make(kind, columns=[names[n] for n in columns], classes=classes)
+        other.learn_many(X[mine:][:, columns], y[mine:])
+        one.merge(other)
+        return one
+
+    one, other = pair([0, 1, 2], labels), pair(order, labels[::-1])
+    assert one.columns == other.columns == ("a", "b", "c")
+    assert one.classes == other.classes == labels
+    unit = 1.0 if kind != "numbers" else float(np.std(y))
+    np.testing.assert_allclose(
+        one.decision_many(X), other.decision_many(X), rtol=0, atol=2e-3 * unit
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_merged_learners_know_what_either_knew(kind: str) -> None:
+    X, y = stream(kind, 4000)
+    fresh, expected = stream(kind, 500, seed=5)
+    one, other = make(kind), make(kind)
+    one.learn_many(X[:2000], y[:2000])
+    other.learn_many(X[2000:], y[2000:])
+    errors = error_of(one, fresh, expected), error_of(other, fresh, expected)
+    one.merge(other)
+    assert one.n_events == 4000
+    assert error_of(one, fresh, expected) < max(errors) + 0.02
+    one.learn_many(X[:500], y[:500])
+    assert error_of(one, fresh, expected) < max(errors) + 0.02
+    assert_sound(one)
+
+
+def test_merging_different_columns_and_classes() -> None:
+    X, _ = stream("two", 1200)
+    one, other = MultiKernel(seed=1, columns=["a", "b"]), MultiKernel(seed=1, columns=["c", "a"])
+    one.learn_many(X[:600, [0, 1]], np.where(X[:600, 0] > 0, "p", "q"))
+    other.learn_many(X[600:, [2, 0]], np.where(X[600:, 0] > 0, "p", "r"))
+    one.merge(other)
+    assert one.columns == ("a", "b", "c")
+    assert set(one.classes) == {"p", "q", "r"}
+    p = one.predict_proba_many(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    high = p[:, one.classes.index("p")]
+    assert high[X[:, 0] > 0.2].mean() > 0.8 > 0.2 > high[X[:, 0] < -0.2].mean()
+
+
+@pytest.mark.parametrize("mine", [200, 600])
+@pytest.mark.parametrize("kind", KINDS)
+def test_merged_learners_go_separate_ways(kind: str, mine: int) -> None:
+    X, y = stream(kind, 800)
+    one, other = make(kind), make(kind)
+    one.learn_many(X[:mine], y[:mine])
+    other.learn_many(X[mine:], y[mine:])
+    before = other.state()
+    one.merge(other)
+    merged = one.state()
+    one.learn_many(X, y)
+    assert_same(other, MultiKernel.from_state(before))
+    again = MultiKernel.from_state(merged)
+    other.learn_many(X, y)
+    again.learn_many(X, y)
+    assert_same(one, again)
+
+
+def test_learners_that_do_not_fit_are_not_merged() -> None:
+    one = learned("two", 50)
+    with pytest.raises(InvalidInput, match="seed"):
+        one.merge(MultiKernel(seed=2))
+    with pytest.raises(InvalidInput, match="is_classifier"):
+        one.merge(learned("numbers", 50))  # type: ignore[arg-type]
+    for common in (-1, 51):
+        with pytest.raises(InvalidInput, match=f"common_events={common}"):
+            one.merge(learned("two", 50), common_events=common)
+    one.merge(learned("two", 80), common_events=50)
+    assert one.n_events == 80

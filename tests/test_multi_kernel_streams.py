@@ -1,0 +1,286 @@
+"""What the multi-kernel learner makes of streams: what it must learn, and what must not harm it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import assert_same, assert_sound, learned, make, stream
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+from streamk.learners import MultiKernel
+
+Batch = tuple[NDArray[np.float64], NDArray[Any]]
+
+
+def progressive(model: MultiKernel, X: NDArray[Any], y: NDArray[Any], last: int) -> NDArray[Any]:
+    """Predictions of the last events, each made before its label was learned."""
+    model.learn_many(X[:-last], y[:-last])
+    said = []
+    for x, label in zip(X[-last:], y[-last:], strict=True):
+        said.append(model.predict_one(x))
+        model.learn_one(x, label)
+    return np.array(said)
+
+
+# --- what it learns ---------------------------------------------------------------------------
+
+
+def exclusive_or(rng: np.random.Generator) -> Batch:
+    X = rng.uniform(-1, 1, (2500, 2))
+    return X, X[:, 0] * X[:, 1] > 0
+
+
+def thresholds(rng: np.random.Generator) -> Batch:
+    """Two columns with an interaction among eight without meaning."""
+    X = rng.normal(size=(3500, 10))
+    return X, (X[:, 2] > 0.3) ^ (X[:, 7] > -0.2)
+
+
+def moving_centroids(rng: np.random.Generator) -> Batch:
+    n = rng.integers(0, 4, 3000)
+    angle = np.arange(3000) / 3000 * 2 * np.pi + n * np.pi / 2
+    X = 2.0 * np.c_[np.cos(angle), np.sin(angle)] + 0.5 * rng.normal(size=(3000, 2))
+    return X, n % 2
+
+
+def noisy_linear(rng: np.random.Generator) -> Batch:
+    X = rng.normal(size=(2500, 6))
+    y = X @ np.array([1.0, -2.0, 0.5, 0.0, 0.0, 1.0]) > 0
+    return X, y ^ (rng.random(2500) < 0.1)
+
+
+LEVELS: list[tuple[Callable[[np.random.Generator], Batch], float]] = [
+    (exclusive_or, 0.92),
+    (thresholds, 0.85),
+    (moving_centroids, 0.93),
+    (noisy_linear, 0.84),  # 0.9 can be had
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("make_stream", "level"), LEVELS)
+def test_it_learns(make_stream: Any, level: float, seed: int) -> None:
+    X, y = make_stream(np.random.default_rng(seed))
+    said = progressive(MultiKernel(seed=seed), X, y, 600)
+    assert (said == y[-600:]).mean() > level
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_learns_numbers_with_outliers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (2500, 2))
+    true = 1e4 + 100.0 * np.sin(2.0 * X[:, 0])
+    y = true + rng.normal(size=2500)
+    y[rng.random(2500) < 0.03] += 1e5
+    said = progressive(MultiKernel(task="regression", seed=seed), X, y, 600)
+    errors = np.abs(said - true[-600:])
+    assert np.median(errors) < 15.0  # the best line is off by 60
+    assert errors.mean() < 25.0
+
+
+# --- what it is given -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["two", "four", "numbers"])
+def test_missing_values(kind: str) -> None:
+    X, y = stream(kind, 1500, d=5)
+    rng = np.random.default_rng(9)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 4] = np.nan
+    X[3] = np.nan
+    model = make(kind)
+    model.learn_many(X, y)
+    decided = model.decision_many(np.vstack([X, np.full((1, 5), np.nan)]))
+    assert np.isfinite(decided).all()
+    assert_sound(model)
+    if kind == "two":
+        whole = ~np.isnan(X[:, :2]).any(axis=1)
+        assert (model.predict_many(X[whole]) == y[whole]).mean() > 0.85
+
+
+def test_that_a_value_is_missing_tells() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    X[rng.random(1500) < 0.3, 0] = np.nan
+    y = np.isnan(X[:, 0])
+    assert (progressive(MultiKernel(seed=1), X, y, 500) == y[-500:]).mean() > 0.97
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e151, -1e200])
+def test_a_bad_value_is_named_and_nothing_is_learned(value: float) -> None:
+    model = learned("two", 100, columns=["a", "b", "c"])
+    before = model.state()
+    X, y = stream("two", 20, seed=3)
+    X[13, 1] = value
+    for call in (lambda: model.learn_many(X, y), lambda: model.decision_many(X)):
+        with pytest.raises(InvalidInput, match="row 13, column 'b'"):
+            call()
+    for call in (lambda: model.learn_one(X[13], "new"), lambda: model.decision_one(X[13])):
+        with pytest.raises(InvalidInput, match="row 0, column 'b'"):
+            call()
+    assert_same(model, MultiKernel.from_state(before))
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "said"),
+    [
+        ("two", 1.5, "row 2"),
+        ("two", None, "row 2"),
+        ("two", np.nan, "row 2"),
+        ("numbers", np.nan, "row 2"),
+        ("numbers", np.inf, "row 2"),
+        ("numbers", 1e200, "row 2"),
+        ("numbers", "high", "numbers"),
+        ("numbers", 10**400, "range"),
+    ],
+)
+def test_a_bad_label_is_named_and_nothing_is_learned(kind: str, label: Any, said: str) -> None:
+    model = learned(kind, 100)
+    before = model.state()
+    X, y = stream(kind, 5, seed=3)
+    labels = [*y[:2], label, *y[3:]]
+    with pytest.raises(InvalidInput, match=said):
+        model.learn_many(X, labels)
+    assert_same(model, MultiKernel.from_state(before))
+
+
+def test_wrong_shapes_are_refused() -> None:
+    model = learned("two", 100)
+    X, y = stream("two", 10)
+    for bad in (X[0], X[:, :2], X[None], [["a", "b", "c"]], 3.0):
+        with pytest.raises(InvalidInput):
+            model.learn_many(bad, y)
+        with pytest.raises(InvalidInput):
+            model.decision_many(bad)
+    with pytest.raises(InvalidInput, match="10 events came with 9 labels"):
+        model.learn_many(X, y[:9])
+    with pytest.raises(InvalidInput, match="shape"):
+        model.decision_one(X)
+    with pytest.raises(InvalidInput):
+        make("numbers").learn_many(X, np.zeros((10, 2)))
+    before = model.state()
+    model.learn_many(X[:0], y[:0])
+    assert_same(model, MultiKernel.from_state(before))
+    fresh = MultiKernel()
+    fresh.learn_many(np.empty((0, 3)), [])
+    assert fresh.n_events == 0
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, 1e150])
+@pytest.mark.parametrize("kind", ["two", "four", "numbers"])
+def test_a_stretch_of_huge_values_passes(kind: str, value: float) -> None:
+    X, y = stream(kind, 3000)
+    X[1000:1100, 0] = value
+    X[1050:1060] = value
+    model = make(kind)
+    model.learn_many(X[:1000], y[:1000])
+    for first in range(1000, 1100, 10):
+        decided = model.decision_many(X[first : first + 10])
+        assert np.isfinite(decided).all()
+        if kind != "numbers":
+            assert 0.0 <= decided.min() <= decided.max() <= 1.0
+        model.learn_many(X[first : first + 10], y[first : first + 10])
+    assert_sound(model)
+    model.learn_many(X[1100:], y[1100:])
+    assert_sound(model)
+    fresh, expected = stream(kind, 500, seed=5)
+    said = model.predict_many(fresh)
+    if kind == "numbers":
+        assert np.abs(said - expected).mean() < 0.5 * np.std(expected)
+    else:
+        assert (said == expected).mean() > 0.8
+
+
+@pytest.mark.parametrize("first", [1e30, 1e150, -1e150])
+def test_huge_values_at_the_start(first: float) -> None:
+    X, y = stream("two", 2000)
+    X[:3] = first
+    model = make("two")
+    model.learn_many(X, y)
+    assert_sound(model)
+    fresh, expected = stream("two", 500, seed=5)
+    assert (model.predict_many(fresh) == expected).mean() > 0.8
+
+
+@pytest.mark.parametrize("value", [1e6, 1e30, -1e100, 1e150])
+@pytest.mark.parametrize("places", [slice(1), slice(500, 501), slice(500, 520), slice(300, 1300)])
+def test_huge_labels(value: float, places: slice) -> None:
+    X, y = stream("numbers", 4000)
+    y[places] = value
+    model = make("numbers")
+    for first in range(0, 4000, 100):
+        model.learn_many(X[first : first + 100], y[first : first + 100])
+        assert np.isfinite(model.decision_many(X[:50])).all()
+    assert_sound(model)
+    fresh, expected = stream("numbers", 500, seed=5)
+    if places.stop <= 520:  # after more, the spread of the labels is another
+        error = np.abs(model.predict_many(fresh) - expected)
+        assert error.mean() < 0.6 * np.std(expected)
+
+
+def test_constant_columns_and_duplicates() -> None:
+    X, y = stream("two", 1200, d=4)
+    X[:, 2], X[:, 3] = 7.0, 0.0
+    model = make("two")
+    model.learn_many(X, y)
+    assert (model.predict_many(X[-300:]) == y[-300:]).mean() > 0.85
+    X[:, 2], X[:, 3] = -1e9, 1.0  # constants of another value
+    model.learn_many(X, y)
+    assert_sound(model)
+    same = make("two")
+    same.learn_many(np.zeros((500, 3)), y[:500])
+    assert_sound(same)
+    share = (y[:500] == same.classes[1]).mean()
+    assert same.decision_one(np.zeros(3))[0] == pytest.approx(share, abs=0.15)
+    numbers = make("numbers")
+    numbers.learn_many(np.ones((500, 3)), np.full(500, 42.0))
+    assert numbers.predict_one(np.ones(3)) == pytest.approx(42.0, abs=0.01)
+    assert_sound(numbers)
+
+
+def test_wide_events() -> None:
+    rng = np.random.default_rng(0)
+    X = (rng.random((400, 300)) < 0.05).astype(float)
+    y = X[:, :10].sum(axis=1) > 0
+    model = MultiKernel(seed=1)
+    model.learn_many(X[:300], y[:300])
+    assert (model.predict_many(X[300:]) == y[300:]).mean() > 0.6
+    assert_sound(model)
+
+
+# --- for long ---------------------------------------------------------------------------------
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["two", "four", "numbers"])
+def test_a_long_run_takes_no_more_memory(kind: str) -> None:
+    model = make(kind)
+    rng = np.random.default_rng(0)
+    sizes, held = [], []
+    for part in range(20):
+        X, y = stream(kind, 10_000, d=8, seed=part)
+        X[rng.random(len(X)) < 1e-3] *= 1e6
+        for first in range(0, len(X), 100):
+            some = slice(first, first + 100)
+            decided = model.decision_many(X[some])
+            assert np.isfinite(decided).all()
+            if kind != "numbers":
+                assert 0.0 <= decided.min() <= decided.max() <= 1.0
+            model.learn_many(X[some], y[some])
+        sizes.append(model.nbytes)
+        held.append(resident())
+    assert sizes[-1] <= sizes[2]
+    assert held[-1] < held[2] + (16 << 20)
+    assert_sound(model)

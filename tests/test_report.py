@@ -1,0 +1,112 @@
+"""What a learner says of an event in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, assert_same, learned, make, stream
+
+from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.learners import Learner, MultiKernel, create
+from streamk.learners.report import attributions, report
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lines(kind: str) -> None:
+    X, _ = stream(kind, 1)
+    model = learned(kind, 500)
+    said = MultiKernel.from_state(model.state())
+    lines = report(said, X[0]).splitlines()
+    assert lines[0].startswith("predicted: ")
+    if kind == "numbers":
+        assert float(lines[0].partition(": ")[2]) == pytest.approx(
+            model.predict_one(X[0]), rel=1e-4
+        )
+    else:
+        probabilities = model.predict_proba_one(X[0])
+        best = max(probabilities, key=lambda label: probabilities[label])
+        assert lines[0].startswith(f"predicted: {best!r} {probabilities[best]:.1%}")
+        assert lines[0].count("%") == len(model.classes)
+    shares = [float(s) for s in re.findall(r"^ +([\d.]+)%  \w+$", "\n".join(lines), re.MULTILINE)]
+    assert sum(shares) == pytest.approx(100.0, abs=0.5)
+    assert shares == sorted(shares, reverse=True)
+    effects = [line for line in lines if " = " in line]
+    assert len(effects) == 3
+    assert_same(said, model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_are_parts_of_one(kind: str) -> None:
+    model = learned(kind, 500)
+    shares = model.shares(stream(kind, 1, seed=9)[0][0])
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert min(shares.values()) >= 0.0
+    assert list(shares) == sorted(shares, key=lambda name: -shares[name])
+    assert {"linear", "gaussian", "binning", "window", "newton"} <= set(shares)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("multi-kernel", {}), ("doubly-stochastic", {"max_features": 256, "bandwidth": 2.0})],
+)
+def test_attributions_find_what_matters(name: str, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    for task, y in (("classification", X[:, 1] > 0), ("regression", 5.0 * X[:, 1])):
+        model: Learner = create(name, task=task, seed=1, **options)
+        model.learn_many(X, y)
+        effects = attributions(model, np.array([0.5, 2.0, -0.5, 0.3]))
+        assert effects.shape == (4,)
+        assert effects.argmax() == 1
+        assert effects[1] > 3 * np.abs(np.delete(effects, 1)).max()
+        if task == "regression":
+            assert effects[1] == pytest.approx(10.0, rel=0.3)
+        else:
+            assert 0.2 < effects[1] < 0.8
+
+
+def test_what_was_missing_has_no_effect() -> None:
+    model = learned("two", 300)
+    assert attributions(model, np.array([0.5, np.nan, np.nan])).tolist()[1:] == [0.0, 0.0]
+    assert "nan" in report(model, np.array([0.5, np.nan, np.nan]))
+
+
+def test_no_more_than_ten_columns_are_listed() -> None:
+    model = learned("two", 100, d=14)
+    lines = report(model, np.zeros(14)).splitlines()
+    assert len([line for line in lines if " = " in line]) == 10
+    assert lines[-1] == "  and 4 columns with less"
+
+
+def test_before_anything_is_learned() -> None:
+    assert report(make("two"), np.zeros(0)) == "nothing is learned yet"
+
+
+def test_one_class() -> None:
+    model = MultiKernel(columns=["a"])
+    model.learn_one([1.0], "only")
+    assert report(model, np.array([1.0])).startswith("predicted: 'only' 100.0%")
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "gaussian", "max_features": 256}])
+def test_of_a_river_estimator(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    classifier, regressor = KernelClassifier(seed=1, **options), KernelRegressor(seed=1, **options)
+    for model in (classifier, regressor):
+        assert model.debug_one({"a": 1.0}) == "nothing is learned yet"
+    for a, b in rng.normal(size=(200, 2)):
+        x = {"a": a, "b": b, "c": "xy"[int(a > b)]}
+        classifier.learn_one(x, a > 0)
+        regressor.learn_one(x, 3 * a)
+    x = {"a": 2.0, "b": None, "c": "x"}
+    before = classifier.predict_proba_one(x)
+    for model in (classifier, regressor):
+        said = model.debug_one(x)
+        assert isinstance(said, str)
+        assert "predicted: " in said
+        assert "c=x = 1" in said
+        assert ("share of what the experts say:" in said) == (not options)
+    assert classifier.predict_proba_one(x) == before
