@@ -31,7 +31,7 @@ ENGINES: dict[str, tuple[int, dict[str, Any]]] = {
     "streamk, engine, 256": (256, {}),
     "streamk, growing, 256": (256, _GROWING),
 }
-"""Events in a batch of the engine, and options of its model; none: what `streamk run` takes."""
+"""Events in a batch of the engine, and options of its model of one kernel."""
 
 
 # --- the models ---------------------------------------------------------------------------------

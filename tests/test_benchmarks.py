@@ -155,7 +155,7 @@ def test_goals() -> None:
 def test_step(tmp_path: Path) -> None:
     found = quick("benchmarks.step", tmp_path / "out.json")
     assert list(found) == ["one", "batch", "engine", "start"]
-    assert [len(part["goals"]) for part in found.values()] == [2, 3, 1, 2]
+    assert [len(part["goals"]) for part in found.values()] == [2, 3, 1, 3]
     assert list(found["batch"]["river"]["ratios"]) == [
         "River / KernelClassifier, dense",
         "River / KernelClassifier, Hadamard",

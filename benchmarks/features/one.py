@@ -129,7 +129,11 @@ def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, A
     for title, (estimator, method) in _PREDICTORS.items():
         for sampler, name in SAMPLERS.items():
             model = estimator(
-                sampler=sampler, block_size=case.features, max_features=case.features, seed=hot.SEED
+                kernel="gaussian",
+                sampler=sampler,
+                block_size=case.features,
+                max_features=case.features,
+                seed=hot.SEED,
             )
             for number, event in enumerate(events):
                 model.learn_one(event, number % 2 == 0)

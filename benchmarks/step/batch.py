@@ -121,7 +121,7 @@ def _against_river(clock: Clock, case: Case) -> dict[str, Any]:
     }
     for sampler, name in SAMPLERS.items():
         models[f"KernelClassifier, {name}"] = KernelClassifier(
-            sampler=sampler, block_size=m, max_features=m, seed=hot.SEED
+            kernel="gaussian", sampler=sampler, block_size=m, max_features=m, seed=hot.SEED
         )
 
     def work(model: Any) -> hot.Work:

@@ -26,7 +26,7 @@ if {warm}:
 clock.append(time.perf_counter())
 from streamk.adapters.river import KernelClassifier
 clock.append(time.perf_counter())
-model = KernelClassifier(seed=1, sampler={sampler!r})
+model = KernelClassifier(seed=1, **{options!r})
 model.learn_one(x := {{f"x{{j}}": 0.1 * j for j in range(54)}}, True)
 model.predict_one(x)
 clock.append(time.perf_counter())
@@ -35,9 +35,10 @@ print(json.dumps([b - a for a, b in zip(clock, clock[1:])]))
 STEPS = ("import streamk", "warm_up()", "import streamk.adapters.river", "first event")
 TOTAL = "together"
 WAYS = {
-    "dense": {"warm": True, "sampler": "iid"},
-    "Hadamard": {"warm": True, "sampler": "hadamard"},
-    "dense, no warm_up": {"warm": False, "sampler": "iid"},
+    "many kernels": {"warm": True, "options": {}},
+    "dense": {"warm": True, "options": {"kernel": "gaussian"}},
+    "Hadamard": {"warm": True, "options": {"kernel": "gaussian", "sampler": "hadamard"}},
+    "dense, no warm_up": {"warm": False, "options": {"kernel": "gaussian"}},
 }
 
 
