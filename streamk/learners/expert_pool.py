@@ -13,7 +13,7 @@ from streamk import backends
 from streamk.backends import CHUNK, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
-from streamk.learners import tables
+from streamk.learners import cells, tables
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks; the first two are classification, which turns from one into the other."""
@@ -52,7 +52,7 @@ _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
 
 LEARNED = (
-    *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A", "CELLS_SQUARES"),
+    *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
     *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
 )
@@ -60,8 +60,8 @@ LEARNED = (
 
 
 _ROOM = (
-    *("Z", "R", "U", "PHI", "CELLS", "DISTANCES", "F", "SUMS"),
-    *("ON", "ALL", "MIXED", "OPINIONS", "ROOM"),
+    *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
+    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "ROOM", "OUT"),
 )
 """Arrays that a forecast writes."""
 
@@ -162,34 +162,25 @@ class ExpertPool:
         self.arrays["PHASES"][:] = b.reshape(FEATURES)
 
     def _make_grids(self) -> None:
-        t, n = tables.TABLES, len(GRID_RULES)
-        self._seat()
-        sizes = np.diff(self.arrays["STARTS"])
-        self.arrays["BINS"], self.arrays["GROUP"] = tables.BINS, tables.GROUP_OF
-        first = np.concatenate([[0], np.cumsum(tables.slots(sizes, self.outputs, CELLS))])
-        self.arrays["FIRST"] = first.astype(np.int64)
-        self._zeros("int64", CELLS=(t,))
-        self._zeros("float32", CELLS_A=(first[-1], n, self.outputs), CELLS_SQUARES=(first[-1], n))
-        self.arrays["FACTORS"] = np.ones((t, n), np.float32)
-        self.arrays["SPREAD"] = np.full((t, n), 1e-3, np.float32)
-        shares = np.array([8 / math.sqrt(group.tables) for group in tables.GROUPS])
-        self.arrays["GRID_RATES"] = self._pace * np.outer(shares, [rate for rate, _ in GRID_RULES])
-        self.arrays["GRID_PACES"] = np.array([pace for _, pace in GRID_RULES])
-        self._sizes.update(TABLES=t, GROUPS=len(tables.GROUPS), SLOTS=int(first[-1]), GRID_RULES=n)
-
-    def _seat(self) -> None:
-        """Give the tables their columns."""
-        self._take_seats(tables.members(self.seed, self.keys))
+        found = tables.members(self.seed, self.keys)
+        rules = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
+        self.arrays.update(cells.arrays(found, self.outputs, CELLS, rules))
+        self._take_seats(found)
+        self._sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
+        self._sizes["SLOTS"] = len(self.arrays["CELLS_A"])
 
     def _take_seats(self, found: tables.Membership) -> None:
-        self.arrays.update(STARTS=found.starts, MEMBERS_OF=found.columns, SHIFTS=found.shifts)
+        """Give the tables their columns."""
+        self._members = found
+        self.arrays.update(cells.seats(found, np.diff(self.arrays["FIRST"])))
         self._sizes["MEMBERS"] = len(found.columns)
 
     def _make_window(self) -> None:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
-        self._zeros("float32", WINDOW_Z=(n, self.capacity), WINDOW_Y=(n,), DISTANCES=(n,))
+        self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self._sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros("float32", SUMS=(_smoothers(), max(1, self._sizes["CLASSES"]) + 1))
+        self._zeros("float32", SUMS=(max(1, self._sizes["CLASSES"]), _smoothers()))
+        self._zeros("float32", WEIGHTS=(_smoothers(), n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
@@ -203,7 +194,7 @@ class ExpertPool:
     def _make_mixing(self) -> None:
         e, k = len(self.banks), self.outputs
         shares, products = len(ALPHAS), 1 + len(NEWTON_STARTS)
-        self._zeros("float32", F=(e, k), G=(e, k))
+        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
         self._zeros("float64", MIXED=(shares + products, k), OPINIONS=(e, k), LOSSES=(e,))
         self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
         self._zeros("float64", ABOVE=(shares + products,))
@@ -211,8 +202,8 @@ class ExpertPool:
             AWAKE=np.ones(len(BANKS), dtype=bool),
             BANKS=np.array([(*BANKS, LEVEL).index(bank) for bank in self.banks], dtype=np.int64),
             ACCOUNT=np.zeros(len(BANKS) + 3),
-            ON=np.ones(e, dtype=bool),
-            ALL=np.ones(e, dtype=bool),
+            ON=np.ones(e),
+            ALL=np.ones(e),
             SHARES=np.full((shares, e), 1 / e),
             ALPHAS=np.array(ALPHAS),
             PRODUCTS=np.full((products, e), 1 / e),
@@ -274,13 +265,10 @@ class ExpertPool:
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
-        old = tables.Membership(a["STARTS"], a["MEMBERS_OF"], a["SHIFTS"])
-        found, changed = tables.extended(old, self.seed, every, known)
+        found, changed = tables.extended(self._members, self.seed, every, known)
         self._take_seats(found)
         for table in changed:  # its cells mean something else now
-            cells = slice(*a["FIRST"][table : table + 2])
-            a["CELLS_A"][cells] = 0.0
-            a["CELLS_SQUARES"][cells] = 0.0
+            a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
         self._point()
         return self
 
@@ -306,18 +294,18 @@ class ExpertPool:
     def _inherit(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
         rows = np.append(columns, -1)  # the constant comes last
         theirs = np.append(np.arange(len(columns)), -1)
-        for name, axis in (("LINEAR", 1), ("LADDER", 2), ("CELLS", 2), ("NEWTON", 0)):
+        for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
             A = _outputs(old.arrays[f"{name}_A"], axis, old, self, order)
             if name == "LINEAR":
                 self.arrays["LINEAR_A"][:, :, rows] = A[:, :, theirs]
             elif name == "LADDER":
                 self.arrays["LADDER_A"][...] = A
-            elif name == "CELLS":
-                self._inherit_cells(old, A)
             elif self._sizes["NEWTON"] and old._sizes["NEWTON"]:
                 self.arrays["NEWTON_A"][:, rows] = A[:, theirs]
                 P = self.arrays["NEWTON_P"]
                 P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
+        theirs_of = cells.coefficients(old.arrays, old.outputs)
+        self._inherit_cells(old, _outputs(theirs_of, 1, old, self, order))
         squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, self, order, squares=True)
         self.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
         squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, self, order, squares=True)
@@ -348,19 +336,20 @@ class ExpertPool:
             a, b = self.arrays["FIRST"][table : table + 2]
             c, d = old.arrays["FIRST"][table : table + 2]
             if b - a == d - c and np.array_equal(self._keys_of(table), old._keys_of(table)):
-                self.arrays["CELLS_A"][a:b] = A[c:d]
-                self.arrays["CELLS_SQUARES"][a:b] = old.arrays["CELLS_SQUARES"][c:d]
+                cells.coefficients(self.arrays, self.outputs)[a:b] = A[c:d]
+                there = cells.squares(old.arrays, old.outputs)
+                cells.squares(self.arrays, self.outputs)[a:b] = there[c:d]
 
     def _keys_of(self, table: int) -> NDArray[np.uint64]:
-        a, b = self.arrays["STARTS"][table : table + 2]
-        found: NDArray[np.uint64] = self.keys[self.arrays["MEMBERS_OF"][a:b]]
+        a, b = self._members.starts[table : table + 2]
+        found: NDArray[np.uint64] = self.keys[self._members.columns[a:b]]
         return found
 
     def _inherit_window(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
         """Take over the youngest events, in their order."""
         count = min(old.count, self._sizes["WINDOW"])
         rows = (old.next - count + np.arange(count)) % old._sizes["WINDOW"]
-        self.arrays["WINDOW_Z"][:count, columns] = old.arrays["WINDOW_Z"][rows, : len(columns)]
+        self.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
         y = old.arrays["WINDOW_Y"][rows]
         self.arrays["WINDOW_Y"][:count] = (
             y if self.task == NUMBERS else np.array(order)[y.astype(np.intp)]
@@ -369,8 +358,10 @@ class ExpertPool:
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
+        for name in ("LINEAR_A", "LADDER_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
             self.arrays[name] *= np.float32(factor)
+        coefficients = cells.coefficients(self.arrays, self.outputs)
+        coefficients *= np.float32(factor)
         self.arrays["LEVEL"] += np.float32(shift)
         self.arrays["WINDOW_Y"] += np.float32(shift)
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
@@ -384,12 +375,16 @@ class ExpertPool:
         again, and the mixing is free to move.
         """
         a = self.arrays
-        for name, axis, rule in (("LINEAR", 0, 0), ("LADDER", 1, 0), ("CELLS", 1, -1)):
-            A, squares = a[f"{name}_A"], a[f"{name}_SQUARES"]
+        last, held = len(GRID_RULES) - 1, (a, self.outputs)
+        for A, squares, axis, rule in (
+            (a["LINEAR_A"], a["LINEAR_SQUARES"], 0, 0),
+            (a["LADDER_A"], a["LADDER_SQUARES"], 1, 0),
+            (cells.coefficients(*held).swapaxes(1, 2), cells.squares(*held), 1, last),
+        ):
             squares *= np.float32(_RESTART)
             for array in (A, squares):
                 np.moveaxis(array, axis, 0)[rule] = 0.0
-        a["FACTORS"][:, -1] = 1.0
+        a["FACTORS"][:, last] = 1.0
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
         a["TOP"][:] = 1.0 / len(a["TOP"])
@@ -483,7 +478,7 @@ class Room:
 
     def __init__(self, pool: ExpertPool) -> None:
         self.arrays = {name: np.zeros_like(pool.arrays[name]) for name in _ROOM}
-        self.arrays["ALL"][:] = True
+        self.arrays["ALL"][:] = 1.0
         self.table = pool.table.copy()
         at = _places()
         for name, array in self.arrays.items():

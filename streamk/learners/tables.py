@@ -25,6 +25,8 @@ GROUPS = (
 )
 """One column at a time up to all of them: additive structure, interactions, local structure."""
 TABLES = sum(group.tables for group in GROUPS)
+GROUP_STARTS: NDArray[np.int64] = np.cumsum([0, *(group.tables for group in GROUPS)])
+"""(groups + 1,): where a group's tables start"""
 GROUP_OF: NDArray[np.int64] = np.repeat(
     np.arange(len(GROUPS), dtype=np.int64), [group.tables for group in GROUPS]
 )
@@ -59,6 +61,8 @@ class Membership(NamedTuple):
     columns: NDArray[np.int64]
     shifts: NDArray[np.float32]
     """in [0, 1): how far each table shifts its bins of a column"""
+    factors: NDArray[np.uint32]
+    """Odd random numbers, for a hash of the bins (Dietzfelbinger 1996)"""
 
 
 def members(seed: int, keys: NDArray[np.uint64]) -> Membership:
@@ -138,8 +142,10 @@ def _membership(picked: list[NDArray[Any]], seed: int, keys: NDArray[np.uint64])
     starts = np.concatenate([[0], np.cumsum([len(p) for p in picked])]).astype(np.int64)
     columns = np.concatenate(picked).astype(np.int64)
     # The upper bits chose the column; the shift is from a further hash.
-    shifts = _mixed(_of_members(starts, columns, seed, keys)) >> np.uint64(40)
-    return Membership(starts, columns, (shifts * 2.0**-24).astype(np.float32))
+    drawn = _mixed(_of_members(starts, columns, seed, keys))
+    shifts = ((drawn >> np.uint64(40)) * 2.0**-24).astype(np.float32)
+    factors = (drawn & np.uint64(0xFFFFFFFF)).astype(np.uint32) | np.uint32(1)
+    return Membership(starts, columns, shifts, factors)
 
 
 def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int64]:

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from streamk.backends.numba_backend.compiling import compiling
+from typing import Any
 
-fast = compiling(nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+from streamk.backends.numba_backend.compiling import compiled, compiling
+from streamk.backends.numba_backend.exponential import decayed
+
+_SUMS = {"reassoc", "contract", "nsz", "arcp"}
+fast = compiling(nogil=True, fastmath=_SUMS)
 """Sums may be taken in another order, so that they fill vectors; NaN and infinity stay what they
-are. Which order is fixed when a function is compiled."""
+are. Which order is fixed when a function is compiled. Divisions and roots of vectors may be
+estimated and refined, to some 2e-7."""
+ordered = compiling(nogil=True, fastmath=_SUMS | {"nnan"})
+"""For the least and the greatest of many, which fill vectors only if there is no NaN among them:
+with one, any of the numbers may come out."""
+
+
+@compiled
+def exponential(x: Any) -> Any:
+    """Return exp(x) of x < 88, as `decayed` does.
+
+    It rounds by adding and subtracting, which sums in another order would undo, so it is compiled
+    by itself; callers take its instructions in as they are.
+    """
+    return decayed(x)

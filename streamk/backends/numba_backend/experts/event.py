@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,14 @@ from streamk.backends.numba_backend.experts import (
     level,
     mixing,
     newton,
+    opinions,
     rules,
     window,
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import BINARY, CLASSES, LEAST, NUMBERS
+from streamk.backends.numba_backend.experts.mixing import BINARY, NUMBERS
+from streamk.backends.numba_backend.experts.opinions import LONGEST
 from streamk.backends.numba_backend.ranking import rank_row
 
 SMOOTHERS = window.GAUSSIANS + window.POWERS
@@ -32,10 +33,6 @@ LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 banks were looked at."""
 _SELDOM = 4
 """Events in which the banks are looked at once."""
-_FURTHEST = 20.0
-"""Where a number that an expert predicts ends, in units of the labels' scale."""
-_LONGEST = 3.0
-"""The squared loss becomes Huber's where the error is more, in units of the labels' scale."""
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
 FORGET = 0.9998
@@ -59,6 +56,11 @@ def _whole(table: Any, place: Any, shape: Any) -> Any:
 
 
 @fast
+def _short(table: Any, place: Any, shape: Any) -> Any:
+    return carray(pointer(table[place], np.int32(0)), shape)
+
+
+@fast
 def _flags(table: Any, place: Any, shape: Any) -> Any:
     return carray(pointer(table[place], np.bool_(False)), shape)
 
@@ -66,7 +68,7 @@ def _flags(table: Any, place: Any, shape: Any) -> Any:
 @fast
 def _features(table: Any, x: Any, awake: Any) -> None:
     """Write what the experts look at."""
-    d, m, s, t = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS], table[at.TABLES]
+    d, m, s = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS]
     z, r = _single(table, at.Z, (d + 1,)), _single(table, at.R, (d,))
     rank_row(
         x,
@@ -84,16 +86,53 @@ def _features(table: Any, x: Any, awake: Any) -> None:
         phases, scales = _single(table, at.PHASES, (m,)), _double(table, at.SCALES, (s,))
         ladder.cosines(u, phases, scales, _single(table, at.PHI, (s, m)))
     if awake[GRIDS]:
-        members = table[at.MEMBERS]
+        _locate(table, r)
+
+
+@fast
+def _locate(table: Any, r: Any) -> None:
+    """Write the numbers of the cells that an event of ranks r is in."""
+    t, g, members = table[at.TABLES], table[at.GROUPS], table[at.MEMBERS]
+    starts, tables = _whole(table, at.STARTS, (g + 1,)), _whole(table, at.GROUP, (g + 1,))
+    columns, shifts = (
+        _short(table, at.MEMBERS_OF, (members,)),
+        _single(table, at.SHIFTS, (members,)),
+    )
+    factors, bins = _short(table, at.MULTIPLIERS, (members,)), _single(table, at.BINS, (t,))
+    cells = _short(table, at.CELLS, (t,))
+    for i in range(g):
+        one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
+        shape = ((end - one) // (last - first), last - first)
         grids.locate(
             r,
-            _whole(table, at.STARTS, (t + 1,)),
-            _whole(table, at.MEMBERS_OF, (members,)),
-            _single(table, at.SHIFTS, (members,)),
-            _whole(table, at.BINS, (t,)),
-            _whole(table, at.FIRST, (t + 1,)),
-            _whole(table, at.CELLS, (t,)),
+            columns[one:end].reshape(shape),
+            shifts[one:end].reshape(shape),
+            factors[one:end].reshape(shape),
+            bins[first:last],
+            cells[first:last],
         )
+    grids.number_cells(cells, _short(table, at.FIRST, (t,)), _short(table, at.DOWN, (t,)))
+
+
+@fast
+def _forecast_grids(table: Any, F: Any) -> None:
+    """Write the outputs (groups, rules, outputs) of the grids."""
+    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
+    line, tables = grids.line(k), _whole(table, at.GROUP, (g + 1,))
+    cells, factors = _short(table, at.CELLS, (t,)), _single(table, at.FACTORS, (t, q))
+    A, out = _single(table, at.CELLS_A, (table[at.SLOTS], line)), _single(table, at.SIDE, (g, line))
+    found = _single(table, at.GATHERED, (t, q))
+    if k == 1:
+        grids.gather(cells, A, 0, found)
+    for i in range(g):
+        first, last = tables[i], tables[i + 1]
+        if k == 1:
+            grids.forecast_one(factors[first:last], found[first:last], out[i])
+        else:
+            grids.forecast(cells[first:last], factors[first:last], A, out[i])
+        for rule in range(F.shape[1]):
+            for j in range(k):
+                F[i, rule, j] = out[i, q * j + rule]
 
 
 @fast
@@ -110,15 +149,9 @@ def _outputs(table: Any, F: Any, awake: Any) -> None:
         for i in range(s):
             rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
-    g, n, t = table[at.GROUPS], table[at.GRID_RULES], table[at.TABLES]
+    g, n = table[at.GROUPS], table[at.GRID_RULES]
     if awake[GRIDS]:
-        grids.forecast(
-            _whole(table, at.CELLS, (t,)),
-            _whole(table, at.GROUP, (t,)),
-            _single(table, at.FACTORS, (t, n)),
-            _single(table, at.CELLS_A, (table[at.SLOTS], n, k)),
-            F[e : e + g * n].reshape((g, n, k)),
-        )
+        _forecast_grids(table, F[e : e + g * n].reshape((g, n, k)))
     e += g * n + SMOOTHERS
     p = table[at.NEWTON]
     if p and awake[NEWTON]:
@@ -132,59 +165,44 @@ def _smooth(table: Any, F: Any) -> None:
     """Write the outputs of the smoothers: log-probabilities or numbers."""
     d, n, c = table[at.COLUMNS], table[at.WINDOW], table[at.CLASSES]
     count, task = table[at.COUNT], table[at.TASK]
-    z, D = _single(table, at.Z, (d + 1,)), _single(table, at.DISTANCES, (n,))
-    sums = _single(table, at.SUMS, (SMOOTHERS, c + 1))
-    least = window.distances(z[:d], _single(table, at.WINDOW_Z, (n, d)), count, D)
-    median = np.float32(_double(table, at.DISTANCE, (1,))[0])
-    window.smooth(D, least, count, median, _single(table, at.WINDOW_Y, (n,)), sums)
+    if count == 0:
+        return
+    D, W = _single(table, at.DISTANCES, (n,))[:count], _single(table, at.WEIGHTS, (SMOOTHERS, n))
+    labels, sums = _single(table, at.WINDOW_Y, (n,)), _single(table, at.SUMS, (c, SMOOTHERS))
+    window.distances(_single(table, at.Z, (d,)), _single(table, at.WINDOW_Z, (d, n)), D)
+    window.weigh(D, np.float32(_double(table, at.DISTANCE, (1,))[0]), W)
     prior = np.float32(window.PRIOR)
+    if c > 2:
+        window.by_class(W, labels, count, sums)
     for e in range(SMOOTHERS):
-        total = sums[e, c] + prior
+        total = window.total_of(W[e], count)
+        if c <= 2:
+            positive = window.total_by(W[e], labels, count)
         if task == NUMBERS:
-            F[e, 0] = sums[e, 0] / total
+            F[e, 0] = positive / (total + prior)
         elif task == BINARY:
-            half = np.float32(0.5) * prior
-            F[e, 0] = math.log((sums[e, 1] + half) / (sums[e, 0] + half))
+            F[e, 0] = window.logit(positive, total)
         else:
-            for k in range(c):
-                F[e, k] = math.log((sums[e, k] + prior / np.float32(c)) / total)
+            window.log_probabilities(sums[:, e], total, F[e])
 
 
 @fast
-def _opine(task: Any, F: Any, L: Any) -> None:
-    """Write an expert's opinion: a logit, log-probabilities or a number, all within bounds."""
-    if task == NUMBERS:
-        L[0] = min(max(F[0], np.float32(-_FURTHEST)), np.float32(_FURTHEST))
-    elif task == BINARY:
-        limit = np.float32(-math.log(LEAST))
-        L[0] = min(max(F[0], -limit), limit)
-    else:
-        top = F[0]
-        for k in range(1, len(F)):
-            top = max(top, F[k])
-        total = np.float32(0.0)
-        for k in range(len(F)):
-            total += math.exp(F[k] - top)
-        shift = top + np.float32(math.log(total))
-        for k in range(len(F)):
-            L[k] = max(F[k] - shift, np.float32(math.log(LEAST)))
-
-
-@fast
-def _asleep(e: Any, table: Any, awake: Any) -> Any:
-    """Return whether an expert's bank sleeps."""
-    first = table[at.LINEAR_RULES]
-    if e < first:
-        return not awake[LINEAR]
-    first += table[at.BANDWIDTHS] * table[at.LADDER_RULES]
-    if e < first:
-        return not awake[LADDER]
-    first += table[at.GROUPS] * table[at.GRID_RULES]
-    if e < first:
-        return not awake[GRIDS]
-    if e < first + SMOOTHERS:
-        return not awake[WINDOW]
-    return e < table[at.EXPERTS] - LEVELS and not awake[NEWTON]
+def _rouse(table: Any, awake: Any) -> None:
+    """Write which experts are awake, from which banks are."""
+    on = _double(table, at.ON, (table[at.EXPERTS],))
+    sizes = (
+        table[at.LINEAR_RULES],
+        table[at.BANDWIDTHS] * table[at.LADDER_RULES],
+        table[at.GROUPS] * table[at.GRID_RULES],
+        SMOOTHERS,
+        min(table[at.NEWTON], 1),
+    )
+    on[table[at.EXPERTS] - LEVELS :] = 1.0
+    e = 0
+    for bank in range(len(sizes)):
+        for i in range(e, e + sizes[bank]):
+            on[i] = awake[bank]
+        e += sizes[bank]
 
 
 @fast
@@ -192,24 +210,15 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
     """Write the mixers' predictions and their mixture, from opinions (experts, outputs)."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
-    awake, on = _flags(table, at.AWAKE, (NEWTON + 1,)), _flags(table, at.ON, (e,))
-    opinions, sums = _double(table, at.OPINIONS, (e, k)), _double(table, at.ROOM, (k,))
-    for i in range(e):
-        on[i] = not _asleep(i, table, awake)
-        for j in range(k):
-            v = np.float64(L[i, j])
-            if task == BINARY:
-                v = 1.0 / (1.0 + math.exp(-v))
-            elif task == CLASSES:
-                v = math.exp(v)
-            opinions[i, j] = v
+    on, beliefs = _double(table, at.ON, (e,)), _double(table, at.OPINIONS, (e, k))
+    opinions.believe(task, L, beliefs)
     weights = _double(table, at.SHARES, (shares, e))
     for i in range(shares):
-        mixing.share(weights[i], opinions, on, mixed[i])
-    weights = _double(table, at.PRODUCTS, (products, e))
+        mixing.share(weights[i], beliefs, on, mixed[i])
+    weights, sums = _double(table, at.PRODUCTS, (products, e)), _double(table, at.ROOM, (k,))
     for i in range(products):
         mixing.pool(task, L, weights[i], sums, mixed[shares + i])
-    all_on = _flags(table, at.ALL, (e,))
+    all_on = _double(table, at.ALL, (shares + products,))
     mixing.share(_double(table, at.TOP, (shares + products,)), mixed, all_on, out)
 
 
@@ -221,42 +230,26 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
+    P, own = _single(table, at.G, (e, k)), _single(table, at.SEEN, (e, k))
     mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
-    smoothers = e - SMOOTHERS - (table[at.NEWTON] > 0) - LEVELS
+    second = table[at.NEWTON] > 0
+    smoothers = e - SMOOTHERS - second - LEVELS
+    _rouse(table, awake)
     for i in range(len(X)):
         F[:] = 0.0
         _features(table, X[i], awake)
         _outputs(table, F, awake)
         if awake[WINDOW]:
             _smooth(table, F[smoothers : smoothers + SMOOTHERS])
-        for j in range(e):
-            if j == smoothers + SMOOTHERS and j < e - LEVELS:  # answers with 1 and 0, or -1
-                confidence = np.float32(1.0 if task == NUMBERS else _CONFIDENCE)
-                for q in range(k):
-                    F[j, q] *= confidence
-            _opine(task, F[j], seen[i, j])
-        _mix(table, seen[i], mixed, out[i])
-
-
-@fast
-def _slopes(task: Any, F: Any, y: Any, G: Any) -> None:
-    """Write the slopes of the experts' own losses in their outputs."""
-    for e in range(F.shape[0]):
-        if task == NUMBERS:
-            longest = np.float32(_LONGEST)
-            G[e, 0] = min(max(F[e, 0] - np.float32(y), -longest), longest)
-        elif task == BINARY:
-            G[e, 0] = np.float32(1.0) / (np.float32(1.0) + math.exp(-F[e, 0])) - np.float32(y)
-        else:
-            top, total = F[e, 0], np.float32(0.0)
-            for k in range(1, F.shape[1]):
-                top = max(top, F[e, k])
-            for k in range(F.shape[1]):
-                G[e, k] = math.exp(F[e, k] - top)
-                total += G[e, k]
-            for k in range(F.shape[1]):
-                G[e, k] /= total
-            G[e, int(y)] -= np.float32(1.0)
+        if second:  # its answers are 1 and 0, or -1
+            confidence = np.float32(1.0 if task == NUMBERS else _CONFIDENCE)
+            for j in range(k):
+                F[smoothers + SMOOTHERS, j] *= confidence
+        opinions.opine(task, F, own, P)
+        seen[i] = own
+        _mix(table, own, mixed, out[i])
+        _double(table, at.OUT, (k,))[:] = out[i]
+    table[at.FRESH] = len(X) > 0
 
 
 @fast
@@ -264,17 +257,26 @@ def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) 
     """Let the mixers and their mixture learn from what the opinions were."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
-    _mix(table, L, mixed, out)
-    losses, on = _double(table, at.LOSSES, (e,)), _flags(table, at.ON, (e,))
-    opinions = _double(table, at.OPINIONS, (e, k))
-    for i in range(e):
-        losses[i] = mixing.loss(task, opinions[i], y)
-    above, all_on = _double(table, at.ABOVE, (shares + products,)), _flags(table, at.ALL, (e,))
-    for i in range(shares + products):
-        above[i] = mixing.loss(task, mixed[i], y)
+    if not table[at.FRESH] or opinions.differ(L, _single(table, at.SEEN, (e, k))):
+        _rouse(table, awake)
+        _mix(table, L, mixed, out)
+    table[at.FRESH] = 0
+    likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
+    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, likely)
+    above = _double(table, at.ABOVE, (shares + products,))
+    mixing.likelihoods(task, mixed, y, above)
     weights, alphas = _double(table, at.SHARES, (shares, e)), _double(table, at.ALPHAS, (shares,))
     for i in range(shares):
-        mixing.reweigh(weights[i], losses, on, alphas[i])
+        mixing.reweigh(weights[i], likely, on, alphas[i])
+    _learn_products(table, L, y, mixed[shares:])
+    all_on = _double(table, at.ALL, (shares + products,))
+    mixing.reweigh(_double(table, at.TOP, (shares + products,)), above, all_on, alphas[0])
+
+
+@fast
+def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
+    """Let the products of experts learn; `mixed` are their predictions."""
+    task, e, products = table[at.TASK], table[at.EXPERTS], table[at.MIXERS_PRODUCT]
     weights = _double(table, at.PRODUCTS, (products, e))
     inverses = _double(table, at.INVERSES, (products, e, e))
     rates = _double(table, at.PRODUCT_RATES, (products,))
@@ -282,9 +284,9 @@ def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) 
     forgets = _double(table, at.FORGETS, (products,))
     room, g = _double(table, at.NEWTON_ROOM, (e,)), _double(table, at.SLOPES, (e,))
     for i in range(products):
-        prediction, residual = mixed[shares + i], 1.0
+        prediction, residual = mixed[i], 1.0
         if task == NUMBERS:
-            residual = min(max(prediction[0] - y, -_LONGEST), _LONGEST)
+            residual = min(max(prediction[0] - y, -LONGEST), LONGEST)
             for j in range(e):
                 g[j] = L[j, 0]
         else:
@@ -293,11 +295,10 @@ def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) 
             mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
         else:
             mixing.gradient_step(weights[i], g, residual, rates[i], task == NUMBERS)
-    mixing.reweigh(_double(table, at.TOP, (shares + products,)), above, all_on, alphas[0])
 
 
 @fast
-def _learn_experts(table: Any, y: Any, awake: Any, F: Any, G: Any) -> None:
+def _learn_experts(table: Any, awake: Any, G: Any) -> None:
     """Let the experts that are awake learn the label of the event in the pool's room."""
     d, m, s, k = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS], table[at.OUTPUTS]
     z = _single(table, at.Z, (d + 1,))
@@ -322,20 +323,48 @@ def _learn_experts(table: Any, y: Any, awake: Any, F: Any, G: Any) -> None:
             slopes = G[e + i * n : e + (i + 1) * n]
             rules.update(phi[i], A[i], squares[i], rates, kinds, slopes)
     e += s * n
-    g, n, t = table[at.GROUPS], table[at.GRID_RULES], table[at.TABLES]
+    g, n = table[at.GROUPS], table[at.GRID_RULES]
     if awake[GRIDS]:
-        slots = table[at.SLOTS]
-        grids.update(
-            _whole(table, at.CELLS, (t,)),
-            _whole(table, at.GROUP, (t,)),
-            _double(table, at.GRID_RATES, (g, n)),
-            _double(table, at.GRID_PACES, (n,)),
-            _single(table, at.FACTORS, (t, n)),
-            _single(table, at.SPREAD, (t, n)),
-            _single(table, at.CELLS_A, (slots, n, k)),
-            _single(table, at.CELLS_SQUARES, (slots, n)),
-            G[e : e + g * n].reshape((g, n, k)),
-        )
+        _learn_grids(table, G[e : e + g * n].reshape((g, n, k)))
+
+
+@fast
+def _learn_grids(table: Any, G: Any) -> None:
+    """Let the grids learn from the slopes (groups, rules, outputs) of their losses."""
+    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
+    line, tables = grids.line(k), _whole(table, at.GROUP, (g + 1,))
+    cells = _short(table, at.CELLS, (t,))
+    A, side = (
+        _single(table, at.CELLS_A, (table[at.SLOTS], line)),
+        _single(table, at.SIDE, (g, line)),
+    )
+    found, slopes = _single(table, at.GATHERED, (t, q)), _single(table, at.CELL_SLOPES, (t, q))
+    squares, steps = _single(table, at.CELL_SQUARES, (t, q)), _single(table, at.CELL_STEPS, (t, q))
+    grids.gather(cells, A, q * k, squares)
+    for i in range(g):
+        first, last = tables[i], tables[i + 1]
+        grids.lay(G[i], side[i])
+        grids.take_in(G[i], squares[first:last])
+        if k == 1:
+            grids.slopes_one(found[first:last], side[i], slopes[first:last])
+        else:
+            grids.slopes(cells[first:last], A, side[i], slopes[first:last])
+    grids.learn(
+        _single(table, at.GRID_RATES, (t * q,)),
+        _single(table, at.GRID_PACES, (t * q,)),
+        slopes.ravel(),
+        squares.ravel(),
+        _single(table, at.FACTORS, (t * q,)),
+        _single(table, at.SPREAD, (t * q,)),
+        steps.ravel(),
+    )
+    for i in range(g):
+        first, last = tables[i], tables[i + 1]
+        if k == 1:
+            grids.descend_one(cells[first:last], steps[first:last], squares[first:last], side[i], A)
+        else:
+            some = cells[first:last]
+            grids.descend(some, steps[first:last], squares[first:last], side[i], A, q * k)
 
 
 @fast
@@ -348,7 +377,7 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
     A = _single(table, at.NEWTON_A, (k, p))
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(_LONGEST)
+            longest = np.float32(LONGEST)
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)
@@ -390,8 +419,8 @@ def update(table: Any, seen: Any, y: Any) -> None:
     out = _double(table, at.OUT, (k,))
     _learn_mixing(table, seen, y, awake, mixed, out)
     _keep_account(table, seen, y, out, mixed[0])
-    _slopes(task, F, y, G)
-    _learn_experts(table, y, awake, F, G)
+    opinions.slopes(task, y, G)
+    _learn_experts(table, awake, G)
     if table[at.NEWTON] and awake[NEWTON]:
         _learn_newton(table, y, F[e - LEVELS - 1 :])
     level.update(_single(table, at.LEVEL, (LEVELS, table[at.CLASSES])), y)
@@ -399,7 +428,9 @@ def update(table: Any, seen: Any, y: Any) -> None:
         return
     d, n = table[at.COLUMNS], table[at.WINDOW]
     z, row = _single(table, at.Z, (d,)), table[at.NEXT]
-    _single(table, at.WINDOW_Z, (n, d))[row] = z
+    Z = _single(table, at.WINDOW_Z, (d, n))
+    for j in range(d):
+        Z[j, row] = z[j]
     _single(table, at.WINDOW_Y, (n,))[row] = y
     table[at.NEXT] = (row + 1) % n
     table[at.COUNT] = min(table[at.COUNT] + 1, n)

@@ -4,6 +4,10 @@ Two events share a cell of a table of random offsets with a probability that fal
 distance, a Laplacian-like kernel of the table's columns (Rahimi and Recht 2007, section 4), and a
 table of some columns is a kernel on these alone. So the sum over tables is a sum of kernels, and
 the factor of each table, learned by exponentiated gradient, is that kernel's weight.
+
+A cell is one run of numbers, in a cache line or a few: for each output the coefficients of `RULES`
+rules, then the rules' sums of squared slopes. What goes on within a table is gathered from the
+cells, done for all tables at once, and put back.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends import LANES
+from streamk.backends.numba_backend.experts import strips
+from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
-_MIX = 0x9E3779B97F4A7C15
+RULES = strips.RULES
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
 _FORGET = 0.999
@@ -22,79 +28,141 @@ _LEAST, _MOST = 0.02, 4.0
 
 
 @fast
-def locate(r: Any, starts: Any, members: Any, shifts: Any, bins: Any, first: Any, cells: Any) -> None:
-    """Write the number of each table's cell; `r` are ranks in [0, 1), negative where missing."""
-    for table in range(len(bins)):
-        b = bins[table]
-        slots = first[table + 1] - first[table]
-        direct = 1
-        for _ in range(starts[table + 1] - starts[table]):
-            direct = min(direct * (b + 2), slots + 1)
-        h = 0
-        if direct <= slots:
-            for j in range(starts[table], starts[table + 1]):
-                v = r[members[j]]
-                h = h * (b + 2) + (b + 1 if v < 0.0 else int(v * b + shifts[j]))
-        else:
-            for j in range(starts[table], starts[table + 1]):
-                v = r[members[j]]
-                h = (h ^ (b + 1 if v < 0.0 else int(v * b + shifts[j]))) * _ODD
-                h ^= (h >> 29) & 0x7FFFFFFFF
-            h &= slots - 1
-        cells[table] = first[table] + h
+def line(outputs: int) -> int:
+    """Return how many numbers a cell takes.
 
-
-_ODD = _MIX - (1 << 64)
-"""The multiplier as a signed number."""
-
-
-@fast
-def forecast(cells: Any, group: Any, factors: Any, A: Any, F: Any) -> None:
-    """Write ``F[group, rule, output]``, the sums over the group's tables."""
-    for g in range(F.shape[0]):
-        for rule in range(F.shape[1]):
-            for k in range(F.shape[2]):
-                F[g, rule, k] = 0.0
-    for table in range(len(cells)):
-        a, f, w = A[cells[table]], F[group[table]], factors[table]
-        for rule in range(F.shape[1]):
-            for k in range(F.shape[2]):
-                f[rule, k] += w[rule] * a[rule, k]
-
-
-@fast
-def update(
-    cells: Any,
-    group: Any,
-    rates: Any,
-    paces: Any,
-    factors: Any,
-    spread: Any,
-    A: Any,
-    squares: Any,
-    G: Any,
-) -> None:
-    """Descend on the cells by AdaGrad, on the tables' factors by exponentiated gradient.
-
-    `rates` (groups, rules) are of the cells, `paces` (rules,) of the factors, whose slopes are
-    taken in units of their recent size, the root of `spread`.
+    >>> line(1), line(3), line(4)
+    (8, 16, 32)
     """
-    number = A.dtype.type
-    for table in range(len(cells)):
-        cell = cells[table]
-        for rule in range(A.shape[1]):
-            a, g = A[cell, rule], G[group[table], rule]
-            slope, square = number(0.0), number(0.0)
-            for k in range(len(a)):
-                slope += g[k] * a[k]
-                square += g[k] * g[k]
-            w = factors[table, rule]
-            squares[cell, rule] += square
-            step = number(rates[group[table], rule]) * w
-            step /= math.sqrt(squares[cell, rule]) + number(_PRIOR)
-            for k in range(len(a)):
-                a[k] -= step * g[k]
-            s = number(_FORGET) * spread[table, rule] + slope * slope
-            spread[table, rule] = s
-            w *= math.exp(-number(paces[rule]) * slope / (math.sqrt(s) + number(1e-6)))
-            factors[table, rule] = min(max(w, number(_LEAST)), number(_MOST))
+    return 2 * RULES if outputs == 1 else -(-RULES * (outputs + 1) // LANES) * LANES
+
+
+@fast
+def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
+    """Write what the cells' numbers come from: for each table a sum of factors times bins.
+
+    `r` are ranks in [0, 1), negative where missing. Of a group of tables with the same number of
+    columns, `columns`, `shifts` and `factors` are (columns of a table, tables).
+    """
+    number = r.dtype.type
+    for t in range(len(sums)):
+        sums[t] = 0
+    for j in range(len(columns)):
+        c, s, f = columns[j], shifts[j], factors[j]
+        for t in range(len(sums)):
+            v = r[c[t]]
+            place = v * bins[t] + s[t] if v >= number(0.0) else bins[t] + number(1.0)
+            sums[t] += f[t] * int(place)
+
+
+@fast
+def number_cells(sums: Any, first: Any, down: Any) -> None:
+    """Turn the sums of tables, of 32 bits, into the numbers of their cells.
+
+    Where a table has a cell for each of its bins, the factors are the bins' strides; else they are
+    random, and the leading bits of the sum are a universal hash (Dietzfelbinger 1996).
+    """
+    for t in range(len(sums)):
+        sums[t] = first[t] + ((sums[t] & 0xFFFFFFFF) >> down[t])
+
+
+@fast
+def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
+    """Copy the rules' numbers (tables, RULES) from the same place of all cells."""
+    for t in range(len(cells)):
+        a = A[cells[t]]
+        for rule in range(RULES):
+            out[t, rule] = a[place + rule]
+
+
+@fast
+def forecast_one(factors: Any, a: Any, out: Any) -> None:
+    """Write the sums (RULES,) over a group's tables of factors times coefficients."""
+    f0, f1, f2, f3 = out[0] * 0, out[0] * 0, out[0] * 0, out[0] * 0
+    for t in range(len(a)):
+        f0 += factors[t, 0] * a[t, 0]
+        f1 += factors[t, 1] * a[t, 1]
+        f2 += factors[t, 2] * a[t, 2]
+        f3 += factors[t, 3] * a[t, 3]
+    out[0], out[1], out[2], out[3] = f0, f1, f2, f3
+
+
+@fast
+def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
+    """Write the sums over a group's tables, laid out as a cell is."""
+    strips.accumulate(cells, factors, A, out, len(cells), len(out) // LANES)
+
+
+@fast
+def lay(G: Any, side: Any) -> None:
+    """Lay slopes (rules, outputs) out as a cell is, with zeros elsewhere."""
+    for i in range(len(side)):
+        side[i] = 0.0
+    for rule in range(G.shape[0]):
+        for k in range(G.shape[1]):
+            side[RULES * k + rule] = G[rule, k]
+
+
+@fast
+def take_in(G: Any, squares: Any) -> None:
+    """Add the squares of slopes (rules, outputs) to those of the cells (tables, RULES)."""
+    for rule in range(G.shape[0]):
+        total = G[rule, 0] * G[rule, 0]
+        for k in range(1, G.shape[1]):
+            total += G[rule, k] * G[rule, k]
+        for t in range(len(squares)):
+            squares[t, rule] += total
+
+
+@fast
+def slopes_one(a: Any, g: Any, out: Any) -> None:
+    """Write the slopes (tables, RULES) in the factors, of one output with slopes g."""
+    for t in range(len(a)):
+        for rule in range(RULES):
+            out[t, rule] = g[rule] * a[t, rule]
+
+
+@fast
+def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
+    """Write the slopes (tables, RULES) of the loss in the factors, from slopes g in the outputs.
+
+    They are what the loss loses along the tables' coefficients. `g` is laid out as a cell is, with
+    zeros at the squares.
+    """
+    strips.slopes(cells, A, g, out, len(cells), len(g) // LANES)
+
+
+@fast
+def learn(
+    rates: Any, paces: Any, slopes: Any, squares: Any, factors: Any, spread: Any, steps: Any
+) -> None:
+    """Write the cells' AdaGrad steps; move the tables' factors by exponentiated gradient.
+
+    All are one number for each table and rule. `rates` are of the cells, `paces` of the factors,
+    whose slopes are taken in units of their recent size, the root of `spread`.
+    """
+    number = rates.dtype.type
+    for i in range(len(rates)):
+        w = factors[i]
+        steps[i] = rates[i] * w / (math.sqrt(squares[i]) + number(_PRIOR))
+        # The last term keeps the spread of slopes that are gone from becoming subnormal, and slow.
+        s = number(_FORGET) * spread[i] + slopes[i] * slopes[i] + number(1e-20)
+        spread[i] = s
+        w *= exponential(-paces[i] * slopes[i] / math.sqrt(s + number(1e-12)))
+        factors[i] = min(max(w, number(_LEAST)), number(_MOST))
+
+
+@fast
+def descend_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
+    """Step along the slopes g (RULES,) of the only output; put the squares back."""
+    for t in range(len(cells)):
+        a = A[cells[t]]
+        for rule in range(RULES):
+            a[rule] -= steps[t, rule] * g[rule]
+            a[RULES + rule] = squares[t, rule]
+
+
+@fast
+def descend(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
+    """Step along the slopes g, laid out as a cell is; put the squares back at `last`."""
+    strips.descend(cells, steps, squares, g, A, last, len(cells), len(g) // LANES)

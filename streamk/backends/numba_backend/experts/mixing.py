@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks. A binary opinion is one logit; of several classes, their log-probabilities."""
@@ -24,15 +24,31 @@ SHARPNESS = 2.0
 
 
 @fast
-def loss(task: Any, prediction: Any, y: Any) -> Any:
-    """Return what a prediction (outputs,) of float64 loses: -log p of the class, or the error."""
+def likelihood(task: Any, prediction: Any, y: Any) -> Any:
+    """Return exp(-loss) of a prediction (outputs,) of float64.
+
+    It is the probability of the label's class, or exp(-2 |error|) of a number.
+    """
     if task == NUMBERS:
-        return SHARPNESS * min(abs(prediction[0] - y), _FURTHEST)
+        return exponential(-SHARPNESS * min(abs(prediction[0] - y), _FURTHEST))
     if task == BINARY:
         p = prediction[0] if y > 0.5 else 1.0 - prediction[0]
     else:
         p = prediction[int(y)]
-    return -math.log(max(p, LEAST))
+    return max(p, LEAST)
+
+
+@fast
+def loss(task: Any, prediction: Any, y: Any) -> Any:
+    """Return what a prediction loses: -log p of the class, or 2 |error|."""
+    return -math.log(likelihood(task, prediction, y))
+
+
+@fast
+def likelihoods(task: Any, predictions: Any, y: Any, out: Any) -> None:
+    """Write exp(-loss) of predictions (experts, outputs)."""
+    for e in range(len(out)):
+        out[e] = likelihood(task, predictions[e], y)
 
 
 @fast
@@ -56,52 +72,57 @@ def normalize(task: Any, sums: Any, out: Any) -> None:
 
 @fast
 def share(weights: Any, opinions: Any, awake: Any, out: Any) -> None:
-    """Write the weighted mean of the opinions (experts, outputs) of those awake."""
+    """Write the weighted mean of opinions (experts, outputs); `awake` is 0 where one sleeps."""
     total = 0.0
+    for e in range(len(weights)):
+        total += weights[e] * awake[e]
+    if len(out) == 1:
+        mean, column = 0.0, opinions.ravel()
+        for e in range(len(weights)):
+            mean += weights[e] * awake[e] * column[e]
+        out[0] = mean / total
+        return
     for k in range(len(out)):
         out[k] = 0.0
     for e in range(len(weights)):
-        if awake[e]:
-            total += weights[e]
-            for k in range(len(out)):
-                out[k] += weights[e] * opinions[e, k]
-    for k in range(len(out)):
-        out[k] /= total
+        w, row = weights[e] * awake[e] / total, opinions[e]
+        for k in range(len(out)):
+            out[k] += w * row[k]
 
 
 @fast
-def reweigh(weights: Any, losses: Any, awake: Any, alpha: Any) -> None:
-    """Fixed share: weights (summing to 1) by their losses, then `alpha` of them spread evenly.
+def reweigh(weights: Any, likely: Any, awake: Any, alpha: Any) -> None:
+    """Fixed share: weights (summing to 1) times exp(-loss), then `alpha` of them spread evenly.
 
     An expert asleep loses what the mixture loses, so that its weight stays (Freund et al. 1997).
     """
-    best = 1e300
-    for e in range(len(weights)):
-        if awake[e]:
-            best = min(best, losses[e])
-    kept, new = 0.0, 0.0
-    for e in range(len(weights)):
-        if awake[e]:
-            kept += weights[e]
-            weights[e] *= math.exp(best - losses[e])
-            new += weights[e]
+    n, kept, new = len(weights), 0.0, 0.0
+    for e in range(n):
+        kept += weights[e] * awake[e]
+        new += weights[e] * awake[e] * likely[e]
     if new <= 0.0:
         return
-    n = len(weights)
+    scale, even = kept / new, alpha / n
     for e in range(n):
-        if awake[e]:
-            weights[e] *= kept / new
-        weights[e] = (1.0 - alpha) * weights[e] + alpha / n
+        factor = likely[e] * scale if awake[e] > 0.0 else 1.0
+        weights[e] = (1.0 - alpha) * factor * weights[e] + even
 
 
 @fast
 def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
     """Predict by the product of experts with weights w."""
-    for k in range(len(sums)):
-        sums[k] = 0.0
-    for e in range(L.shape[0]):
+    if len(sums) == 1:
+        total, column = 0.0, L.ravel()
+        for e in range(len(w)):
+            total += w[e] * column[e]
+        sums[0] = total
+    else:
         for k in range(len(sums)):
-            sums[k] += w[e] * L[e, k]
+            sums[k] = 0.0
+        for e in range(len(w)):
+            v, row = w[e], L[e]
+            for k in range(len(sums)):
+                sums[k] += v * row[k]
     normalize(task, sums, out)
 
 
@@ -120,15 +141,17 @@ def pool_without(task: Any, L: Any, w: Any, banks: Any, bank: Any, sums: Any, ou
 @fast
 def slopes(task: Any, L: Any, prediction: Any, y: Any, out: Any) -> None:
     """Write the gradient of the loss of a product of experts in its weights."""
-    for e in range(L.shape[0]):
-        total = 0.0
-        if task == CLASSES:
-            for k in range(L.shape[1]):
-                total += prediction[k] * L[e, k]
-            total -= L[e, int(y)]
-        else:
-            total = (prediction[0] - y) * L[e, 0]
-        out[e] = total
+    if task == CLASSES:
+        label = int(y)
+        for e in range(len(out)):
+            total, row = -L[e, label], L[e]
+            for k in range(len(prediction)):
+                total += prediction[k] * row[k]
+            out[e] = total
+    else:
+        error, column = prediction[0] - y, L.ravel()
+        for e in range(len(out)):
+            out[e] = error * column[e]
 
 
 @fast
@@ -138,30 +161,35 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     P does not grow past its `start`, so that weights without a direction stay where they are.
     """
     n = len(w)
+    for e in range(n):
+        room[e] = 0.0
+    for j in range(n):  # P is symmetric: sums along its rows fill vectors, and need no last sum
+        row, v = P[j], g[j]
+        for e in range(n):
+            room[e] += v * row[e]
     total, trace = 0.0, 0.0
     for e in range(n):
-        row, product = P[e], 0.0
-        for j in range(n):
-            product += row[j] * g[j]
-        room[e] = product
-        total += product * g[e]
-        trace += row[e]
+        total += room[e] * g[e]
+        trace += P[e, e]
     scale = 1.0 / forget if trace < n * start else 1.0
     q = 1.0 / (forget + total)
     for e in range(n):
         f, row = room[e] * q, P[e]
         for j in range(n):
             row[j] = (row[j] - f * room[j]) * scale
-        w[e] -= residual * room[e] * forget * q * scale
+    step = residual * forget * q * scale
+    for e in range(n):
+        w[e] -= step * room[e]
 
 
 @fast
 def gradient_step(w: Any, g: Any, residual: Any, rate: Any, normalized: Any) -> None:
     """Step along the gradient; of numbers, normalised by the opinions' squares."""
-    norm = 1.0
+    step = rate * residual
     if normalized:
         norm = 1e-3
         for e in range(len(w)):
             norm += g[e] * g[e]
+        step /= norm
     for e in range(len(w)):
-        w[e] -= rate * residual * g[e] / norm
+        w[e] -= step * g[e]

@@ -7,6 +7,9 @@ from typing import Any
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.rules import dot
 
+_MOST = 1e4
+"""Mean of P's diagonal from which on forgetting does not let it grow."""
+
 
 @fast
 def gain(phi: Any, P: Any, forget: Any, out: Any) -> None:
@@ -15,19 +18,25 @@ def gain(phi: Any, P: Any, forget: Any, out: Any) -> None:
     P is the inverse of the discounted sum of ``phi phi'``. Where the discount alone would let it
     grow, in directions that no event has, it stays.
     """
-    for i in range(len(phi)):
-        out[i] = dot(P[i], phi)
-    q = forget + dot(phi, out)
-    trace = 0.0
-    for i in range(len(phi)):
+    n, number = len(phi), phi.dtype.type
+    for i in range(n):
+        out[i] = 0.0
+    for j in range(n):  # P is symmetric: sums along its rows fill vectors, and need no last sum
+        row, v = P[j], phi[j]
+        if v != number(0.0):
+            for i in range(n):
+                out[i] += v * row[i]
+    q, trace = forget + dot(phi, out), number(0.0)
+    for i in range(n):
         trace += P[i, i]
-    scale = 1.0 / forget if trace < 1e4 * len(phi) else 1.0
-    for i in range(len(phi)):
-        f = out[i] / q
-        for j in range(len(phi)):
-            P[i, j] = (P[i, j] - f * out[j]) * scale
-    for i in range(len(phi)):
-        out[i] /= q
+    scale = number(1.0) / forget if trace < number(_MOST * n) else number(1.0)
+    inverse = number(1.0) / q
+    for i in range(n):
+        f, row = out[i] * inverse, P[i]
+        for j in range(n):
+            row[j] = (row[j] - f * out[j]) * scale
+    for i in range(n):
+        out[i] *= inverse
 
 
 @fast

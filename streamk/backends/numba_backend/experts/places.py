@@ -1,8 +1,8 @@
 """Where the arrays of a pool lie: sizes, then addresses of arrays, in one table of int64.
 
 d columns, m random features, S bandwidths, K outputs (1 for two classes and for numbers), C classes
-(1 for numbers), T tables of G groups, E experts, N events in the window, X mixers. Arrays are
-float64 unless it is said.
+(1 for numbers), T tables of G groups, E experts, N events in the window, X mixers, Q rules side by
+side in a cell, `grids.RULES`. Arrays are float64 unless it is said.
 """
 
 TASK = 0
@@ -24,6 +24,7 @@ NEXT = 13
 LINEAR_RULES = 14
 LADDER_RULES = 15
 GRID_RULES = 16
+"""Rules that are experts, at most Q; the others in a cell are not used."""
 NEWTON = 17
 """Features of the second-order expert; 0 without it."""
 
@@ -44,13 +45,13 @@ U = 25
 PHI = 26
 """float32 (S, m)"""
 CELLS = 27
-"""int64 (T,)"""
+"""int32 (T,)"""
 DISTANCES = 28
 """float32 (N,)"""
 F = 29
 """float32 (E, K): outputs of the experts"""
 SUMS = 30
-"""float32 (window experts, C + 1)"""
+"""float32 (C, smoothers)"""
 
 LINEAR_A = 31
 """float32 (rules, K, d + 1)"""
@@ -69,29 +70,33 @@ LADDER_SQUARES = 39
 LADDER_RATES = 40
 LADDER_KINDS = 41
 STARTS = 42
-"""int64 (T + 1,): where a table's columns start among the members"""
+"""int64 (G + 1,): where a group's columns start among the members. The members of a group lie as
+(columns of a table, tables of the group)."""
 MEMBERS_OF = 43
-"""int64 (members,)"""
+"""int32 (members,): columns"""
 SHIFTS = 44
-"""float32 (members,)"""
+"""float32 (members,), in [0, 1)"""
 BINS = 45
-"""int64 (T,)"""
+"""float32 (T,)"""
 FIRST = 46
-"""int64 (T + 1,)"""
+"""int32 (T + 1,): a table's first cell"""
 GROUP = 47
-"""int64 (T,)"""
+"""int64 (G + 1,): where a group's tables start"""
 FACTORS = 48
-"""float32 (T, rules)"""
+"""float32 (T, Q)"""
 SPREAD = 49
+"""float32 (T, Q)"""
 CELLS_A = 50
-"""float32 (slots, rules, K)"""
-CELLS_SQUARES = 51
-"""float32 (slots, rules)"""
+"""float32 (slots, `grids.line`), on a multiple of 64 bytes: for each output the coefficients of Q
+rules, then from Q K on their sums of squared slopes, then nothing"""
+MULTIPLIERS = 51
+"""int32 (members,): strides of the bins, of a table with a cell for each of them; else random"""
 GRID_RATES = 52
-"""(G, rules)"""
+"""float32 (T, Q), 0 for a rule that is not used"""
 GRID_PACES = 53
+"""float32 (T, Q)"""
 WINDOW_Z = 54
-"""float32 (N, d)"""
+"""float32 (d, N)"""
 WINDOW_Y = 55
 """float32 (N,)"""
 NEWTON_A = 56
@@ -101,7 +106,7 @@ NEWTON_P = 57
 NEWTON_STEP = 58
 """float32 (features,)"""
 G = 59
-"""float32 (E, K): slopes"""
+"""float32 (E, K): slopes; before the label is known, what they are made of"""
 
 SHARES = 60
 """(shares, E)"""
@@ -115,11 +120,11 @@ DISTANCE = 64
 MIXERS_SHARE = 65
 MIXERS_PRODUCT = 66
 ON = 67
-"""bool (E,)"""
+"""(E,): 0 where an expert sleeps, else 1"""
 ALL = 68
-"""bool (X,), all true"""
+"""(X,), all 1"""
 ABOVE = 69
-"""(X,)"""
+"""(X,): exp(-loss) of the mixers"""
 FORGETS = 70
 """(products,)"""
 NEWTON_ROOM = 71
@@ -146,8 +151,27 @@ MIXED = 81
 OPINIONS = 82
 """(E, K): probabilities or numbers"""
 LOSSES = 83
-"""(E,)"""
+"""(E,): exp(-loss)"""
 ROOM = 84
-"""(2, E)"""
+"""(K,)"""
 
-SIZE = 85
+WEIGHTS = 85
+"""float32 (smoothers, N)"""
+DOWN = 86
+"""int32 (T,): by how many bits a table's sum is shifted down to the number of its cell"""
+GATHERED = 87
+"""float32 (T, Q): coefficients of the event's cells, if there is one output"""
+CELL_SLOPES = 88
+"""float32 (T, Q)"""
+CELL_SQUARES = 89
+"""float32 (T, Q)"""
+CELL_STEPS = 90
+"""float32 (T, Q)"""
+SIDE = 91
+"""float32 (G, `grids.line`): outputs or slopes, laid out as a cell is"""
+SEEN = 92
+"""float32 (E, K): opinions of the event in the pool's room"""
+FRESH = 93
+"""Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
+
+SIZE = 94

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from streamk.backends.numba_backend.experts import mixing
-from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3
@@ -74,7 +74,7 @@ def update(
     tracked: Any,
     weights: Any,
     correction: Any,
-    losses: Any,
+    likely: Any,
     awake: Any,
     room: Any,
 ) -> None:
@@ -90,6 +90,7 @@ def update(
             beyond = missed - tracked[t, q]
             total += level * beyond if beyond > 0.0 else (level - 1.0) * beyond
             tracked[t, q] += RATES[t % len(RATES)] * (level - (1.0 if beyond < 0.0 else 0.0))
-        losses[t] = _SHARPNESS * min(total * unit / (len(LEVELS) * size[0] + 1e-12), 4.0)
-    mixing.reweigh(weights, losses, awake, _ALPHA)
+        loss = min(total * unit / (len(LEVELS) * size[0] + 1e-12), 4.0)
+        likely[t] = exponential(-_SHARPNESS * loss)
+    mixing.reweigh(weights, likely, awake, _ALPHA)
     size[0] = _MEMORY * size[0] + (1.0 - _MEMORY) * abs(error)

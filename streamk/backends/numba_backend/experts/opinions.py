@@ -1,0 +1,109 @@
+"""From the numbers that experts put out to their opinions, and to what they would have to learn.
+
+An expert's outputs are a logit (two classes), logits or log-probabilities (more), or a number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
+from streamk.backends.numba_backend.experts.mixing import BINARY, LEAST, NUMBERS
+
+_FURTHEST = 20.0
+"""Where a number that an expert predicts ends, in units of the labels' scale."""
+LONGEST = 3.0
+"""The squared loss becomes Huber's where the error is more, in units of the labels' scale."""
+
+
+@ordered
+def greatest_of(values: Any) -> Any:
+    """Return the greatest of some numbers."""
+    top = values[0]
+    for k in range(1, len(values)):
+        top = max(top, values[k])
+    return top
+
+
+@fast
+def _softmax(F: Any, L: Any, P: Any) -> None:
+    """Write log-probabilities, not below log(LEAST), and probabilities."""
+    number = F.dtype.type
+    top, total = greatest_of(F), number(0.0)
+    for k in range(len(F)):
+        P[k] = exponential(F[k] - top)
+        total += P[k]
+    shift, inverse = top + number(math.log(total)), number(1.0) / total
+    for k in range(len(F)):
+        P[k] *= inverse
+        L[k] = max(F[k] - shift, number(math.log(LEAST)))
+
+
+@fast
+def opine(task: Any, F: Any, L: Any, P: Any) -> None:
+    """Write opinions L from outputs F (experts, outputs), and what `slopes` starts from.
+
+    An opinion is a logit, log-probabilities or a number, all within bounds; P are the probabilities
+    without bounds, or the numbers.
+    """
+    number = F.dtype.type
+    if task == NUMBERS:
+        f, row, p = F.ravel(), L.ravel(), P.ravel()
+        for e in range(len(f)):
+            row[e] = min(max(f[e], number(-_FURTHEST)), number(_FURTHEST))
+            p[e] = f[e]
+    elif task == BINARY:
+        f, row, p = F.ravel(), L.ravel(), P.ravel()
+        limit = number(-math.log(LEAST))
+        for e in range(len(f)):
+            row[e] = min(max(f[e], -limit), limit)
+            small = exponential(-abs(f[e]))
+            q = number(1.0) / (number(1.0) + small)
+            p[e] = q if f[e] >= number(0.0) else small * q
+    else:
+        for e in range(len(F)):
+            _softmax(F[e], L[e], P[e])
+
+
+@fast
+def slopes(task: Any, y: Any, P: Any) -> None:
+    """Turn what `opine` left into the slopes of the experts' own losses in their outputs."""
+    number = P.dtype.type
+    if task == NUMBERS:
+        for e in range(len(P)):
+            P[e, 0] = min(max(P[e, 0] - number(y), number(-LONGEST)), number(LONGEST))
+    elif task == BINARY:
+        for e in range(len(P)):
+            P[e, 0] -= number(y)
+    else:
+        for e in range(len(P)):
+            P[e, int(y)] -= number(1.0)
+
+
+@fast
+def believe(task: Any, L: Any, out: Any) -> None:
+    """Write what opinions L say as float64: the probabilities, or the numbers."""
+    number, row, p = L.dtype.type, L.ravel(), out.ravel()
+    if task == NUMBERS:
+        for i in range(len(row)):
+            p[i] = row[i]
+    elif task == BINARY:
+        for i in range(len(row)):
+            small = exponential(-abs(row[i]))
+            q = number(1.0) / (number(1.0) + small)
+            p[i] = q if row[i] >= number(0.0) else small * q
+    else:
+        for i in range(len(row)):
+            p[i] = exponential(row[i])
+
+
+@fast
+def differ(a: Any, b: Any) -> Any:
+    """Return whether two arrays of numbers differ anywhere."""
+    x, y, count = a.ravel(), b.ravel(), np.int32(0)
+    for i in range(len(x)):
+        count += np.int32(x[i] != y[i])
+    return count > 0

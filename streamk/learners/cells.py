@@ -1,0 +1,104 @@
+"""The cells of random binning as the compiled loops find them, and what lies in a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.tables import BINS, GROUP_STARTS, GROUPS, TABLES, Membership, slots
+
+
+def seats(found: Membership, sizes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return by their places the arrays that say how the tables' cells are found.
+
+    A table with a cell for each combination of bins counts them; another one takes the leading bits
+    of a hash. The members of a group lie as (columns of a table, tables).
+
+    Parameters
+    ----------
+    found : Membership
+    sizes : int array of shape (TABLES,)
+        Cells of each table.
+    """
+    order, starts = [], [0]
+    for first, last in pairwise(GROUP_STARTS):
+        a, b = found.starts[[first, last]]
+        order.append(np.arange(a, b).reshape(last - first, -1).T.ravel())
+        starts.append(int(b))
+    turn, columns_of = np.concatenate(order), np.diff(found.starts)
+    table = np.repeat(np.arange(TABLES), columns_of)
+    place = np.arange(len(table)) - found.starts[table]
+    exact = (BINS + 2.0) ** np.minimum(columns_of, 16) <= sizes
+    strides = (BINS[table] + 2) ** np.minimum(place, 12)
+    factors = np.where(exact[table], strides, found.factors).astype(np.uint32).view(np.int32)
+    down = np.where(exact, 0, 32 - np.floor(np.log2(sizes))).astype(np.int32)
+    return {
+        "STARTS": np.array(starts),
+        "MEMBERS_OF": found.columns[turn].astype(np.int32),
+        "SHIFTS": found.shifts[turn],
+        "MULTIPLIERS": factors[turn],
+        "DOWN": down,
+    }
+
+
+def arrays(
+    found: Membership, outputs: int, budget: int, rules: Sequence[tuple[float, float]]
+) -> dict[str, NDArray[Any]]:
+    """Return by their places the arrays of tables that have learned nothing, without the `seats`.
+
+    Parameters
+    ----------
+    found : Membership
+    outputs : int
+    budget : int
+        Numbers in the cells of a rule, at most.
+    rules : sequence of (float, float)
+        Rate of the cells, before it is divided among a group's tables, and pace of the factors.
+    """
+    from streamk.backends.numba_backend.experts import grids
+
+    line, several = int(grids.line(outputs)), (TABLES, int(grids.RULES))
+    each = slots(np.diff(found.starts), outputs, budget)
+    rates, paces = np.zeros(several, np.float32), np.zeros(several, np.float32)
+    counts = np.diff(GROUP_STARTS)
+    for rule, (rate, pace) in enumerate(rules):
+        rates[:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
+        paces[:, rule] = pace
+    rooms = ("GATHERED", "CELL_SLOPES", "CELL_SQUARES", "CELL_STEPS")
+    return {
+        "GROUP": GROUP_STARTS,
+        "BINS": BINS.astype(np.float32),
+        "FIRST": np.concatenate([[0], np.cumsum(each)]).astype(np.int32),
+        "CELLS": np.zeros(TABLES, np.int32),
+        "CELLS_A": _aligned(int(each.sum()), line),
+        "SIDE": np.zeros((len(GROUPS), line), np.float32),
+        "FACTORS": np.ones(several, np.float32),
+        "SPREAD": np.full(several, 1e-3, np.float32),
+        "GRID_RATES": rates,
+        "GRID_PACES": paces,
+        **{name: np.zeros(several, np.float32) for name in rooms},
+    }
+
+
+def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
+    """Return the cells' coefficients (slots, outputs, rules), a view."""
+    rules, A = held["FACTORS"].shape[1], held["CELLS_A"]
+    return A[:, : rules * outputs].reshape(len(A), outputs, rules)
+
+
+def squares(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
+    """Return the cells' sums of squared slopes (slots, rules), a view."""
+    rules = held["FACTORS"].shape[1]
+    found: NDArray[np.float32] = held["CELLS_A"][:, rules * outputs : rules * (outputs + 1)]
+    return found
+
+
+def _aligned(rows: int, columns: int) -> NDArray[np.float32]:
+    """Return zeros that begin on a cache line, so that no row takes a line more than it must."""
+    room = np.zeros(rows * columns + 16, np.float32)
+    first = -room.ctypes.data % 64 // 4
+    return room[first : first + rows * columns].reshape(rows, columns)
