@@ -7,6 +7,7 @@ import datetime as dt
 import math
 import pickle
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,9 +38,23 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Matern
 from streamk.learners import InverseTime
 
-SMALL: dict[str, Any] = {"max_features": 256, "block_size": 256, "seed": 1}
+ONE: dict[str, Any] = {"kernel": "gaussian", "max_features": 256, "block_size": 256, "seed": 1}
+MANY: dict[str, Any] = {"seed": 1}
+SMALL = ONE
+"""Options of the models that `classifier` and `regressor` make: of one kernel, unless told."""
 
 Event = dict[Any, Any]
+
+
+@pytest.fixture
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SMALL", request.param)
+
+
+def both(test: Any) -> Any:
+    """Run a test with models of many kernels, the default, and of one."""
+    test = pytest.mark.usefixtures("small")(test)
+    return pytest.mark.parametrize("small", [MANY, ONE], ids=["many", "one"], indirect=True)(test)
 
 
 def classifier(**options: Any) -> KernelClassifier:
@@ -63,11 +78,13 @@ def learned(model: Any, events: Any) -> Any:
 CHECKED: dict[str, base.Estimator] = {
     "classifier": KernelClassifier(),
     "regressor": KernelRegressor(),
+    "one kernel": KernelClassifier(kernel="gaussian"),
+    "regressor of one kernel": KernelRegressor(kernel="gaussian"),
     "objects": classifier(kernel=Matern(nu=0.5, bandwidth=1.0), step=InverseTime(100.0), seed=None),
     "blocks": classifier(max_features=512, kernel="laplacian"),
     "hadamard": classifier(sampler="hadamard"),
     "huber": regressor(loss="huber", regularization=1e-4),
-    "pipeline": preprocessing.StandardScaler() | classifier(),
+    "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
 
@@ -103,7 +120,7 @@ def test_an_event_is_what_the_learner_gets_as_an_array() -> None:
         task="classification",
         batch_size=1,
         classes=(False, True),
-        **SMALL,
+        **ONE,
     )
     learner.add_columns(["a", "b"])
     rng = np.random.default_rng(0)
@@ -117,13 +134,15 @@ def test_an_event_is_what_the_learner_gets_as_an_array() -> None:
         learner.learn_many([[a, b]], [bool(a * b > 0)])
 
 
-def test_it_learns_what_a_linear_model_cannot() -> None:
+@pytest.mark.parametrize("kernel", [None, "gaussian"])
+def test_it_learns_what_a_linear_model_cannot(kernel: str | None) -> None:
     rng = np.random.default_rng(0)
     events = [
         ({"a": a, "b": b}, "same" if a * b > 0 else "other")
         for a, b in rng.uniform(-1, 1, (1500, 2))
     ]
-    accuracy = evaluate.progressive_val_score(events, KernelClassifier(seed=1), metrics.Accuracy())
+    model = KernelClassifier(kernel=kernel, seed=1)
+    accuracy = evaluate.progressive_val_score(events, model, metrics.Accuracy())
     assert accuracy.get() > 0.9
 
 
@@ -140,11 +159,13 @@ def test_it_beats_logistic_regression() -> None:
     assert scores[0] > scores[1]
 
 
-def test_regression_is_in_the_unit_of_the_label() -> None:
+@pytest.mark.parametrize("kernel", [None, "gaussian"])
+def test_regression_is_in_the_unit_of_the_label(kernel: str | None) -> None:
     rng = np.random.default_rng(0)
     events = [({"a": a}, 1e6 + 1e3 * math.sin(3 * a)) for a in rng.uniform(-1, 1, 1000)]
-    error = evaluate.progressive_val_score(iter(events), KernelRegressor(seed=1), metrics.MAE())
-    model = learned(KernelRegressor(seed=1), events)
+    model = KernelRegressor(kernel=kernel, seed=1)
+    error = evaluate.progressive_val_score(iter(events), model.clone(), metrics.MAE())
+    learned(model, events)
     assert abs(model.predict_one({"a": 0.5}) - (1e6 + 1e3 * math.sin(1.5))) < 50
     assert error.get() < 2e6 / 1000 + 100  # the first prediction is 0
 
@@ -152,6 +173,7 @@ def test_regression_is_in_the_unit_of_the_label() -> None:
 # Before anything is learned
 
 
+@both
 def test_predictions_before_learning() -> None:
     X = pd.DataFrame({"a": [1.0, 2.0]}, index=[7, 9])
     assert classifier().predict_proba_one({"a": 1.0}) == {}
@@ -164,6 +186,7 @@ def test_predictions_before_learning() -> None:
     assert regressor().predict_many(X).tolist() == [0.0, 0.0]
 
 
+@both
 def test_booleans_are_two_classes_from_the_first_label_on() -> None:
     model = classifier()
     model.learn_one({"a": 1.0}, np.bool_(True))
@@ -173,6 +196,7 @@ def test_booleans_are_two_classes_from_the_first_label_on() -> None:
     assert model.predict_one({"a": 1.0}) is True
 
 
+@both
 def test_a_single_class_is_certain() -> None:
     model = classifier()
     model.learn_one({"a": 1.0}, "only")
@@ -180,6 +204,7 @@ def test_a_single_class_is_certain() -> None:
     assert model.predict_one({"a": -1.0}) == "only"
 
 
+@both
 def test_a_model_can_begin_with_empty_events() -> None:
     for model, y in ((classifier(), True), (regressor(), 2.0)):
         model.learn_one({}, y)
@@ -192,6 +217,7 @@ def test_a_model_can_begin_with_empty_events() -> None:
 # Columns and values
 
 
+@both
 def test_the_order_of_columns_does_not_matter() -> None:
     shuffled = random.Random(0)
     one, other = classifier(), classifier()
@@ -204,8 +230,11 @@ def test_the_order_of_columns_does_not_matter() -> None:
         other.learn_one(mixed, y)
 
 
+@both
 def test_an_absent_column_is_zero_whenever_it_comes() -> None:
     full, sparse = classifier(), classifier()
+    # Of many kernels some are of a few columns, and those of a new column are new themselves.
+    tolerance = 1e-5 if SMALL is ONE else 0.05
     rng = random.Random(0)
     for x, y in phishing(100):
         event = {name: value for name, value in x.items() if rng.random() < 0.5}
@@ -213,10 +242,11 @@ def test_an_absent_column_is_zero_whenever_it_comes() -> None:
         sparse.learn_one(event, y)
     for x, _ in phishing(100):
         assert full.predict_proba_one(x)[True] == pytest.approx(
-            sparse.predict_proba_one(x)[True], abs=1e-5
+            sparse.predict_proba_one(x)[True], abs=tolerance
         )
 
 
+@both
 def test_a_text_is_a_column_of_its_own() -> None:
     texts, columns = classifier(), classifier()
     for i, colour in enumerate("rgbrrgbb" * 4):
@@ -229,6 +259,7 @@ def test_a_text_is_a_column_of_its_own() -> None:
     assert texts.predict_one({"n": 2, "c": "g"}) is False
 
 
+@both
 def test_a_column_that_was_not_learned_is_passed_over() -> None:
     model = learned(classifier(), phishing())
     x, _ = next(phishing())
@@ -250,6 +281,7 @@ def test_a_missing_value_is_the_mean(missing: float | None) -> None:
     assert 0 <= model.predict_proba_one({"a": missing})[True] <= 1
 
 
+@both
 def test_every_kind_of_number_is_the_same() -> None:
     kinds: list[Any] = [1, 1.0, True, np.float32(1), np.int64(1), np.bool_(True)]
     models = [classifier() for _ in kinds]
@@ -263,6 +295,7 @@ def test_every_kind_of_number_is_the_same() -> None:
     assert all(p == probabilities[0] for p in probabilities)
 
 
+@both
 def test_columns_are_named_by_numbers_and_tuples_too() -> None:
     model = classifier()
     for i in range(8):
@@ -276,6 +309,7 @@ def test_columns_are_named_by_numbers_and_tuples_too() -> None:
     assert again.predict_proba_one(x) == model.predict_proba_one(x)
 
 
+@both
 @pytest.mark.parametrize(
     ("x", "said"),
     [
@@ -308,7 +342,25 @@ def test_a_bad_label_or_option_is_named() -> None:
     with pytest.raises(InvalidInput, match="gausian"):
         KernelClassifier(kernel="gausian")
     with pytest.raises(InvalidInput, match="hinge"):
-        KernelRegressor(loss="hinge")
+        KernelRegressor(kernel="gaussian", loss="hinge")
+    with pytest.raises(InvalidInput, match="seed=-1"):
+        KernelClassifier(seed=-1)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"bandwidth": 1.0}, {"loss": "hinge"}, {"step": 0.5}, {"step": InverseTime(100.0)},
+     {"regularization": 1e-3}, {"batch_size": 8}, {"block_size": 256}, {"max_features": 256},
+     {"sampler": "hadamard"}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_an_option_of_one_kernel_needs_a_kernel(estimator: Any, option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(InvalidInput, match=rf"^{name}=.* give kernel='gaussian'"):
+        estimator(**option)
+    if option != {"loss": "hinge"}:
+        assert estimator(kernel="gaussian", **option)._get_params()[name] == option[name]
 
 
 # Mini-batches
@@ -371,11 +423,13 @@ def test_frames_of_a_regression() -> None:
     assert model.predict_one(X.loc[500].to_dict()) == predicted.loc[500]
 
 
+@both
 def test_a_frame_must_fit_its_labels() -> None:
     with pytest.raises(InvalidInput, match="2 events came with 1 labels"):
         classifier().learn_many(pd.DataFrame({"a": [1, 2]}), pd.Series([True]))
 
 
+@both
 def test_an_empty_frame_changes_nothing() -> None:
     model = learned(classifier(), phishing(10))
     X = pd.DataFrame([x for x, _ in phishing(10)])[:0]
@@ -394,6 +448,7 @@ MAKERS: list[tuple[Callable[..., Any], Callable[[], Any]]] = [
 ]
 
 
+@both
 @pytest.mark.parametrize(("make", "data"), MAKERS)
 @pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
 @pytest.mark.parametrize("seed", [1, None])
@@ -426,6 +481,7 @@ def test_clones_keep_options_and_forget_the_rest() -> None:
     assert whole.predict_proba_one(x) != model.predict_proba_one(x)
 
 
+@both
 def test_unseeded_models_differ_and_seeded_ones_do_not() -> None:
     x, _ = next(phishing())
     predicted = [
@@ -446,6 +502,7 @@ def test_parameters_are_not_mutable() -> None:
 # River's tools
 
 
+@both
 def test_progressive_validation_with_delay() -> None:
     data = datasets.Phishing()
     at_once = evaluate.progressive_val_score(data.take(600), classifier(), metrics.LogLoss())
@@ -459,6 +516,7 @@ def test_progressive_validation_with_delay() -> None:
     assert 0.9 * at_once.get() < delayed.get() < 0.6
 
 
+@both
 def test_regression_with_delay() -> None:
     score = evaluate.progressive_val_score(
         datasets.TrumpApproval(), regressor(), metrics.MAE(), delay=5
@@ -466,6 +524,7 @@ def test_regression_with_delay() -> None:
     assert score.get() < 3
 
 
+@both
 def test_pipelines() -> None:
     model = (
         (compose.Select("c") | preprocessing.OneHotEncoder())
@@ -490,6 +549,7 @@ def test_pipelines_of_mini_batches() -> None:
     assert (model.predict_many(X) == y).mean() > 0.85
 
 
+@both
 def test_words_of_a_text() -> None:
     model = feature_extraction.BagOfWords(ngram_range=(1, 2)) | classifier()
     for _ in range(10):
@@ -543,6 +603,7 @@ def test_model_selection_of_regressors(choose: Any) -> None:
     assert chosen.best_model in chosen.models
 
 
+@both
 def test_drift_starts_over() -> None:
     model = drift.DriftRetrainingClassifier(
         classifier(), drift.binary.DDM(), train_in_background=False
