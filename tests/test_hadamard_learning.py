@@ -223,8 +223,10 @@ def events(n=120):
 
 def test_dict_events_may_reorder_and_add_their_columns():
     """The adapter gives names that are new in one event their places in sorted order."""
-    options = {"sampler": "hadamard", "seed": 3, "max_features": 256, "block_size": 256}
-    one, other, iid = (KernelClassifier(**{**options, **o}) for o in ({}, {}, {"sampler": "iid"}))
+    options = {"kernel": "gaussian", "seed": 3, "max_features": 256, "block_size": 256}
+    one, other, iid = (
+        KernelClassifier(**options, sampler=sampler) for sampler in ("hadamard", "hadamard", "iid")
+    )
     right = np.zeros(2)
     for i, (x, y) in enumerate(events(600)):
         turned = dict(reversed(x.items()))

