@@ -639,3 +639,93 @@ class DoublyStochastic:
             self.squares[start:stop] += gradient**2
             gradient = gradient / (np.sqrt(self.squares[start:stop]) + 1e-8)
         self.alpha[start:stop] -= gamma / (stop - start) * gradient
+
+
+# --- experts of a pool ------------------------------------------------------------------------
+
+
+def rule_step(kind: str, phi, a, squares, rate: float, g: float):
+    """Coefficients and sums of squares after one output's slope g: AdaGrad or normalised LMS."""
+    phi, a, squares = (np.asarray(v, dtype=float) for v in (phi, a, squares))
+    if kind == "normalized":
+        return a - rate * g * phi / (phi @ phi + 1e-6), squares
+    squares = squares + (g * phi) ** 2
+    return a - rate * g * phi / np.maximum(np.sqrt(squares), 1e-6), squares
+
+
+def bins_of(ranks, shifts, bins: int) -> list[int]:
+    """The bin of each rank; the one after the last where it is missing."""
+    return [
+        bins + 1 if r < 0 else math.floor(r * bins + s) for r, s in zip(ranks, shifts, strict=True)
+    ]
+
+
+def exact_cell(places: Sequence[int], bins: int) -> int:
+    """The number of a combination of bins, the first column counting fastest."""
+    return sum(place * (bins + 2) ** j for j, place in enumerate(places))
+
+
+def hashed_cell(places: Sequence[int], factors: Sequence[int], bits: int) -> int:
+    """The leading bits of the sum of products modulo 2^32 (Dietzfelbinger 1996)."""
+    return sum(p * (f & MASK) for p, f in zip(places, factors, strict=True)) % 2**32 >> (32 - bits)
+
+
+class Grids:
+    """Tables of one rule: AdaGrad on cells, exponentiated gradient on the tables' factors."""
+
+    def __init__(self, tables: int, outputs: int, rate: float, pace: float) -> None:
+        self.rate, self.pace, self.outputs = rate, pace, outputs
+        self.a: dict[tuple[int, int], np.ndarray] = {}
+        self.squares: dict[tuple[int, int], float] = {}
+        self.factors, self.spread = np.ones(tables), np.full(tables, 1e-3)
+
+    def forecast(self, cells: Sequence[int]) -> np.ndarray:
+        total = np.zeros(self.outputs)
+        for t, cell in enumerate(cells):
+            total = total + self.factors[t] * self.a.get((t, cell), np.zeros(self.outputs))
+        return total
+
+    def learn(self, cells: Sequence[int], g: np.ndarray) -> None:
+        for key in enumerate(cells):
+            a, w = self.a.get(key, np.zeros(self.outputs)), self.factors[key[0]]
+            slope = float(g @ a)
+            self.squares[key] = self.squares.get(key, 0.0) + float(g @ g)
+            self.a[key] = a - self.rate * w / (math.sqrt(self.squares[key]) + 1.0) * g
+            s = self.spread[key[0]] = 0.999 * self.spread[key[0]] + slope**2
+            w *= math.exp(-self.pace * slope / math.sqrt(s + 1e-12))
+            self.factors[key[0]] = min(max(w, 0.02), 4.0)
+
+
+def smoother_weights(D, median: float) -> list[np.ndarray]:
+    """Gaussians of bandwidths that halve, then powers of the inverse distance."""
+    D = np.asarray(D, dtype=float)
+    gaussians = [np.exp(-2.0 * 4.0**n * (D - D.min()) / median**2) for n in range(3)]
+    near = 1e-4 * median**2
+    return gaussians + [((D.min() + near) / (D + near)) ** 2 ** (n + 1) for n in range(4)]
+
+
+def least_squares(rows, targets, forget: float) -> np.ndarray:
+    """The minimiser of the discounted squares, with the discounted square of the coefficients."""
+    d = len(rows[0])
+    n = len(rows)
+    weights = forget ** np.arange(n - 1, -1, -1)
+    X = np.asarray(rows, dtype=float)
+    G = X.T @ (weights[:, None] * X) + forget**n * np.eye(d)
+    return np.linalg.solve(G, X.T @ (weights * np.asarray(targets, dtype=float)))
+
+
+def fixed_share(weights, losses, awake, alpha: float) -> np.ndarray:
+    """Weights after an event; experts asleep lose what the others lose together."""
+    w, losses = np.asarray(weights, dtype=float), np.asarray(losses, dtype=float)
+    on = np.asarray(awake, dtype=bool)
+    together = -math.log((w[on] * np.exp(-losses[on])).sum() / w[on].sum())
+    w = w * np.exp(-np.where(on, losses, together))
+    return (1 - alpha) * w / w.sum() + alpha / len(w)
+
+
+def product_slopes(task: str, L, prediction, y) -> np.ndarray:
+    """Gradient in the weights of what a product of experts loses (squared error / 2: numbers)."""
+    L = np.asarray(L, dtype=float)
+    if task == "classes":
+        return L @ np.asarray(prediction) - L[:, int(y)]
+    return (prediction[0] - y) * L[:, 0]

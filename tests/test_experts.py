@@ -1,0 +1,310 @@
+"""The experts of a pool and their mixing, each against plain code."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+
+from streamk.backends.numba_backend.experts import (
+    grids,
+    ladder,
+    mixing,
+    newton,
+    opinions,
+    rules,
+    window,
+)
+
+TASKS = {"binary": mixing.BINARY, "classes": mixing.CLASSES, "numbers": mixing.NUMBERS}
+OUTPUTS = {"binary": 1, "classes": 5, "numbers": 1}
+
+
+def single(rng, *shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def close(found, expected, tolerance=2e-5):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_step_rules(outputs):
+    rng = np.random.default_rng(0)
+    d, kinds, rates = 19, ("adagrad", "normalized"), (0.3, 0.05)
+    A = np.zeros((2, outputs, d), np.float32)
+    squares, F = np.zeros_like(A), np.zeros((2, outputs), np.float32)
+    a, s = A.astype(float), squares.astype(float)
+    numbers = np.array([rules.ADAGRAD, rules.NORMALIZED])
+    for _ in range(50):
+        phi, G = single(rng, d), single(rng, 2, outputs)
+        G[0, 0] = 0.0
+        rules.forecast(phi, A, F)
+        close(F, a @ phi, 1e-4)
+        rules.update(phi, A, squares, np.array(rates), numbers, G)
+        for rule, kind in enumerate(kinds):
+            for k in range(outputs):
+                if G[rule, k]:
+                    a[rule, k], s[rule, k] = naive.rule_step(
+                        kind, phi, a[rule, k], s[rule, k], rates[rule], G[rule, k]
+                    )
+        close(A, a, 1e-4)
+
+
+def test_the_ladder_takes_one_projection_to_many_bandwidths():
+    rng = np.random.default_rng(1)
+    z, W, b = single(rng, 7), single(rng, 7, 48), rng.uniform(size=48).astype(np.float32)
+    z[2] = 0.0
+    u, scales = np.empty(48, np.float32), np.array([0.25, 1.0, 4.0])
+    phi = np.empty((3, 48), np.float32)
+    ladder.project(z, W, u)
+    ladder.cosines(u, b, scales, phi)
+    close(u, z.astype(float) @ W)
+    close(phi, np.cos(2 * np.pi * (scales[:, None] * u.astype(float) + b)), 3e-5)
+
+
+def test_cells_are_counted_or_hashed():
+    rng = np.random.default_rng(2)
+    bins, size, bits = np.array([2, 4, 8], np.float32), 3, 6
+    columns = rng.integers(0, 5, size=(size, 3)).astype(np.int32)
+    shifts = rng.uniform(size=(size, 3)).astype(np.float32)
+    factors = np.array([[(int(b) + 2) ** j for b in bins] for j in range(size)], np.int64)
+    factors[:, 2] = rng.integers(0, 2**32, size=size)
+    factors = factors.astype(np.uint32).view(np.int32)
+    first, down = np.array([0, 64, 300], np.int32), np.array([0, 0, 32 - bits], np.int32)
+    for _ in range(200):
+        r = np.where(rng.uniform(size=5) < 0.2, -1.0, rng.uniform(size=5) * 0.999)
+        r, found = r.astype(np.float32), np.empty(3, np.int32)
+        grids.locate(r, columns, shifts, factors, bins, found)
+        grids.number_cells(found, first, down)
+        places = [naive.bins_of(r[columns[:, t]], shifts[:, t], int(bins[t])) for t in range(3)]
+        exact = [naive.exact_cell(places[t], int(bins[t])) for t in range(2)]
+        hashed = naive.hashed_cell(places[2], factors[:, 2].tolist(), bits)
+        assert found.tolist() == [exact[0], 64 + exact[1], 300 + hashed]
+
+
+def grid_arrays(tables, slots, outputs, rates, paces):
+    shape = (tables, grids.RULES)
+    full = [np.zeros(shape, np.float32) for _ in range(2)]
+    for array, values in zip(full, (rates, paces), strict=True):
+        array[:, : len(values)] = values
+    A = np.zeros((tables * slots, grids.line(outputs)), np.float32)
+    return A, *full, np.ones(shape, np.float32), np.full(shape, 1e-3, np.float32)
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 5])
+def test_grids_learn_cells_and_factors(outputs):
+    rng = np.random.default_rng(3)
+    tables, slots, rates, paces = 9, 4, (0.02, 0.1, 0.5), (0.1, 0.1, 0.03)
+    A, rate, pace, factors, spread = grid_arrays(tables, slots, outputs, rates, paces)
+    oracles = [naive.Grids(tables, outputs, *v) for v in zip(rates, paces, strict=True)]
+    found, slopes, squares, steps = (np.zeros_like(factors) for _ in range(4))
+    side, q = np.zeros(A.shape[1], np.float32), grids.RULES
+    for _ in range(120):
+        own = rng.integers(0, slots, size=tables)
+        cells = (own + slots * np.arange(tables)).astype(np.int32)
+        if outputs == 1:
+            grids.gather(cells, A, 0, found)
+            grids.forecast_one(factors, found, side)
+        else:
+            grids.forecast(cells, factors, A, side)
+        F = side[: q * outputs].reshape(outputs, q).T[:3]
+        close(F, [o.forecast(own) for o in oracles], 1e-3)
+        G = single(rng, 3, outputs)
+        grids.lay(G, side)
+        grids.gather(cells, A, q * outputs, squares)
+        grids.take_in(G, squares)
+        if outputs == 1:
+            grids.slopes_one(found, side, slopes)
+        else:
+            grids.slopes(cells, A, side, slopes)
+        flat = (v.ravel() for v in (rate, pace, slopes, squares, factors, spread, steps))
+        grids.learn(*flat)
+        if outputs == 1:
+            grids.descend_one(cells, steps, squares, side, A)
+        else:
+            grids.descend(cells, steps, squares, side, A, q * outputs)
+        for oracle, g in zip(oracles, G, strict=True):
+            oracle.learn(own, g.astype(float))
+    close(factors[:, :3].T, [o.factors for o in oracles], 1e-3)
+    assert (factors[:, 3] == 1.0).all()
+    assert not A[:, q * (outputs + 1) :].any()
+
+
+@pytest.mark.parametrize("d", [1, 4, 6])
+def test_smoothers_weigh_the_events_of_the_window(d):
+    rng = np.random.default_rng(4)
+    n, classes = 37, 4
+    Z, z = single(rng, d, n + 5), single(rng, d)
+    Z[:, 3] = z
+    D, W = np.empty(n, np.float32), np.empty((7, n + 5), np.float32)
+    window.distances(z, Z, D)
+    expected = ((z[:, None].astype(float) - Z[:, :n]) ** 2).sum(0)
+    close(D, expected)
+    window.weigh(D, np.float32(1.5), W)
+    weights = naive.smoother_weights(D, 1.5)
+    close(W[:, :n], weights, 1e-4)
+    labels = rng.integers(0, classes, size=n + 5).astype(np.float32)
+    sums = np.empty((classes, 7), np.float32)
+    window.by_class(W, labels, n, sums)
+    of_class = labels[:n] == np.arange(classes)[:, None]
+    close(sums, of_class.astype(float) @ np.array(weights).T, 1e-4)
+    for e, w in enumerate(weights):
+        close(window.total_of(W[e], n), w.sum(), 1e-4)
+        close(window.total_by(W[e], labels, n), w @ labels[:n], 1e-4)
+    share = window.PRIOR / classes
+    out = np.empty(classes, np.float32)
+    window.log_probabilities(sums[:, 0], weights[0].sum(), out)
+    close(np.exp(out), (of_class @ weights[0] + share) / (weights[0].sum() + window.PRIOR), 1e-4)
+    half = window.PRIOR / 2
+    expected = math.log((2.0 + half) / (1.0 + half))
+    assert window.logit(np.float32(2.0), np.float32(3.0)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_second_order_steps_are_least_squares(outputs):
+    rng = np.random.default_rng(5)
+    p, forget = 6, 0.99
+    X, Y = single(rng, 80, p), single(rng, 80, outputs)
+    P, A, step = np.eye(p, dtype=np.float32), np.zeros((outputs, p), np.float32), single(rng, p)
+    for phi, y in zip(X, Y, strict=True):
+        before = A @ phi
+        newton.gain(phi, P, np.float32(forget), step)
+        for k in range(outputs):
+            newton.update(step, A, k, y[k] - before[k])
+    for k in range(outputs):
+        close(A[k], naive.least_squares(X, Y[:, k], forget), 2e-3)
+    np.testing.assert_allclose(P, P.T, atol=1e-5)
+
+
+def test_fixed_share_with_experts_asleep():
+    rng = np.random.default_rng(6)
+    weights = np.full(6, 1 / 6)
+    expected = weights.copy()
+    for _ in range(200):
+        losses, awake = rng.exponential(size=6), rng.uniform(size=6) < 0.7
+        if not awake.any():
+            continue
+        beliefs, out = rng.uniform(size=(6, 3)), np.empty(3)
+        mixing.share(weights, beliefs, awake.astype(float), out)
+        on = expected * awake
+        close(out, on @ beliefs / on.sum(), 1e-12)
+        mixing.reweigh(weights, np.exp(-losses), awake.astype(float), 0.01)
+        expected = naive.fixed_share(expected, losses, awake, 0.01)
+        close(weights, expected, 1e-10)
+
+
+def test_the_regret_of_fixed_share_is_bounded():
+    """Herbster and Warmuth 1998: against every sequence of experts with k changes."""
+    rng = np.random.default_rng(7)
+    events, experts, changes, alpha = 3000, 8, 5, 5 / 2999
+    best = np.repeat(rng.integers(0, experts, size=changes + 1), events // (changes + 1))
+    p = rng.uniform(0.05, 0.6, size=(events, experts, 1))
+    p[np.arange(events), best] = rng.uniform(0.7, 0.99, size=(events, 1))
+    weights, out, on, loss = np.full(experts, 1 / experts), np.empty(1), np.ones(experts), 0.0
+    likely = np.empty(experts)
+    for t in range(events):
+        mixing.share(weights, p[t], on, out)
+        loss += mixing.loss(mixing.BINARY, out, 1.0)
+        mixing.likelihoods(mixing.BINARY, p[t], 1.0, likely)
+        mixing.reweigh(weights, likely, on, alpha)
+    moved = np.count_nonzero(np.diff(best))
+    theirs = -np.log(p[np.arange(events), best]).sum()
+    stay = 1 - alpha + alpha / experts
+    bound = math.log(experts) - moved * math.log(alpha / experts)
+    bound -= (events - moved) * math.log(stay)
+    assert loss <= theirs + bound
+    assert loss < -np.log(p).sum(axis=0).min()  # no single expert is as good
+
+
+def said(task, rng, experts=6):
+    F = single(rng, experts, OUTPUTS[task])
+    L, P = np.empty_like(F), np.empty_like(F)
+    opinions.opine(TASKS[task], F, L, P)
+    return F.astype(float), L, P
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_opinions_and_slopes(task):
+    rng = np.random.default_rng(8)
+    F, L, P = said(task, rng)
+    beliefs = np.empty(F.shape)
+    opinions.believe(TASKS[task], L, beliefs)
+    y = {"binary": 1.0, "classes": 3.0, "numbers": 0.2}[task]
+    if task == "numbers":
+        expected, slopes = F, np.clip(F - y, -3, 3)
+    elif task == "binary":
+        expected = 1 / (1 + np.exp(-F))
+        slopes = expected - y
+    else:
+        expected = np.exp(F) / np.exp(F).sum(axis=1, keepdims=True)
+        slopes = expected - (np.arange(F.shape[1]) == y)
+        close(L, np.log(expected))
+    close(beliefs, expected)
+    opinions.slopes(TASKS[task], y, P)
+    close(P, slopes)
+    assert not opinions.differ(L, L.copy())
+    other = L.copy()
+    other[-1, -1] += 1.0
+    assert opinions.differ(L, other)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_opinions_have_bounds(task):
+    F = np.full((2, OUTPUTS[task]), -300.0, np.float32)
+    F[0, 0] = 300.0
+    L, P = np.empty_like(F), np.empty_like(F)
+    opinions.opine(TASKS[task], F, L, P)
+    least = math.log(mixing.LEAST)
+    low, high = {"binary": (least, -least), "classes": (least, 0.0), "numbers": (-20.0, 20.0)}[task]
+    assert L.min() >= low - 1e-5
+    assert L.max() <= high + 1e-5
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_products_learn_along_gradients_and_by_newton_steps(task):
+    rng = np.random.default_rng(9)
+    number, outputs, experts, forget, start = TASKS[task], OUTPUTS[task], 6, 0.99, 0.1
+    w, v = np.full(experts, 1 / experts), np.full(experts, 1 / experts)
+    plain_w, plain_v = w.copy(), v.copy()
+    P, G = np.eye(experts) * start, np.eye(experts) / start
+    sums, out, g, room = np.empty(outputs), np.empty(outputs), np.empty(experts), np.empty(experts)
+    for _ in range(60):
+        _, L, _ = said(task, rng)
+        y = float(rng.integers(0, max(2, outputs))) if task != "numbers" else rng.normal()
+        for weights, plain in ((w, plain_w), (v, plain_v)):
+            mixing.pool(number, L, weights, sums, out)
+            total = plain @ L
+            if task == "binary":
+                total = 1 / (1 + np.exp(-total))
+            elif task == "classes":
+                total = np.exp(total) / np.exp(total).sum()
+            close(out, total, 1e-6)
+            residual = out[0] - y if task == "numbers" else 1.0
+            if task == "numbers":
+                g[:] = L[:, 0]
+            else:
+                mixing.slopes(number, L, out, y, g)
+                close(g, naive.product_slopes(task, L, total, y), 1e-6)
+            if weights is w:
+                mixing.gradient_step(w, g, residual, 2e-3, task == "numbers")
+                plain_w -= 2e-3 * residual * g / (1e-3 + g @ g if task == "numbers" else 1.0)
+            else:
+                grown = np.trace(P) >= experts * start  # then P is not divided by the discount
+                mixing.newton_step(v, P, g, residual, forget, start, room)
+                G = forget * G + np.outer(g, g)
+                G = G / forget if grown else G
+                plain_v -= residual * np.linalg.solve(G, g)
+    close(w, plain_w, 1e-6)
+    close(v, plain_v, 1e-6)
+    close(P @ G, np.eye(experts), 1e-6)
+
+
+def test_likelihoods():
+    p, one = np.array([0.2, 0.0, 0.8]), np.array([0.3])
+    assert mixing.likelihood(mixing.CLASSES, p, 2.0) == 0.8
+    assert mixing.likelihood(mixing.CLASSES, p, 1.0) == mixing.LEAST
+    assert mixing.likelihood(mixing.BINARY, one, 0.0) == 0.7
+    assert mixing.loss(mixing.BINARY, one, 1.0) == pytest.approx(-math.log(0.3))
+    assert mixing.loss(mixing.NUMBERS, one, 0.5) == pytest.approx(0.4)
+    assert mixing.loss(mixing.NUMBERS, one, 1e9) == pytest.approx(16.0)
