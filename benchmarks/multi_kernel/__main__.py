@@ -1,0 +1,85 @@
+"""What the multi-kernel learner's parts are good for, its calibration, and how it lasts.
+
+ablation     the learner less each of its parts, on 23 of the river battery's streams
+calibration  probabilities and intervals, labels at once and 48 events late
+endurance    5,000,000 generated events with stretches of trouble, in a process of its own
+
+How each figure is taken is at the top of the module of its name in multi_kernel/. With --only the
+other parts stay in the results as they were, with the machine and the date of their own run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common
+from benchmarks.multi_kernel import ablation, calibration, direct, endurance
+from benchmarks.multi_kernel.trouble import FULL, QUICK
+from benchmarks.river_battery.contestant import SEED
+
+NAME = "multi_kernel"
+PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "ablation": ablation.render,
+    "calibration": calibration.render,
+    "endurance": endurance.render,
+}
+_ORIGIN = ("date", "revision", "machine", "versions")
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    texts = []
+    for name, tables in PARTS.items():
+        found = document["results"].get(name)
+        if found is not None:
+            texts += [tables(found), common.origin(found.get("origin", document))]
+    return "\n\n".join(texts)
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    parser = common.arguments("benchmarks.multi_kernel", __doc__)
+    parser.add_argument("--only", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    options = parser.parse_args(argv)
+    quick = options.quick
+    wanted = [options.only] if options.only else list(PARTS)
+    before = {} if quick else _kept(options.out or common.RESULTS / f"{NAME}.json")
+    results = {}
+    for name in PARTS:
+        if name in wanted:
+            common.note(name)
+            results[name] = _measure(name, options.data, quick=quick)
+        elif name in before:
+            results[name] = before[name]
+    settings = {
+        "seed": SEED,
+        "events": direct.EVENTS,
+        "delay": direct.LATE,
+        "bins": calibration.BINS,
+        "endurance": asdict(QUICK if quick else FULL),
+    }
+    common.finish(NAME, options, settings, results, render)
+
+
+def _measure(name: str, data: str | None, *, quick: bool) -> dict[str, Any]:
+    if name == "endurance":
+        return endurance.measure(quick=quick)
+    streams = direct.streams(data, quick=quick)
+    return ablation.measure(streams) if name == "ablation" else calibration.measure(streams)
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """The parts of an earlier run, each with its origin."""
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    origin = {key: document[key] for key in _ORIGIN}
+    return {name: {"origin": origin, **found} for name, found in document["results"].items()}
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))
