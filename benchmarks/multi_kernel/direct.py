@@ -20,7 +20,7 @@ LATE = 48
 """Events after which late labels come."""
 CLASSES = tuple(n for n in STREAMS if n not in (*NUMBERS, "kdd99_10pct", "spam_sparse"))
 """kdd99 is one class for thousands of events on end, and each of spam's words a column."""
-_QUICK = {"elec2": 150, "rialto": 150, "ChickWeights": 150}
+_QUICK = {"elec2": 150, "Waveform": 150, "ChickWeights": 150}
 
 Make = Callable[..., MultiKernel]
 

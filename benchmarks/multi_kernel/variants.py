@@ -7,14 +7,14 @@ silent by a subclass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest import mock
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from benchmarks.multi_kernel.direct import LATE, Make
 from streamk.learners import MultiKernel, drift, expert_pool, sleeping
@@ -47,7 +47,7 @@ class Variant:
 
 
 class Without(MultiKernel):
-    """A learner, for one event at a time, in which experts of one kind say nothing.
+    """A learner, of one event at a time, in which experts of one kind say nothing.
 
     A bank sleeps for good. The constant kernel's experts never sleep, so they forget every label:
     they give all classes the same probability, and as a number the centre of the labels' scale.
@@ -57,9 +57,9 @@ class Without(MultiKernel):
         self._silent = bank
         super().__init__(**options)
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn; what that has woken sleeps again."""
-        super().learn_many(X, y)
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn; what that has woken or told a label is silent again."""
+        super().learn_one(x, y)
         self._silence()
 
     def _changed(self) -> None:
