@@ -296,7 +296,6 @@ def test_a_damaged_array_is_named(name: str) -> None:
         {"seed": -1},
         {"seed": "1"},
         {"pending_bytes": -5},
-        {"threads": 0},
         {"classes": 3},
         {"columns": ["a", "a", "b"]},
         {"columns": ["a", "b"]},
@@ -311,7 +310,7 @@ def test_a_damaged_header_is_refused(change: dict[str, Any]) -> None:
         MultiKernel.from_state(State({**state.header, **change}, state.arrays))
 
 
-@pytest.mark.parametrize("missing", ["task", "seed", "classes", "columns", "n_events", "threads"])
+@pytest.mark.parametrize("missing", ["task", "seed", "classes", "columns", "n_events"])
 def test_a_header_without_a_part_is_refused(missing: str) -> None:
     state = learned("two", 50).state()
     header = {name: value for name, value in state.header.items() if name != missing}

@@ -14,9 +14,8 @@ from streamk.backends import CHUNK, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
+from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS, inherit
 
-BINARY, CLASSES, NUMBERS = 0, 1, 2
-"""Tasks; the first two are classification, which turns from one into the other."""
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"
 BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
@@ -95,7 +94,7 @@ class ExpertPool:
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
         self.arrays: dict[str, NDArray[Any]] = {}
-        self._sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
         self._make_inputs()
         self._make_linear()
         self._make_ladder()
@@ -114,7 +113,7 @@ class ExpertPool:
         self._zeros("bool", INDICATOR=(d,))
         self.arrays["INVERSE"][:] = 1.0
         self.arrays["DISTANCE"][:] = 1.0
-        self._sizes.update(
+        self.sizes.update(
             TASK=self.task,
             COLUMNS=d,
             OUTPUTS=self.outputs,
@@ -129,7 +128,7 @@ class ExpertPool:
         self.arrays[f"{prefix}_RATES"] = self._pace * np.array(
             [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
         )
-        self._sizes[f"{prefix}_RULES"] = len(rules)
+        self.sizes[f"{prefix}_RULES"] = len(rules)
 
     @property
     def _pace(self) -> float:
@@ -147,7 +146,7 @@ class ExpertPool:
         self._zeros("float32", PROJECTION=(self.capacity, FEATURES), PHASES=(FEATURES,))
         self._zeros("float64", SCALES=(len(SHARPNESS),))
         self._rates(LADDER_RULES, FEATURES)
-        self._sizes.update(FEATURES=FEATURES, BANDWIDTHS=len(SHARPNESS))
+        self.sizes.update(FEATURES=FEATURES, BANDWIDTHS=len(SHARPNESS))
         self._project(0)
 
     def _project(self, first: int) -> None:
@@ -166,33 +165,34 @@ class ExpertPool:
         rules = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
         self.arrays.update(cells.arrays(found, self.outputs, CELLS, rules))
         self._take_seats(found)
-        self._sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
-        self._sizes["SLOTS"] = len(self.arrays["CELLS_A"])
+        self.sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
+        self.sizes["SLOTS"] = len(self.arrays["CELLS_A"])
 
     def _take_seats(self, found: tables.Membership) -> None:
         """Give the tables their columns."""
-        self._members = found
+        self.members = found
         self.arrays.update(cells.seats(found, np.diff(self.arrays["FIRST"])))
-        self._sizes["MEMBERS"] = len(found.columns)
+        self.sizes["MEMBERS"] = len(found.columns)
 
     def _make_window(self) -> None:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
-        self._sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros("float32", SUMS=(max(1, self._sizes["CLASSES"]), _smoothers()))
+        self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
+        self._zeros("float32", SUMS=(max(1, self.sizes["CLASSES"]), _smoothers()))
         self._zeros("float32", WEIGHTS=(_smoothers(), n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
         self._zeros("float32", NEWTON_A=(self.outputs, p), NEWTON_STEP=(p,))
         self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
-        self._sizes["NEWTON"] = p
-        classes = self._sizes["CLASSES"]
+        self.sizes["NEWTON"] = p
+        classes = self.sizes["CLASSES"]
         level = np.full((_level_rates(), classes), 1.0 / classes if classes > 1 else 0.0)
         self.arrays["LEVEL"] = level.astype(np.float32)
 
     def _make_mixing(self) -> None:
-        e, k = len(self.banks), self.outputs
+        e = self.experts = len(self.banks)
+        k = self.outputs
         shares, products = len(ALPHAS), 1 + len(NEWTON_STARTS)
         self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
         self._zeros("float64", MIXED=(shares + products, k), OPINIONS=(e, k), LOSSES=(e,))
@@ -213,7 +213,7 @@ class ExpertPool:
             INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
             TOP=np.full(shares + products, 1 / (shares + products)),
         )
-        self._sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
+        self.sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
 
     @property
     def banks(self) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ class ExpertPool:
             *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
             *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
             *(WINDOW for _ in range(_smoothers())),
-            *(NEWTON for _ in range(self._sizes["NEWTON"] > 0)),
+            *(NEWTON for _ in range(self.sizes["NEWTON"] > 0)),
             *(LEVEL for _ in range(_level_rates())),
         )
 
@@ -236,7 +236,7 @@ class ExpertPool:
         """Write sizes and addresses into the table."""
         at = _places()
         self.table = np.zeros(at.SIZE, dtype=np.int64)
-        for name, size in self._sizes.items():
+        for name, size in self.sizes.items():
             self.table[getattr(at, name)] = size
         self._point()
 
@@ -244,7 +244,7 @@ class ExpertPool:
         at = _places()
         for name, array in self.arrays.items():
             self.table[getattr(at, name)] = array.ctypes.data
-        self.table[at.MEMBERS] = self._sizes["MEMBERS"]
+        self.table[at.MEMBERS] = self.sizes["MEMBERS"]
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""
@@ -265,7 +265,7 @@ class ExpertPool:
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
-        found, changed = tables.extended(self._members, self.seed, every, known)
+        found, changed = tables.extended(self.members, self.seed, every, known)
         self._take_seats(found)
         for table in changed:  # its cells mean something else now
             a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
@@ -288,73 +288,8 @@ class ExpertPool:
         new = ExpertPool(keys, task=task, classes=classes, seed=self.seed, capacity=capacity)
         places = {key: place for place, key in enumerate(keys.tolist())}
         columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
-        new._inherit(self, columns, list(range(self.classes)) if order is None else list(order))
+        inherit(new, self, columns, list(range(self.classes)) if order is None else list(order))
         return new
-
-    def _inherit(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
-        rows = np.append(columns, -1)  # the constant comes last
-        theirs = np.append(np.arange(len(columns)), -1)
-        for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
-            A = _outputs(old.arrays[f"{name}_A"], axis, old, self, order)
-            if name == "LINEAR":
-                self.arrays["LINEAR_A"][:, :, rows] = A[:, :, theirs]
-            elif name == "LADDER":
-                self.arrays["LADDER_A"][...] = A
-            elif self._sizes["NEWTON"] and old._sizes["NEWTON"]:
-                self.arrays["NEWTON_A"][:, rows] = A[:, theirs]
-                P = self.arrays["NEWTON_P"]
-                P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
-        theirs_of = cells.coefficients(old.arrays, old.outputs)
-        self._inherit_cells(old, _outputs(theirs_of, 1, old, self, order))
-        squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, self, order, squares=True)
-        self.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
-        squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, self, order, squares=True)
-        self.arrays["LADDER_SQUARES"][...] = squares
-        for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
-            self.arrays[name][...] = old.arrays[name]
-        # The second-order expert may have gone; it is the last one before the constant's.
-        both = set(self.banks) & set(old.banks)
-        here, there = (
-            [n for n, bank in enumerate(banks) if bank in both] for banks in (self.banks, old.banks)
-        )
-        for name in ("SHARES", "PRODUCTS"):
-            self.arrays[name][:, here] = old.arrays[name][:, there]
-        if self.task == NUMBERS:
-            self.arrays["LEVEL"][...] = old.arrays["LEVEL"]
-        else:
-            self.arrays["LEVEL"][...] = 0.0
-            known = order[: old.arrays["LEVEL"].shape[1]]
-            self.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
-        self.arrays["SHARES"] /= self.arrays["SHARES"].sum(axis=1, keepdims=True)
-        inverses = old.arrays["INVERSES"][:, there][:, :, there]
-        self.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
-        self._inherit_window(old, columns, order)
-
-    def _inherit_cells(self, old: ExpertPool, A: NDArray[Any]) -> None:
-        """Take over the tables whose columns and slots stayed; the others begin anew."""
-        for table in range(tables.TABLES):
-            a, b = self.arrays["FIRST"][table : table + 2]
-            c, d = old.arrays["FIRST"][table : table + 2]
-            if b - a == d - c and np.array_equal(self._keys_of(table), old._keys_of(table)):
-                cells.coefficients(self.arrays, self.outputs)[a:b] = A[c:d]
-                there = cells.squares(old.arrays, old.outputs)
-                cells.squares(self.arrays, self.outputs)[a:b] = there[c:d]
-
-    def _keys_of(self, table: int) -> NDArray[np.uint64]:
-        a, b = self._members.starts[table : table + 2]
-        found: NDArray[np.uint64] = self.keys[self._members.columns[a:b]]
-        return found
-
-    def _inherit_window(self, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
-        """Take over the youngest events, in their order."""
-        count = min(old.count, self._sizes["WINDOW"])
-        rows = (old.next - count + np.arange(count)) % old._sizes["WINDOW"]
-        self.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
-        y = old.arrays["WINDOW_Y"][rows]
-        self.arrays["WINDOW_Y"][:count] = (
-            y if self.task == NUMBERS else np.array(order)[y.astype(np.intp)]
-        )
-        self._set_window(count, count % self._sizes["WINDOW"])
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
@@ -365,7 +300,7 @@ class ExpertPool:
         self.arrays["LEVEL"] += np.float32(shift)
         self.arrays["WINDOW_Y"] += np.float32(shift)
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
-        if self._sizes["NEWTON"]:
+        if self.sizes["NEWTON"]:
             self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
 
     def restart(self) -> None:
@@ -401,7 +336,7 @@ class ExpertPool:
 
     def forget_window(self) -> None:
         """Begin the window anew."""
-        self._set_window(0, 0)
+        self.set_window(0, 0)
 
     def join(self, other: ExpertPool, share: float) -> None:
         """Take in a share of what another pool of the same columns and classes learned."""
@@ -421,7 +356,8 @@ class ExpertPool:
         """Row of the window that the next event takes."""
         return int(self.table[_places().NEXT])
 
-    def _set_window(self, count: int, following: int) -> None:
+    def set_window(self, count: int, following: int) -> None:
+        """Say how many events the window has, and which row the next one takes."""
         at = _places()
         self.table[at.COUNT], self.table[at.NEXT] = count, following
 
@@ -467,10 +403,10 @@ class ExpertPool:
                     f"array {name.lower()!r} of a pool of experts must have shape {here.shape}"
                 )
             here[...] = there
-        rows = self._sizes["WINDOW"]
+        rows = self.sizes["WINDOW"]
         if not (0 <= count <= rows and 0 <= following < rows):
             raise StateError(f"a window of {rows} rows cannot hold {count} up to row {following}")
-        self._set_window(count, following)
+        self.set_window(count, following)
 
 
 class Room:
@@ -483,35 +419,6 @@ class Room:
         at = _places()
         for name, array in self.arrays.items():
             self.table[getattr(at, name)] = array.ctypes.data
-
-
-def _outputs(
-    there: NDArray[Any],
-    axis: int,
-    old: ExpertPool,
-    new: ExpertPool,
-    order: list[int],
-    *,
-    squares: bool = False,
-) -> NDArray[Any]:
-    """Return coefficients of the outputs of another pool; a new class gets zeros.
-
-    One logit stands for the second class against the first. It becomes two outputs, half of it
-    each.
-    """
-    if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
-        return there
-    if new.task == BINARY:  # the other way round
-        return there if squares else -there
-    if old.task == BINARY:
-        there = np.concatenate([there, there] if squares else [-there / 2, there / 2], axis=axis)
-    shape = list(there.shape)
-    shape[axis] = new.outputs
-    out = np.zeros(shape, there.dtype)
-    where: list[Any] = [slice(None)] * there.ndim
-    where[axis] = order[: there.shape[axis]]
-    out[tuple(where)] = there
-    return out
 
 
 def _smoothers() -> int:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import threads
 from streamk.errors import InvalidInput
-from streamk.learners.classes import check_labels, check_numbers
-from streamk.learners.expert_pool import CLASSES
+from streamk.learners.classes import check_labels, check_numbers, is_number
+from streamk.learners.pool_growth import CLASSES
 from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
 from streamk.learners.upkeep import PERIOD
@@ -123,13 +123,24 @@ class MultiKernel(Pooled):
                 stop = min(stop, first + self._labels.until_change())
             self._learn(events[first:stop], labels[first:stop])
             first = stop
-            if self.n_events % PERIOD == 0:
-                self._upkeep.review(self._pool)
-                self._fresh = None
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
-        self.learn_many(one_row(x), [y])
+        if self.is_classifier:
+            number: Any = self._classes.number(y)
+        else:
+            number = y if is_number(y, FLOAT64) else None
+        if number is None or not self._takes(x):
+            self.learn_many(one_row(x), [y])
+            return
+        events = x[None]
+        if self._scale.observe(events):
+            self._pool.adapt(self._scale)
+            self._fresh = None
+        if not self.is_classifier:
+            number = self._standardize(np.array([number], FLOAT64))[0]
+        self._learn_rows(events, (float(number),))
+        self._count(1)
 
     def _until_new(self, labels: NDArray[Any]) -> int:
         """Return how many labels come before a new class, which is learned on its own at first."""
@@ -152,8 +163,15 @@ class MultiKernel(Pooled):
                 self._changed()
         else:
             numbers = self._standardize(labels)
-        self._learn_rows(events, numbers)
-        self.n_events += len(events)
+        self._learn_rows(events, numbers.tolist())
+        self._count(len(events))
+
+    def _count(self, events: int) -> None:
+        """Count events, and look at how learning goes every now and then."""
+        self.n_events += events
+        if self.n_events % PERIOD == 0:
+            self._upkeep.review(self._pool)
+            self._fresh = None
 
     def _standardize(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return labels in units of their spread; the experts follow where that changes."""
@@ -170,20 +188,18 @@ class MultiKernel(Pooled):
         numbers = (labels - scale.center[0]) * scale.inverse[0]
         return np.asarray(np.clip(numbers, -_FURTHEST, _FURTHEST))
 
-    def _learn_rows(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
-        from streamk.backends.numba_backend.experts import event as loops
-
+    def _learn_rows(self, events: NDArray[np.float64], numbers: Sequence[float]) -> None:
         pool, said = self._pool, self._said
         rows = self._padded(events)
-        opinions = np.empty((1, len(pool.banks), pool.outputs), np.float32)
+        opinions = np.empty((1, pool.experts, pool.outputs), np.float32)
         with self._lock:
-            for i, number in enumerate(numbers.tolist()):
+            for i, number in enumerate(numbers):
                 name = events[i].tobytes()
                 then = said.take(name)
                 if then is None or name != self._fresh:
-                    loops.forecast(pool.table, rows[i : i + 1], opinions, self._out)
+                    self._loops.forecast(pool.table, rows[i : i + 1], opinions, self._out)
                 seen = opinions[0] if then is None else then
-                loops.update(pool.table, seen, number)
+                self._loops.update(pool.table, seen, number)
                 if self._errors is not None:
                     missed = number - pool.arrays["OUT"][0]
                     self._errors.update(missed, seen, pool.arrays["SHARES"][0])
@@ -220,17 +236,15 @@ class MultiKernel(Pooled):
         self, events: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Return predictions, and the opinions (n, experts, outputs) behind them."""
-        from streamk.backends.numba_backend.experts import event as loops
-
         if self._columns is None:
             return np.zeros((len(events), 1)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        opinions = np.empty((len(events), len(pool.banks), pool.outputs), np.float32)
+        opinions = np.empty((len(events), pool.experts, pool.outputs), np.float32)
 
         def forecast(part: slice) -> None:
             room = pool.room()
-            loops.forecast(room.table, rows[part], opinions[part], out[part])
+            self._loops.forecast(room.table, rows[part], opinions[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         with self._lock:
@@ -243,12 +257,10 @@ class MultiKernel(Pooled):
         if self._columns is None:
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
-        from streamk.backends.numba_backend.experts import event as loops
-
-        events, pool = self._check(one_row(x)), self._pool
-        opinions = np.empty((1, len(pool.banks), pool.outputs), np.float32)
+        events, pool = x[None] if self._takes(x) else self._check(one_row(x)), self._pool
+        opinions = np.empty((1, pool.experts, pool.outputs), np.float32)
         with self._lock:
-            loops.forecast(pool.table, self._padded(events), opinions, self._out)
+            self._loops.forecast(pool.table, self._padded(events), opinions, self._out)
             self._fresh = events.tobytes()
             self._said.keep(self._fresh, opinions[0])
             said: NDArray[np.float64] = self._restored(self._out.copy())[0]

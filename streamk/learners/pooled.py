@@ -5,20 +5,22 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamk.backends import LARGEST
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
 from streamk.learners.classes import Classes, Label
-from streamk.learners.expert_pool import BINARY, CLASSES, NUMBERS, ExpertPool
+from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
+from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS
 from streamk.learners.predictor import Predictor
 from streamk.learners.recollection import Recollection
 from streamk.learners.upkeep import Upkeep
@@ -64,6 +66,7 @@ class Pooled(Predictor):
         self._errors = None if self.is_classifier else ErrorQuantiles()
         self._upkeep = Upkeep()
         self._pool: ExpertPool  # from the first columns on
+        self._shape: tuple[int, ...] = ()
         self._lock = threading.Lock()
         self._fresh: bytes | None = None
         """The event that the pool's room is about, as long as nothing has been learned since."""
@@ -116,10 +119,12 @@ class Pooled(Predictor):
 
     def _changed(self) -> None:
         """Let a pool that is new know the scale; what was said by another does not count."""
+        self._shape = (len(self._columns or ()),)
         self._pool.adapt(self._scale)
         self._said.clear()
         self._fresh = None
         self._out = np.empty((1, self._pool.outputs))
+        self._loops = _loops()
 
     # What follows from a forecast
 
@@ -155,6 +160,16 @@ class Pooled(Predictor):
         if not len(self._classes):
             raise NotLearned("no class is known yet: learn an event first, or name the classes")
 
+    def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
+        """Whether x is an array of one event just as the loops know it, with no value missing."""
+        return (
+            type(x) is np.ndarray
+            and x.dtype is FLOAT64
+            and x.shape == self._shape
+            and x.flags.carray
+            and bool(np.vdot(x, x) <= LARGEST**2)  # a NaN is not
+        )
+
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         return check_events(X, FLOAT64, self._columns, missing=True)
 
@@ -174,7 +189,6 @@ class Pooled(Predictor):
             "classes": list(self.classes),
             "columns": None if self._columns is None else list(self._columns),
             "pending_bytes": self.pending_bytes,
-            "threads": self.threads,
         }
         if self._columns is not None:
             pool = self._pool
@@ -204,7 +218,6 @@ class Pooled(Predictor):
                 seed=header["seed"],
                 classes=header["classes"],
                 pending_bytes=header["pending_bytes"],
-                threads=header["threads"],
             )
             model.n_events = int(header["n_events"])
             model._scale = RunningQuantiles.from_state(state.child("scale"))
@@ -283,3 +296,9 @@ class Pooled(Predictor):
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
         return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order)
+
+
+def _loops() -> Any:
+    from streamk.backends.numba_backend.experts import event
+
+    return event

@@ -1,0 +1,138 @@
+"""What a pool of experts takes over from another one, of other columns and classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners import cells, tables
+
+if TYPE_CHECKING:
+    from streamk.learners.expert_pool import ExpertPool
+
+BINARY, CLASSES, NUMBERS = 0, 1, 2
+"""Tasks; the first two are classification, which turns from one into the other."""
+
+
+def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
+    """Let a pool know what another knows.
+
+    Parameters
+    ----------
+    new, old : ExpertPool
+    columns : int array of shape (d,)
+        The new number of each column of the old pool.
+    order : list of int
+        The new number of each of its classes.
+    """
+    _inherit_coefficients(new, old, columns, order)
+    _inherit_cells(new, old, order)
+    _inherit_mixing(new, old)
+    if new.task == NUMBERS:
+        new.arrays["LEVEL"][...] = old.arrays["LEVEL"]
+    else:
+        known = order[: old.arrays["LEVEL"].shape[1]]
+        new.arrays["LEVEL"][...] = 0.0
+        new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
+    _inherit_window(new, old, columns, order)
+
+
+def _inherit_coefficients(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the models on dense features."""
+    rows = np.append(columns, -1)  # the constant comes last
+    theirs = np.append(np.arange(len(columns)), -1)
+    for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
+        A = _outputs(old.arrays[f"{name}_A"], axis, old, new, order)
+        if name == "LINEAR":
+            new.arrays["LINEAR_A"][:, :, rows] = A[:, :, theirs]
+        elif name == "LADDER":
+            new.arrays["LADDER_A"][...] = A
+        elif new.sizes["NEWTON"] and old.sizes["NEWTON"]:
+            new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
+            P = new.arrays["NEWTON_P"]
+            P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
+    squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, new, order, squares=True)
+    new.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
+    squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, new, order, squares=True)
+    new.arrays["LADDER_SQUARES"][...] = squares
+
+
+def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
+    """Take over the weights of experts and tables."""
+    for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
+        new.arrays[name][...] = old.arrays[name]
+    # The second-order expert may have gone; it is the last one before the constant's.
+    both = set(new.banks) & set(old.banks)
+    here, there = (
+        [n for n, bank in enumerate(banks) if bank in both] for banks in (new.banks, old.banks)
+    )
+    for name in ("SHARES", "PRODUCTS"):
+        new.arrays[name][:, here] = old.arrays[name][:, there]
+    new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
+    inverses = old.arrays["INVERSES"][:, there][:, :, there]
+    new.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
+
+
+def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the tables whose columns and slots stayed; the others begin anew."""
+    A = _outputs(cells.coefficients(old.arrays, old.outputs), 1, old, new, order)
+    for table in range(tables.TABLES):
+        a, b = new.arrays["FIRST"][table : table + 2]
+        c, d = old.arrays["FIRST"][table : table + 2]
+        if b - a == d - c and np.array_equal(_keys_of(new, table), _keys_of(old, table)):
+            cells.coefficients(new.arrays, new.outputs)[a:b] = A[c:d]
+            there = cells.squares(old.arrays, old.outputs)
+            cells.squares(new.arrays, new.outputs)[a:b] = there[c:d]
+
+
+def _keys_of(pool: ExpertPool, table: int) -> NDArray[np.uint64]:
+    a, b = pool.members.starts[table : table + 2]
+    found: NDArray[np.uint64] = pool.keys[pool.members.columns[a:b]]
+    return found
+
+
+def _inherit_window(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the youngest events, in their order."""
+    count = min(old.count, new.sizes["WINDOW"])
+    rows = (old.next - count + np.arange(count)) % old.sizes["WINDOW"]
+    new.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
+    y = old.arrays["WINDOW_Y"][rows]
+    new.arrays["WINDOW_Y"][:count] = (
+        y if new.task == NUMBERS else np.array(order)[y.astype(np.intp)]
+    )
+    new.set_window(count, count % new.sizes["WINDOW"])
+
+
+def _outputs(
+    there: NDArray[Any],
+    axis: int,
+    old: ExpertPool,
+    new: ExpertPool,
+    order: list[int],
+    *,
+    squares: bool = False,
+) -> NDArray[Any]:
+    """Return coefficients of the outputs of another pool; a new class gets zeros.
+
+    One logit stands for the second class against the first. It becomes two outputs, half of it
+    each.
+    """
+    if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
+        return there
+    if new.task == BINARY:  # the other way round
+        return there if squares else -there
+    if old.task == BINARY:
+        there = np.concatenate([there, there] if squares else [-there / 2, there / 2], axis=axis)
+    shape = list(there.shape)
+    shape[axis] = new.outputs
+    out = np.zeros(shape, there.dtype)
+    where: list[Any] = [slice(None)] * there.ndim
+    where[axis] = order[: there.shape[axis]]
+    out[tuple(where)] = there
+    return out
