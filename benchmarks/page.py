@@ -16,6 +16,7 @@ from benchmarks import adult, common, first_light, scaling
 from benchmarks.features import __main__ as features
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
+from benchmarks.multi_kernel import __main__ as multi_kernel
 from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.speed import __main__ as speed
@@ -34,6 +35,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         "scaling": scaling.render,
         "river_battery": battery.render,
         battery_speed.NAME: battery_speed.render,
+        multi_kernel.NAME: multi_kernel.render,
     },
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

@@ -92,9 +92,8 @@ def _summary(classes: Sequence[str], numbers: Sequence[str], by_stream: Mapping[
                 f"{sum(one['low'] > 0 for one in ones)}",
             ]
         rows.append([*row, _times(variant, by_stream)])
-    header = ["against all", "points", "worse", "better", "% of MAE", "worse", "better"]
-    header.append("CPU time")
-    return common.table(header, rows)
+    kinds = ("points", "worse", "better", "% of MAE", "worse", "better")
+    return common.table(["against all", *kinds, "CPU time"], rows)
 
 
 def _times(variant: Variant, by_stream: Mapping[str, Any]) -> str:
