@@ -20,6 +20,8 @@ _FURTHEST = 20.0
 """Where labels of a regression end, in units of their spread; what experts say ends there too."""
 _OTHER = 1e3
 """Change of that unit after which what was learned in the old one is noise."""
+_BLOCK = 1024
+"""Events whose opinions are in memory at once, beside those that are kept."""
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -230,7 +232,9 @@ class MultiKernel(Pooled):
         InvalidInput
             If the columns do not fit or a value is infinite.
         """
-        return self._forecast(self._check(X))[0]
+        events = self._check(X)
+        blocks = range(0, max(1, len(events)), _BLOCK)
+        return np.concatenate([self._forecast(events[n : n + _BLOCK])[0] for n in blocks])
 
     def _forecast(
         self, events: NDArray[np.float64]
