@@ -308,3 +308,23 @@ def test_likelihoods():
     assert mixing.loss(mixing.BINARY, one, 1.0) == pytest.approx(-math.log(0.3))
     assert mixing.loss(mixing.NUMBERS, one, 0.5) == pytest.approx(0.4)
     assert mixing.loss(mixing.NUMBERS, one, 1e9) == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_newton_steps_outlast_rounding(damaged: bool) -> None:
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(3, 12))  # the others are never excited
+    P, w = np.eye(12) * 0.1, np.zeros(12)
+    small, step = np.eye(12, dtype=np.float32), np.zeros(12, np.float32)
+    room = np.zeros(12)
+    for n, mix in enumerate(rng.normal(size=(20_000, 3))):
+        g = mix @ directions
+        if damaged and n % 5_000 == 4_999:
+            P[...], small[...] = -P, -small
+        mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
+        assert np.isfinite(w).all() and np.isfinite(step).all()
+    for matrix, most in ((P, 0.1 * 12), (small, 100.0 * 12)):
+        values = np.linalg.eigvalsh((matrix + matrix.T) / 2.0)
+        assert values.min() > -1e-4 * values.max()
+        assert np.trace(matrix) < 1.1 * most

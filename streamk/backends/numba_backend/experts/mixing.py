@@ -171,6 +171,13 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     for e in range(n):
         total += room[e] * g[e]
         trace += P[e, e]
+    if not total >= 0.0:  # rounding has made P useless: begin anew
+        total, trace = 0.0, n * start
+        for e in range(n):
+            for j in range(n):
+                P[e, j] = start if e == j else 0.0
+            room[e] = start * g[e]
+            total += room[e] * g[e]
     scale = 1.0 / forget if trace < n * start else 1.0
     q = 1.0 / (forget + total)
     for e in range(n):

@@ -7,7 +7,7 @@ from typing import Any
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.rules import dot
 
-_MOST = 1e4
+_MOST = 1e2
 """Mean of P's diagonal from which on forgetting does not let it grow."""
 
 
@@ -26,7 +26,14 @@ def gain(phi: Any, P: Any, forget: Any, out: Any) -> None:
         if v != number(0.0):
             for i in range(n):
                 out[i] += v * row[i]
-    q, trace = forget + dot(phi, out), number(0.0)
+    form, trace = dot(phi, out), number(0.0)
+    if not form >= number(0.0):  # rounding has made P useless: begin anew
+        for i in range(n):
+            for j in range(n):
+                P[i, j] = number(1.0 if i == j else 0.0)
+            out[i] = phi[i]
+        form = dot(phi, phi)
+    q = forget + form
     for i in range(n):
         trace += P[i, i]
     scale = number(1.0) / forget if trace < number(_MOST * n) else number(1.0)
