@@ -323,7 +323,8 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
             P[...], small[...] = -P, -small
         mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
         newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
-        assert np.isfinite(w).all() and np.isfinite(step).all()
+        assert np.isfinite(w).all()
+        assert np.isfinite(step).all()
     for matrix, most in ((P, 0.1 * 12), (small, 100.0 * 12)):
         values = np.linalg.eigvalsh((matrix + matrix.T) / 2.0)
         assert values.min() > -1e-4 * values.max()
