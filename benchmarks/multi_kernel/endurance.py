@@ -37,7 +37,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 def endure(plan: Plan) -> dict[str, Any]:
     """All events of a plan through one learner."""
     model = MultiKernel(seed=SEED, columns=range(COLUMNS), classes=(False, True))
-    stream, right = Moving(plan, SEED), np.zeros(plan.events, dtype=bool)
+    stream, right = Moving(plan, SEED), np.full(plan.events, False)  # all of its pages are there
     watch, clock = _Watch(), _Clock(model, plan)
     while stream.position < plan.events:
         first = stream.position
