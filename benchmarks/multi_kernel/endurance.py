@@ -27,8 +27,13 @@ _TENTHS = 10
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """What a process of its own finds."""
-    command = [sys.executable, "-m", __spec__.name, *(["--quick"] if quick else [])]
+    """What a process of its own finds, after another one has compiled what it needs."""
+    found = _process("--quick")
+    return found if quick else _process()
+
+
+def _process(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", __spec__.name, *arguments]
     done = subprocess.run(command, cwd=common.ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
