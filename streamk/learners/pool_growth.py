@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners import cells, tables
+from streamk.learners import cells
 
 if TYPE_CHECKING:
     from streamk.learners.expert_pool import ExpertPool
@@ -79,14 +79,18 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
 
 def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
     """Take over the tables whose columns and slots stayed; the others begin anew."""
-    A = _outputs(cells.coefficients(old.arrays, old.outputs), 1, old, new, order)
-    for table in range(tables.TABLES):
-        a, b = new.arrays["FIRST"][table : table + 2]
-        c, d = old.arrays["FIRST"][table : table + 2]
-        if b - a == d - c and np.array_equal(_keys_of(new, table), _keys_of(old, table)):
-            cells.coefficients(new.arrays, new.outputs)[a:b] = A[c:d]
-            there = cells.squares(old.arrays, old.outputs)
-            cells.squares(new.arrays, new.outputs)[a:b] = there[c:d]
+    there, here = old.arrays["FIRST"], new.arrays["FIRST"]
+    stayed = np.diff(there) == np.diff(here)
+    for table in np.flatnonzero(stayed).tolist():
+        stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
+    squares = cells.squares(old.arrays, old.outputs)
+    rows = np.flatnonzero(squares.any(axis=1))  # few, where classes are still being met
+    table_of = np.searchsorted(there, rows, side="right") - 1
+    rows, table_of = rows[stayed[table_of]], table_of[stayed[table_of]]
+    A = cells.coefficients(old.arrays, old.outputs)[rows]
+    to = rows - there[table_of] + here[table_of]
+    cells.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
+    cells.squares(new.arrays, new.outputs)[to] = squares[rows]
 
 
 def _keys_of(pool: ExpertPool, table: int) -> NDArray[np.uint64]:

@@ -161,13 +161,14 @@ class Pooled(Predictor):
             raise NotLearned("no class is known yet: learn an event first, or name the classes")
 
     def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Whether x is an array of one event just as the loops know it, with no value missing."""
+        """Whether x is an array of one event just as the loops know it, with no value too large."""
         return (
             type(x) is np.ndarray
             and x.dtype is FLOAT64
             and x.shape == self._shape
             and x.flags.carray
-            and bool(np.vdot(x, x) <= LARGEST**2)  # a NaN is not
+            # The first is the fast way to see it; a NaN, which is missing, takes the second.
+            and bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
         )
 
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
