@@ -459,3 +459,25 @@ def test_the_seed_decides() -> None:
     assert_same(one, same)
     assert one.decision_many(X).tolist() == same.decision_many(X).tolist()
     assert one.decision_many(X).tolist() != other.decision_many(X).tolist()
+
+
+def test_named_classes_have_even_odds_before_the_first_event() -> None:
+    for classes in (["a", "b"], ["a", "b", "c"]):
+        model = MultiKernel(classes=classes)
+        odds = model.predict_proba_one(np.zeros(4))
+        assert odds == pytest.approx(dict.fromkeys(classes, 1 / len(classes)))
+
+
+def test_intervals_learn_from_the_predictions_that_were_made() -> None:
+    # Labels that wander: 20 events later the error is larger than at once.
+    y = np.cumsum(np.random.default_rng(0).normal(size=3_000))
+    X = np.random.default_rng(1).normal(size=(len(y), 2))
+    widths = []
+    for delay in (1, 20):
+        model = MultiKernel(task="regression", seed=1)
+        for first in range(0, len(y), delay):
+            some = slice(first, first + delay)
+            interval = model.predict_interval_many(X[some])
+            model.learn_many(X[some], y[some])
+        widths.append(float((interval[:, 1] - interval[:, 0]).mean()))
+    assert widths[1] > 1.5 * widths[0]

@@ -200,11 +200,13 @@ class MultiKernel(Pooled):
                 then = said.take(name)
                 if then is None or name != self._fresh:
                     self._loops.forecast(pool.table, rows[i : i + 1], opinions, self._out)
-                seen = opinions[0] if then is None else then
-                self._loops.update(pool.table, seen, number)
+                seen, predicted = opinions[0], np.float32(self._out[0, 0])
+                if then is not None:
+                    seen, predicted = then[: pool.experts], then[-1, 0]
                 if self._errors is not None:
-                    missed = number - pool.arrays["OUT"][0]
+                    missed = float(number - predicted)
                     self._errors.update(missed, seen, pool.arrays["SHARES"][0])
+                self._loops.update(pool.table, seen, number)
                 self._fresh = None
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -241,7 +243,7 @@ class MultiKernel(Pooled):
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Return predictions, and the opinions (n, experts, outputs) behind them."""
         if self._columns is None:
-            return np.zeros((len(events), 1)), np.zeros((len(events), 0, 1), np.float32)
+            return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         opinions = np.empty((len(events), pool.experts, pool.outputs), np.float32)
@@ -252,9 +254,17 @@ class MultiKernel(Pooled):
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         with self._lock:
-            for row, said in zip(events, opinions, strict=True):
-                self._said.keep(row.tobytes(), said.copy())  # not a view that keeps them all
+            for row, said, predicted in zip(events, opinions, out, strict=True):
+                self._said.keep(row.tobytes(), self._with(said, predicted))
         return self._restored(out), opinions
+
+    def _with(
+        self, opinions: NDArray[np.float32], predicted: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """Return a copy of opinions on an event; of numbers, with the prediction in a last row."""
+        if self.is_classifier:
+            return opinions.copy()
+        return np.append(opinions, predicted[None].astype(np.float32), axis=0)
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """What the mixture says of one event x of shape (d,), float64 (outputs,)."""
@@ -266,7 +276,7 @@ class MultiKernel(Pooled):
         with self._lock:
             self._loops.forecast(pool.table, self._padded(events), opinions, self._out)
             self._fresh = events.tobytes()
-            self._said.keep(self._fresh, opinions[0])
+            self._said.keep(self._fresh, self._with(opinions[0], self._out[0]))
             said: NDArray[np.float64] = self._restored(self._out.copy())[0]
         return said
 

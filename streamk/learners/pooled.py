@@ -156,6 +156,13 @@ class Pooled(Predictor):
             return np.ones((len(F), 1))
         return np.hstack([1.0 - F, F]) if F.shape[1] == 1 else F / F.sum(axis=1, keepdims=True)
 
+    def _even(self, n: int) -> NDArray[np.float64]:
+        """Return what is said of n events before any column is known: even odds, or 0."""
+        if not self.is_classifier:
+            return np.zeros((n, 1))
+        classes = max(2, len(self._classes))
+        return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
+
     def _need_classes(self) -> None:
         if not len(self._classes):
             raise NotLearned("no class is known yet: learn an event first, or name the classes")
