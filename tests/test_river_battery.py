@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -284,33 +281,33 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
     assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
 
 
-def battery(cache: Path, out: Path, *arguments: str) -> tuple[Any, str]:
-    """Results of a quick run, and what it said on the way."""
+def battery(
+    capsys: pytest.CaptureFixture[str], cache: Path, *arguments: str
+) -> tuple[Any, list[str]]:
+    """Results of a quick run, and the lines it said on the way."""
+    from benchmarks.river_battery.__main__ import run
+
+    out = cache / "out.json"
     contestants = ["streamk", "no change", "River linear", "River naive Bayes"]
-    command = [sys.executable, "-m", "benchmarks.river_battery", "--quick", "--out", str(out)]
-    command += ["--cache", str(cache), "--streams", "elec2", STREAM, "ChickWeights"]
-    command += ["--contestants", *contestants, *arguments]
-    environment = {k: v for k, v in os.environ.items() if k != "STREAMK_DATA"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines()[:-1])) <= 100
-    return json.loads(out.read_text(encoding="utf-8"))["results"], done.stderr
+    where = ["--out", str(out), "--cache", str(cache / "cache")]
+    streams = ["--streams", "elec2", STREAM, "ChickWeights"]
+    run(["--quick", *where, *streams, "--contestants", *contestants, *arguments])
+    said = capsys.readouterr()
+    assert max(map(len, said.out.splitlines()[:-1])) <= 100
+    return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    none, _ = battery(cache, tmp_path / "0.json", "--cached")
+def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    none, _ = battery(capsys, tmp_path, "--cached")
     assert list(none["delays"]["0"]["contestants"]) == ["streamk"]
-    first, said = battery(cache, tmp_path / "1.json")
-    assert said.count("River linear") == 6
-    kept = sorted(cache.iterdir())
+    first, said = battery(capsys, tmp_path)
+    assert sum("River linear" in line for line in said) == 6
+    kept = sorted((tmp_path / "cache").iterdir())
     assert len(kept) == 2 * (3 + 3 + 2)
     kept[0].unlink()
-    second, said = battery(cache, tmp_path / "2.json")
-    assert len(said.splitlines()) == 2 * 3 + 1, "ours, and the one that was lost"
+    second, said = battery(capsys, tmp_path)
+    assert len(said) == 2 * 3 + 1, "ours, and the one that was lost"
     for delay in ("0", "48"):
         one, other = (found["delays"][delay]["contestants"] for found in (first, second))
         assert (
@@ -321,9 +318,8 @@ def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_speed(tmp_path: Path) -> None:
-    out = tmp_path / "out.json"
-    found, _ = battery(tmp_path, out, "--speed")
+def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, _ = battery(capsys, tmp_path, "--speed")
     assert list(found["streams"]) == ["elec2", STREAM, "ChickWeights"]
     assert len(found["goals"]) == 5
     for one in found["streams"].values():
