@@ -14,6 +14,7 @@ from streamk.backends import CHUNK, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
+from streamk.learners.arena import side_by_side
 from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS, inherit
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
@@ -102,6 +103,7 @@ class ExpertPool:
         self._make_window()
         self._make_newton()
         self._make_mixing()
+        self.arrays = side_by_side(self.arrays)
         self._lay_out()
 
     # Arrays
@@ -413,7 +415,7 @@ class Room:
     """What a thread writes while it forecasts by a pool, and the table that says so."""
 
     def __init__(self, pool: ExpertPool) -> None:
-        self.arrays = {name: np.zeros_like(pool.arrays[name]) for name in _ROOM}
+        self.arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
         self.arrays["ALL"][:] = 1.0
         self.table = pool.table.copy()
         at = _places()

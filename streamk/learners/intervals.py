@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import StateError
+from streamk.learners.arena import side_by_side
 from streamk.state import State
 
 _FIRST_SIZE = 1.0
@@ -30,13 +31,20 @@ class ErrorQuantiles:
         loops = _loops()
         normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
         # A normal error's mean size is 0.8 deviations.
-        self._tracked = np.tile(normal / 0.8, (loops.TRACKERS, 1))
-        self._weights = np.full(loops.TRACKERS, 1.0 / loops.TRACKERS)
-        self._size = np.full(1, _FIRST_SIZE)
+        arrays = side_by_side(
+            {
+                "tracked": np.tile(normal / 0.8, (loops.TRACKERS, 1)),
+                "weights": np.full(loops.TRACKERS, 1.0 / loops.TRACKERS),
+                "size": np.full(1, _FIRST_SIZE),
+                "correction": np.zeros(len(loops.LEVELS)),
+                "room": np.zeros(len(loops.LEVELS)),
+                "losses": np.zeros(loops.TRACKERS),
+            }
+        )
+        self._tracked, self._weights = arrays["tracked"], arrays["weights"]
+        self._size, self._correction = arrays["size"], arrays["correction"]
+        self._room, self._losses = arrays["room"], arrays["losses"]
         self._count = np.zeros(1)
-        self._correction = np.zeros(len(loops.LEVELS))
-        self._room = np.empty(len(loops.LEVELS))
-        self._losses = np.zeros(loops.TRACKERS)
         self._awake = np.ones(loops.TRACKERS, dtype=bool)
 
     def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
