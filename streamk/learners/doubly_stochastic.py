@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, kernels
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_events, check_range, check_seed
 from streamk.features.samplers import check_sampler
@@ -25,14 +25,14 @@ from streamk.learners.classes import (
 )
 from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
-from streamk.learners.predictor import Predictor, one_row
+from streamk.learners.predictor import Decider, one_row
 from streamk.learners.steps import Constant, Step, step_from_json
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
 
 
-class DoublyStochastic(Predictor):
+class DoublyStochastic(Decider):
     """Kernel learning by doubly stochastic functional gradients, on an endless stream.
 
     Each step takes a mini-batch of events and the next block of random features, predicts the
@@ -306,34 +306,7 @@ class DoublyStochastic(Predictor):
         """Outputs as of `decision_many`, of finite events of the dtype."""
         return self._function.decide(events)
 
-    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
-        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
-        if not self.is_classifier:
-            return F[:, 0]
-        self._need_classes()
-        if F.shape[1] > 1:
-            best = F.argmax(axis=1)
-        else:
-            best = ((F[:, 0] > 0) & (len(self.classes) > 1)).astype(np.intp)
-        return self._classes.decode(best)
-
-    def prediction(self, F: NDArray[np.float64]) -> Any:
-        """Predicted label or number, where `decision_one` gave F."""
-        if not self.is_classifier:
-            return F[0]
-        labels = self._classes.labels
-        if len(F) > 1:
-            return labels[F.argmax()]
-        self._need_classes()
-        return labels[int(len(labels) > 1 and F[0] > 0)]
-
-    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
-        if not self.is_classifier:
-            raise InvalidInput("a regression has no class probabilities; use predict_many")
-        self._need_classes()
-        if len(self._classes) == 1:
-            return np.ones((len(F), 1))
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.loss.probabilities(F)
 
     # Columns and outputs
@@ -360,10 +333,6 @@ class DoublyStochastic(Predictor):
         if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
             coefficients.split(self.loss.split_binary)
         coefficients.add_outputs(self._n_outputs())
-
-    def _need_classes(self) -> None:
-        if not self.classes:
-            raise NotLearned("no class is known yet; learn from an event first or pass classes=")
 
     # State
 

@@ -180,8 +180,8 @@ class ExpertPool:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros("float32", SUMS=(max(1, self.sizes["CLASSES"]), _smoothers()))
-        self._zeros("float32", WEIGHTS=(_smoothers(), n))
+        self._zeros("float32", SUMS=(max(1, self.sizes["CLASSES"]), loops().SMOOTHERS))
+        self._zeros("float32", WEIGHTS=(loops().SMOOTHERS, n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
@@ -189,7 +189,7 @@ class ExpertPool:
         self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
         self.sizes["NEWTON"] = p
         classes = self.sizes["CLASSES"]
-        level = np.full((_level_rates(), classes), 1.0 / classes if classes > 1 else 0.0)
+        level = np.full((loops().LEVELS, classes), 1.0 / classes if classes > 1 else 0.0)
         self.arrays["LEVEL"] = level.astype(np.float32)
 
     def _make_mixing(self) -> None:
@@ -224,9 +224,9 @@ class ExpertPool:
             *(LINEAR for _ in LINEAR_RULES),
             *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
             *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
-            *(WINDOW for _ in range(_smoothers())),
+            *(WINDOW for _ in range(loops().SMOOTHERS)),
             *(NEWTON for _ in range(self.sizes["NEWTON"] > 0)),
-            *(LEVEL for _ in range(_level_rates())),
+            *(LEVEL for _ in range(loops().LEVELS)),
         )
 
     def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
@@ -423,16 +423,11 @@ class Room:
             self.table[getattr(at, name)] = array.ctypes.data
 
 
-def _smoothers() -> int:
+def loops() -> Any:
+    """Return the compiled loops, which are not imported before they are needed."""
     from streamk.backends.numba_backend.experts import event
 
-    return int(event.SMOOTHERS)
-
-
-def _level_rates() -> int:
-    from streamk.backends.numba_backend.experts import event
-
-    return int(event.LEVELS)
+    return event
 
 
 def _places() -> Any:

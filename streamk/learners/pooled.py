@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import LARGEST
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
@@ -21,7 +21,7 @@ from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
 from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS
-from streamk.learners.predictor import Predictor
+from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
 from streamk.learners.upkeep import Upkeep
 from streamk.state import JSON, State
@@ -29,11 +29,12 @@ from streamk.state import JSON, State
 FLOAT64 = np.dtype(np.float64)
 
 
-class Pooled(Predictor):
+class Pooled(Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
     FORMAT = 1
+    THRESHOLD = 0.5
 
     def __init__(
         self,
@@ -124,36 +125,11 @@ class Pooled(Predictor):
         self._said.clear()
         self._fresh = None
         self._out = np.empty((1, self._pool.outputs))
-        self._loops = _loops()
+        self._loops = expert_pool.loops()
 
     # What follows from a forecast
 
-    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
-        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
-        if not self.is_classifier:
-            return F[:, 0]
-        self._need_classes()
-        if F.shape[1] > 1:
-            best = F.argmax(axis=1)
-        else:
-            best = ((F[:, 0] > 0.5) & (len(self.classes) > 1)).astype(np.intp)
-        return self._classes.decode(best)
-
-    def prediction(self, F: NDArray[np.float64]) -> Any:
-        """Predicted label or number, where `decision_one` gave F."""
-        if not self.is_classifier:
-            return F[0]
-        self._need_classes()
-        labels = self._classes.labels
-        return labels[F.argmax() if len(F) > 1 else int(len(labels) > 1 and F[0] > 0.5)]
-
-    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
-        if not self.is_classifier:
-            raise InvalidInput("a regression has no class probabilities; use predict_many")
-        self._need_classes()
-        if len(self.classes) == 1:
-            return np.ones((len(F), 1))
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.hstack([1.0 - F, F]) if F.shape[1] == 1 else F / F.sum(axis=1, keepdims=True)
 
     def _even(self, n: int) -> NDArray[np.float64]:
@@ -162,10 +138,6 @@ class Pooled(Predictor):
             return np.zeros((n, 1))
         classes = max(2, len(self._classes))
         return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
-
-    def _need_classes(self) -> None:
-        if not len(self._classes):
-            raise NotLearned("no class is known yet: learn an event first, or name the classes")
 
     def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Whether x is an array of one event just as the loops know it, with no value too large."""
@@ -304,9 +276,3 @@ class Pooled(Predictor):
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
         return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order)
-
-
-def _loops() -> Any:
-    from streamk.backends.numba_backend.experts import event
-
-    return event

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput
-from streamk.learners.classes import Label
+from streamk.errors import InvalidInput, NotLearned
+from streamk.learners.classes import Classes, Label
 
 
 class Predictor:
@@ -74,6 +74,53 @@ class Predictor:
         """Probability of each class for one event x of shape (d,)."""
         probabilities = self.probabilities(self.decision_one(x)[None])
         return dict(zip(self.classes, probabilities[0].tolist(), strict=True))
+
+
+class Decider(Predictor):
+    """A predictor that knows its classes, and decides among them by its outputs."""
+
+    is_classifier: bool
+    _classes: Classes
+    THRESHOLD: ClassVar[float] = 0.0
+    """A single output above this stands for the second of two classes."""
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        if not self.is_classifier:
+            return F[:, 0]
+        self._need_classes()
+        if F.shape[1] > 1:
+            best = F.argmax(axis=1)
+        else:
+            best = ((F[:, 0] > self.THRESHOLD) & (len(self.classes) > 1)).astype(np.intp)
+        return self._classes.decode(best)
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        if not self.is_classifier:
+            return F[0]
+        labels = self._classes.labels
+        if len(F) > 1:
+            return labels[F.argmax()]
+        self._need_classes()
+        return labels[int(len(labels) > 1 and F[0] > self.THRESHOLD)]
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        if not self.is_classifier:
+            raise InvalidInput("a regression has no class probabilities; use predict_many")
+        self._need_classes()
+        if len(self._classes) == 1:
+            return np.ones((len(F), 1))
+        return self._probabilities(F)
+
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what outputs say of two or more classes."""
+        raise NotImplementedError
+
+    def _need_classes(self) -> None:
+        if not self.classes:
+            raise NotLearned("no class is known yet; learn from an event first or pass classes=")
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
+from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.compiling import compiling
 from streamk.backends.numba_backend.dense import evaluate_dense
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
@@ -32,17 +33,6 @@ _alone = compiling()
 _A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL = range(11)
 _CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(11, 17)
 """Places in the table: addresses of arrays, then numbers; the last one is -1."""
-
-
-def _point(_: Any, address: Any, like: Any) -> Any:
-    """Return an address as a pointer to numbers like an array's, or like a number."""
-    pointer: Any = types.CPointer
-    kind = pointer(like.dtype if isinstance(like, types.Array) else like)
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
-
-    return kind(address, like), codegen
 
 
 def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
@@ -64,7 +54,6 @@ def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) 
     return types.void(*kinds), codegen
 
 
-_pointer: Any = intrinsic(_point)
 _descend_chunk: Any = intrinsic(_subtract)
 
 
@@ -72,9 +61,9 @@ _descend_chunk: Any = intrinsic(_subtract)
 def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     """Subtract the gradient, as `learning.descend` does."""
     chunks, start, stop = table[_CHUNKS], table[_START], table[_STOP]
-    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
-    phi = carray(_pointer(table[_PHI], X), (chunks, CHUNK))
-    G = carray(_pointer(table[_G], X), (1, outputs))
+    A = carray(pointer(table[_A], X), (chunks, outputs, CHUNK))
+    phi = carray(pointer(table[_PHI], X), (chunks, CHUNK))
+    G = carray(pointer(table[_G], X), (1, outputs))
     if table[_SQUARES] == 0 and start % CHUNK == stop % CHUNK == 0:
         for c in range(start // CHUNK, stop // CHUNK):
             for k in range(outputs):
@@ -86,7 +75,7 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
         for k in range(outputs):
             g = G[0, k]
             if table[_SQUARES] != 0:
-                s = carray(_pointer(table[_SQUARES], X), (chunks, outputs, CHUNK))
+                s = carray(pointer(table[_SQUARES], X), (chunks, outputs, CHUNK))
                 for i in range(low, high):
                     d = g * phi[c, i]
                     s[c, k, i] += d * d
@@ -100,18 +89,18 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
 def _evaluate(table: Any, X: Any, strides: Any, minus: Any, phi: Any, outputs: Any) -> Any:
     """Add up the features of the only row of X; return the sums."""
     chunks = table[_CHUNKS]
-    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
-    b = carray(_pointer(table[_B], X), (chunks, CHUNK))
-    acc = carray(_pointer(table[_ACC], X), (1, outputs, LANES))
+    A = carray(pointer(table[_A], X), (chunks, outputs, CHUNK))
+    b = carray(pointer(table[_B], X), (chunks, CHUNK))
+    acc = carray(pointer(table[_ACC], X), (1, outputs, LANES))
     acc[:] = 0.0
     if strides is None:
-        W = carray(_pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
+        W = carray(pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
         evaluate_dense(X, W, b, A, acc, phi, 0, chunks, outputs, minus)
     else:
-        signs = carray(_pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
-        masks = carray(_pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
-        radii = carray(_pointer(table[_RADII], X), (chunks, 1, CHUNK))
-        x = carray(_pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
+        signs = carray(pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
+        masks = carray(pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
+        radii = carray(pointer(table[_RADII], X), (chunks, 1, CHUNK))
+        x = carray(pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
         evaluate_row(
             X, 0, strides, signs, masks, radii, b, x, A, acc, phi, 0, chunks, outputs, minus
         )
@@ -123,8 +112,8 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
     factor, weight, rate = factors
     outputs = F.shape[1]
-    G = carray(_pointer(table[_G], X), (1, outputs))
-    label = carray(_pointer(table[_LABEL], np.float64(0.0)), (2,))
+    G = carray(pointer(table[_G], X), (1, outputs))
+    label = carray(pointer(table[_LABEL], np.float64(0.0)), (2,))
     label[0] = y
     loss = table[_CODE], label[1], table[_CLASSES] != 0
     if not projection.slopes(acc, label, loss, factor, weight, F, G):
@@ -152,7 +141,7 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
     @_alone
     def predict(address: Any, x: Any, factor: Any, F: Any) -> Any:
         """Predict into F; see `streamk.backends.Single`."""
-        table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
+        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         minus = None
         if cosine:
@@ -166,12 +155,12 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
         address: Any, x: Any, y: Any, block: Any, factor: Any, weight: Any, rate: Any, F: Any
     ) -> Any:
         """Predict into F and descend; see `streamk.backends.Single`."""
-        table = carray(_pointer(address, np.int64(0)), (_MINUS + 1,))
+        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         minus = None
         if cosine:
             minus = double(table[_MINUS]) if wide else x.dtype.type(table[_MINUS])
-        phi = carray(_pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
+        phi = carray(pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
         acc = _evaluate(table, X, strides, minus, phi, outputs)
         if not _finite(x):
             return False

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from streamk.backends import LANES
 
 _INT = ir.IntType(64)
-_COSINE = {
+COSINE = {
     "float": (0.999999225, -19.7389812, 64.9286652, -85.271759, 58.7914009, -21.0728855),
     "double": tuple((-1) ** k * (math.pi / 2) ** (2 * k) / math.factorial(2 * k) for k in range(9)),
 }
@@ -225,7 +225,7 @@ class Emitter:
         t = b.fsub(u, self._call("llvm.nearbyint", u))
         s, quarter = b.fmul(t, t), self.constant(0.25)
         s = b.select(b.fcmp_ordered("<", s, quarter), s, quarter)
-        coefficients = _COSINE["float" if self.bytes == 4 else "double"]
+        coefficients = COSINE["float" if self.bytes == 4 else "double"]
         c = self.constant(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             c = self.fma(c, s, self.constant(coefficient))

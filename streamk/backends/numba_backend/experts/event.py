@@ -35,8 +35,6 @@ _SELDOM = 4
 """Events in which the banks are looked at once."""
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
-FORGET = 0.9998
-"""Of the weights' Newton steps: they look back some 5,000 events."""
 NEWTON_FORGET = 0.9995
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.vectors import COSINE
 
-_COSINE = (0.999999225, -19.7389812, 64.9286652, -85.271759, 58.7914009, -21.0728855)
-"""Of cos(2 pi t) in t^2: minimax on [-1/2, 1/2], error 1.1e-6."""
+_COSINE = COSINE["float"]
 
 
 @fast
