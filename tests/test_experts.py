@@ -63,10 +63,13 @@ def test_the_ladder_takes_one_projection_to_many_bandwidths():
     close(phi, np.cos(2 * np.pi * (scales[:, None] * u.astype(float) + b)), 3e-5)
 
 
-def test_cells_are_counted_or_hashed():
+@pytest.mark.parametrize("of_all", [False, True])
+def test_cells_are_counted_or_hashed(of_all):
     rng = np.random.default_rng(2)
     bins, size, bits = np.array([2, 4, 8], np.float32), 3, 6
     columns = rng.integers(0, 5, size=(size, 3)).astype(np.int32)
+    if of_all:
+        columns[:] = np.arange(size)[:, None]
     shifts = rng.uniform(size=(size, 3)).astype(np.float32)
     factors = np.array([[(int(b) + 2) ** j for b in bins] for j in range(size)], np.int64)
     factors[:, 2] = rng.integers(0, 2**32, size=size)
@@ -76,6 +79,10 @@ def test_cells_are_counted_or_hashed():
         r = np.where(rng.uniform(size=5) < 0.2, -1.0, rng.uniform(size=5) * 0.999)
         r, found = r.astype(np.float32), np.empty(3, np.int32)
         grids.locate(r, columns, shifts, factors, bins, found)
+        if of_all:
+            same = np.empty_like(found)
+            grids.locate_all(r, shifts, factors, bins, same)
+            assert (same == found).all()
         grids.number_cells(found, first, down)
         places = [naive.bins_of(r[columns[:, t]], shifts[:, t], int(bins[t])) for t in range(3)]
         exact = [naive.exact_cell(places[t], int(bins[t])) for t in range(2)]
@@ -95,10 +102,11 @@ def grid_arrays(tables, slots, outputs, rates, paces):
 @pytest.mark.parametrize("outputs", [1, 3, 5])
 def test_grids_learn_cells_and_factors(outputs):
     rng = np.random.default_rng(3)
-    tables, slots, rates, paces = 9, 4, (0.02, 0.1, 0.5), (0.1, 0.1, 0.03)
+    tables, slots, rates, paces = 12, 4, (0.02, 0.1, 0.5), (0.1, 0.1, 0.03)
     A, rate, pace, factors, spread = grid_arrays(tables, slots, outputs, rates, paces)
     oracles = [naive.Grids(tables, outputs, *v) for v in zip(rates, paces, strict=True)]
     found, slopes, squares, steps = (np.zeros_like(factors) for _ in range(4))
+    taken = np.zeros(grids.RULES, np.float32)
     side, q = np.zeros(A.shape[1], np.float32), grids.RULES
     for _ in range(120):
         own = rng.integers(0, slots, size=tables)
@@ -113,7 +121,7 @@ def test_grids_learn_cells_and_factors(outputs):
         G = single(rng, 3, outputs)
         grids.lay(G, side)
         grids.gather(cells, A, q * outputs, squares)
-        grids.take_in(G, squares)
+        grids.take_in(G, taken, squares)
         if outputs == 1:
             grids.slopes_one(found, side, slopes)
         else:
@@ -137,24 +145,21 @@ def test_smoothers_weigh_the_events_of_the_window(d):
     n, classes = 37, 4
     Z, z = single(rng, d, n + 5), single(rng, d)
     Z[:, 3] = z
-    D, W = np.empty(n, np.float32), np.empty((7, n + 5), np.float32)
+    D, W = np.empty(n, np.float32), np.empty((2, n + 5), np.float32)
     window.distances(z, Z, D)
     expected = ((z[:, None].astype(float) - Z[:, :n]) ** 2).sum(0)
     close(D, expected)
-    window.weigh(D, np.float32(1.5), W)
-    weights = naive.smoother_weights(D, 1.5)
-    close(W[:, :n], weights, 1e-4)
+    weights = np.array(naive.smoother_weights(D, 1.5))
     labels = rng.integers(0, classes, size=n + 5).astype(np.float32)
-    sums = np.empty((classes, 7), np.float32)
-    window.by_class(W, labels, n, sums)
+    sums = np.empty(window.room(classes), np.float32)
+    window.totals(D, labels, 1.5, sums[0])
+    close(sums[0, :2, :7], [weights.sum(axis=1), weights @ labels[:n]], 1e-4)
+    window.by_class(D, labels, 1.5, W, sums)
     of_class = labels[:n] == np.arange(classes)[:, None]
-    close(sums, of_class.astype(float) @ np.array(weights).T, 1e-4)
-    for e, w in enumerate(weights):
-        close(window.total_of(W[e], n), w.sum(), 1e-4)
-        close(window.total_by(W[e], labels, n), w @ labels[:n], 1e-4)
+    close(sums[0, :, :7], of_class.astype(float) @ weights.T, 1e-4)
     share = window.PRIOR / classes
     out = np.empty(classes, np.float32)
-    window.log_probabilities(sums[:, 0], weights[0].sum(), out)
+    window.log_probabilities(sums[0, :, 0], out)
     close(np.exp(out), (of_class @ weights[0] + share) / (weights[0].sum() + window.PRIOR), 1e-4)
     half = window.PRIOR / 2
     expected = math.log((2.0 + half) / (1.0 + half))

@@ -151,10 +151,10 @@ def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What each expert says of an event now, the learner left as it was."""
     pool = model._pool
     seen = np.empty((1, len(pool.banks), pool.outputs), np.float32)
-    room = pool.room()
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x
-    loops.forecast(room.table, padded, seen, np.empty((1, pool.outputs)))
+    with pool.room() as table:
+        loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
     return seen[0]
 
 

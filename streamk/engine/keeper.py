@@ -62,10 +62,12 @@ class Keeper:
         self._committed: int | None = None
         self._places: dict[str, Any] = {}
         self._finished = False
-        initial = trainer.model.state()
-        self._initial = fingerprint(initial)
         self._common_events = trainer.model.n_events
-        self._config = {**config, "model": initial.header}
+        self._initial, self._config = "", dict(config)
+        if store is not None:  # what only checkpoints are compared by takes a copy of the model
+            initial = trainer.model.state()
+            self._initial = fingerprint(initial)
+            self._config["model"] = initial.header
 
     @property
     def epoch(self) -> int | None:

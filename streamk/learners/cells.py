@@ -12,22 +12,26 @@ from numpy.typing import NDArray
 from streamk.learners.tables import BINS, GROUP_STARTS, GROUPS, TABLES, Membership, slots
 
 
-def seats(found: Membership, sizes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def seats(found: Membership, sizes: NDArray[Any], columns: int) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays that say how the tables' cells are found.
 
     A table with a cell for each combination of bins counts them; another one takes the leading bits
-    of a hash. The members of a group lie as (columns of a table, tables).
+    of a hash. The members of a group lie as (columns of a table, tables), in the columns' order.
 
     Parameters
     ----------
     found : Membership
     sizes : int array of shape (TABLES,)
         Cells of each table.
+    columns : int
+        How many there are.
     """
     order, starts = [], [0]
     for first, last in pairwise(GROUP_STARTS):
         a, b = found.starts[[first, last]]
-        order.append(np.arange(a, b).reshape(last - first, -1).T.ravel())
+        width = (b - a) // (last - first)
+        ordered = found.columns[a:b].reshape(-1, width or 1).argsort(axis=1)
+        order.append((ordered + np.arange(a, b, width or 1)[:, None]).T.ravel())
         starts.append(int(b))
     turn, columns_of = np.concatenate(order), np.diff(found.starts)
     table = np.repeat(np.arange(TABLES), columns_of)
@@ -38,6 +42,7 @@ def seats(found: Membership, sizes: NDArray[Any]) -> dict[str, NDArray[Any]]:
     down = np.where(exact, 0, 32 - np.floor(np.log2(sizes))).astype(np.int32)
     return {
         "STARTS": np.array(starts),
+        "OF_ALL": columns_of[GROUP_STARTS[:-1]] == columns,
         "MEMBERS_OF": found.columns[turn].astype(np.int32),
         "SHIFTS": found.shifts[turn],
         "MULTIPLIERS": factors[turn],
@@ -80,6 +85,7 @@ def arrays(
         "SPREAD": np.full(several, 1e-3, np.float32),
         "GRID_RATES": rates,
         "GRID_PACES": paces,
+        "TAKEN": np.zeros(several[1], np.float32),
         **{name: np.zeros(several, np.float32) for name in rooms},
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ class ExpertPool:
         self._make_newton()
         self._make_mixing()
         self.arrays = side_by_side(self.arrays)
+        self._rooms: list[Room] = []
         self._lay_out()
 
     # Arrays
@@ -173,15 +175,15 @@ class ExpertPool:
     def _take_seats(self, found: tables.Membership) -> None:
         """Give the tables their columns."""
         self.members = found
-        self.arrays.update(cells.seats(found, np.diff(self.arrays["FIRST"])))
+        sizes = np.diff(self.arrays["FIRST"])
+        self.arrays.update(cells.seats(found, sizes, len(self.keys)))
         self.sizes["MEMBERS"] = len(found.columns)
 
     def _make_window(self) -> None:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros("float32", SUMS=(max(1, self.sizes["CLASSES"]), loops().SMOOTHERS))
-        self._zeros("float32", WEIGHTS=(loops().SMOOTHERS, n))
+        self._zeros("float32", SUMS=loops().window.room(self.sizes["CLASSES"]), WEIGHTS=(2, n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
@@ -363,9 +365,15 @@ class ExpertPool:
         at = _places()
         self.table[at.COUNT], self.table[at.NEXT] = count, following
 
-    def room(self) -> Room:
-        """Return room of its own for another thread that forecasts by this pool."""
-        return Room(self)
+    @contextmanager
+    def room(self) -> Iterator[NDArray[np.int64]]:
+        """Lend room for a thread that forecasts by this pool: a table of its own."""
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = Room(self)
+        yield room.table_of(self)
+        self._rooms.append(room)
 
     @property
     def nbytes(self) -> int:
@@ -412,15 +420,20 @@ class ExpertPool:
 
 
 class Room:
-    """What a thread writes while it forecasts by a pool, and the table that says so."""
+    """What a thread writes while it forecasts by a pool."""
 
     def __init__(self, pool: ExpertPool) -> None:
-        self.arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
-        self.arrays["ALL"][:] = 1.0
-        self.table = pool.table.copy()
+        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
+        self._arrays["ALL"][:] = 1.0
         at = _places()
-        for name, array in self.arrays.items():
-            self.table[getattr(at, name)] = array.ctypes.data
+        self._at = np.array([getattr(at, name) for name in self._arrays])
+        self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
+
+    def table_of(self, pool: ExpertPool) -> NDArray[np.int64]:
+        """Return the pool's table as it is, but for what is written."""
+        table = pool.table.copy()
+        table[self._at] = self._addresses
+        return table
 
 
 def loops() -> Any:

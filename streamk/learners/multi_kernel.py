@@ -123,7 +123,8 @@ class MultiKernel(Pooled):
                 stop = first + self._until_new(labels[first:stop])
             else:
                 stop = min(stop, first + self._labels.until_change())
-            self._learn(events[first:stop], labels[first:stop])
+            with self._lock:
+                self._learn(events[first:stop], labels[first:stop])
             first = stop
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
@@ -135,14 +136,12 @@ class MultiKernel(Pooled):
         if number is None or not self._takes(x):
             self.learn_many(one_row(x), [y])
             return
-        events = x[None]
-        if self._scale.observe(events):
-            self._pool.adapt(self._scale)
-            self._fresh = None
-        if not self.is_classifier:
-            number = self._standardize(np.array([number], FLOAT64))[0]
-        self._learn_rows(events, (float(number),))
-        self._count(1)
+        with self._lock:
+            self._observe(x[None])
+            if not self.is_classifier:
+                number = self._standardize(np.array([number], FLOAT64))[0]
+            self._learn_row(x, float(number))
+            self._count(1)
 
     def _until_new(self, labels: NDArray[Any]) -> int:
         """Return how many labels come before a new class, which is learned on its own at first."""
@@ -154,9 +153,7 @@ class MultiKernel(Pooled):
 
     def _learn(self, events: NDArray[np.float64], labels: Any) -> None:
         """Learn from events of which at most the first changes a scale or has a new class."""
-        if self._scale.observe(events):
-            self._pool.adapt(self._scale)
-            self._fresh = None
+        self._observe(events)
         if self.is_classifier:
             numbers = self._classes.encode(labels).astype(np.float64)
             if len(self._classes) > self._pool.classes:
@@ -165,15 +162,21 @@ class MultiKernel(Pooled):
                 self._changed()
         else:
             numbers = self._standardize(labels)
-        self._learn_rows(events, numbers.tolist())
+        self._learn_rows(events, numbers)
         self._count(len(events))
+
+    def _observe(self, events: NDArray[np.float64]) -> None:
+        """Let the columns' scale take in events, and the experts follow where it changes."""
+        if self._scale.observe(events):
+            self._settle()
+            self._pool.adapt(self._scale)
 
     def _count(self, events: int) -> None:
         """Count events, and look at how learning goes every now and then."""
         self.n_events += events
         if self.n_events % PERIOD == 0:
+            self._settle()
             self._upkeep.review(self._pool)
-            self._fresh = None
 
     def _standardize(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return labels in units of their spread; the experts follow where that changes."""
@@ -184,35 +187,63 @@ class MultiKernel(Pooled):
             shift = (center - scale.center[0]) * scale.inverse[0]
             if max(factor, abs(shift)) > _OTHER:
                 factor = shift = 0.0
+            self._settle()
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
-            self._fresh = None
         numbers = (labels - scale.center[0]) * scale.inverse[0]
         return np.asarray(np.clip(numbers, -_FURTHEST, _FURTHEST))
 
-    def _learn_rows(self, events: NDArray[np.float64], numbers: Sequence[float]) -> None:
-        pool, said = self._pool, self._said
-        rows = self._padded(events)
-        opinions = np.empty((1, pool.experts, pool.outputs), np.float32)
-        with self._lock:
-            for i, number in enumerate(numbers):
-                name = events[i].tobytes()
-                then = said.take(name)
-                if then is None or name != self._fresh:
-                    self._loops.forecast(pool.table, rows[i : i + 1], opinions, self._out)
-                seen, predicted = opinions[0], np.float32(self._out[0, 0])
-                if then is not None:
-                    seen, predicted = then[: pool.experts], then[-1, 0]
-                if self._errors is not None:
-                    missed = float(number - predicted)
-                    self._errors.update(missed, seen, pool.arrays["SHARES"][0])
-                self._loops.update(pool.table, seen, number)
-                self._fresh = None
+    def _learn_rows(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+        """Learn from events (n, d) whose labels are in the experts' terms."""
+        if self._errors is not None:  # they follow each event's shares
+            for row, number in zip(events, numbers.tolist(), strict=True):
+                self._learn_row(row, number)
+            return
+        self._settle()
+        pool = self._pool
+        given, seen = np.zeros(len(events), bool), self._opinions(len(events))
+        for n, row in enumerate(events):
+            then = self._said.take(row.tobytes())
+            if then is not None:
+                given[n], seen[n] = True, then
+        self._loops.learn(pool.table, self._padded(events), seen, given, numbers)
+
+    def _learn_row(self, event: NDArray[np.float64], number: float) -> None:
+        """Learn from an event (d,) whose label is in the experts' terms."""
+        pool, name = self._pool, event.tobytes()
+        seen, out = pool.arrays["SEEN"], pool.arrays["OUT"]
+        then = None
+        if name == self._fresh:
+            self._fresh = None
+            self._said.take(name)
+        else:
+            self._settle()
+            then = self._said.take(name)
+            self._loops.forecast_one(pool.table, self._padded(event))
+        predicted = np.float32(out[0])
+        if then is not None:
+            seen, predicted = then[: pool.experts], then[-1, 0]
+        if self._errors is not None:
+            missed = float(number - predicted)
+            self._errors.update(missed, seen, pool.arrays["SHARES"][0])
+        self._loops.update(pool.table, seen, number)
+
+    def _settle(self) -> None:
+        """Keep what the pool's room says of an event, before it is overwritten or means less."""
+        if self._fresh is not None:
+            arrays = self._pool.arrays
+            self._said.keep(self._fresh, self._with(arrays["SEEN"], arrays["OUT"]))
+            self._fresh = None
+
+    def _opinions(self, events: int) -> NDArray[np.float32]:
+        return np.empty((events, self._pool.experts, self._pool.outputs), np.float32)
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return events with room for columns still to come."""
-        missing = self._pool.capacity - events.shape[1]
-        return np.pad(events, ((0, 0), (0, missing))) if missing else events
+        """Return events (n, d), or one (d,), with room for columns still to come."""
+        missing = self._pool.capacity - events.shape[-1]
+        if not missing:
+            return events
+        return np.pad(events, (*((0, 0) for _ in events.shape[1:]), (0, missing)))
 
     # Predicting
 
@@ -246,14 +277,15 @@ class MultiKernel(Pooled):
             return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        opinions = np.empty((len(events), pool.experts, pool.outputs), np.float32)
+        opinions = self._opinions(len(events))
 
         def forecast(part: slice) -> None:
-            room = pool.room()
-            self._loops.forecast(room.table, rows[part], opinions[part], out[part])
+            with pool.room() as table:
+                self._loops.forecast(table, rows[part], opinions[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         with self._lock:
+            self._settle()
             for row, said, predicted in zip(events, opinions, out, strict=True):
                 self._said.keep(row.tobytes(), self._with(said, predicted))
         return self._restored(out), opinions
@@ -271,14 +303,13 @@ class MultiKernel(Pooled):
         if self._columns is None:
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
-        events, pool = x[None] if self._takes(x) else self._check(one_row(x)), self._pool
-        opinions = np.empty((1, pool.experts, pool.outputs), np.float32)
+        event = x if self._takes(x) else self._check(one_row(x))[0]
+        pool = self._pool
         with self._lock:
-            self._loops.forecast(pool.table, self._padded(events), opinions, self._out)
-            self._fresh = events.tobytes()
-            self._said.keep(self._fresh, self._with(opinions[0], self._out[0]))
-            said: NDArray[np.float64] = self._restored(self._out.copy())[0]
-        return said
+            self._settle()
+            self._loops.forecast_one(pool.table, self._padded(event))
+            self._fresh = event.tobytes()
+            return self._restored(pool.arrays["OUT"].copy())
 
     def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as running quantiles of past errors make them.

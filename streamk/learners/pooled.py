@@ -70,7 +70,7 @@ class Pooled(Decider):
         self._shape: tuple[int, ...] = ()
         self._lock = threading.Lock()
         self._fresh: bytes | None = None
-        """The event that the pool's room is about, as long as nothing has been learned since."""
+        """The event that the pool's room is about, whose opinions are kept nowhere else."""
         if columns is not None:
             self.add_columns(columns)
 
@@ -124,7 +124,6 @@ class Pooled(Decider):
         self._pool.adapt(self._scale)
         self._said.clear()
         self._fresh = None
-        self._out = np.empty((1, self._pool.outputs))
         self._loops = expert_pool.loops()
 
     # What follows from a forecast
@@ -146,8 +145,12 @@ class Pooled(Decider):
             and x.dtype is FLOAT64
             and x.shape == self._shape
             and x.flags.carray
-            # The first is the fast way to see it; a NaN, which is missing, takes the second.
-            and bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
+            # What was predicted just now need not be looked at again. A sum of squares is the fast
+            # way to see it otherwise; a NaN, which is missing, takes the last one.
+            and (
+                x.tobytes() == self._fresh
+                or bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
+            )
         )
 
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:

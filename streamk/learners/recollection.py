@@ -47,6 +47,8 @@ class Recollection:
 
     def take(self, event: bytes) -> NDArray[Any] | None:
         """Return the opinions on an event and forget them; None where there are none."""
+        if not self._kept:
+            return None
         opinions = self._kept.pop(event, None)
         if opinions is not None:
             self.nbytes -= opinions.nbytes + len(event)

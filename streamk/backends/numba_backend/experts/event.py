@@ -20,7 +20,7 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import BINARY, NUMBERS
+from streamk.backends.numba_backend.experts.mixing import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts.opinions import LONGEST
 from streamk.backends.numba_backend.ranking import rank_row
 
@@ -97,18 +97,16 @@ def _locate(table: Any, r: Any) -> None:
         _single(table, at.SHIFTS, (members,)),
     )
     factors, bins = _short(table, at.MULTIPLIERS, (members,)), _single(table, at.BINS, (t,))
-    cells = _short(table, at.CELLS, (t,))
+    cells, of_all = _short(table, at.CELLS, (t,)), _flags(table, at.OF_ALL, (g,))
     for i in range(g):
         one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
         shape = ((end - one) // (last - first), last - first)
-        grids.locate(
-            r,
-            columns[one:end].reshape(shape),
-            shifts[one:end].reshape(shape),
-            factors[one:end].reshape(shape),
-            bins[first:last],
-            cells[first:last],
-        )
+        s, f = shifts[one:end].reshape(shape), factors[one:end].reshape(shape)
+        if of_all[i]:
+            grids.locate_all(r, s, f, bins[first:last], cells[first:last])
+        else:
+            c = columns[one:end].reshape(shape)
+            grids.locate(r, c, s, f, bins[first:last], cells[first:last])
     grids.number_cells(cells, _short(table, at.FIRST, (t,)), _short(table, at.DOWN, (t,)))
 
 
@@ -165,23 +163,21 @@ def _smooth(table: Any, F: Any) -> None:
     count, task = table[at.COUNT], table[at.TASK]
     if count == 0:
         return
-    D, W = _single(table, at.DISTANCES, (n,))[:count], _single(table, at.WEIGHTS, (SMOOTHERS, n))
-    labels, sums = _single(table, at.WINDOW_Y, (n,)), _single(table, at.SUMS, (c, SMOOTHERS))
+    D, labels = _single(table, at.DISTANCES, (n,))[:count], _single(table, at.WINDOW_Y, (n,))
     window.distances(_single(table, at.Z, (d,)), _single(table, at.WINDOW_Z, (d, n)), D)
-    window.weigh(D, np.float32(_double(table, at.DISTANCE, (1,))[0]), W)
-    prior = np.float32(window.PRIOR)
-    if c > 2:
-        window.by_class(W, labels, count, sums)
+    median, sums = _double(table, at.DISTANCE, (1,))[0], _single(table, at.SUMS, window.room(c))
+    if task == CLASSES:
+        window.by_class(D, labels, median, _single(table, at.WEIGHTS, (2, n)), sums)
+        for e in range(SMOOTHERS):
+            window.log_probabilities(sums[0, :, e], F[e])
+        return
+    window.totals(D, labels, median, sums[0])
+    total, own = sums[0, 0], sums[0, 1]
     for e in range(SMOOTHERS):
-        total = window.total_of(W[e], count)
-        if c <= 2:
-            positive = window.total_by(W[e], labels, count)
         if task == NUMBERS:
-            F[e, 0] = positive / (total + prior)
-        elif task == BINARY:
-            F[e, 0] = window.logit(positive, total)
+            F[e, 0] = own[e] / (total[e] + np.float32(window.PRIOR))
         else:
-            window.log_probabilities(sums[:, e], total, F[e])
+            F[e, 0] = window.logit(own[e], total[e])
 
 
 @fast
@@ -221,10 +217,10 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
 
 
 @fast
-def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
-    """Write opinions (n, E, K) and predictions (n, K) of events X float64 (n, d).
+def forecast_one(table: Any, x: Any) -> None:
+    """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
-    What was found for the last of them stays in the pool's room, for `update`.
+    The opinions are in SEEN, the prediction in OUT.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
@@ -233,21 +229,29 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     second = table[at.NEWTON] > 0
     smoothers = e - SMOOTHERS - second - LEVELS
     _rouse(table, awake)
+    F[:] = 0.0
+    _features(table, x, awake)
+    _outputs(table, F, awake)
+    if awake[WINDOW]:
+        _smooth(table, F[smoothers : smoothers + SMOOTHERS])
+    if second:  # its answers are 1 and 0, or -1
+        confidence = np.float32(1.0 if task == NUMBERS else _CONFIDENCE)
+        for j in range(k):
+            F[smoothers + SMOOTHERS, j] *= confidence
+    opinions.opine(task, F, own, P)
+    _mix(table, own, mixed, _double(table, at.OUT, (k,)))
+    table[at.FRESH] = 1
+
+
+@fast
+def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
+    """Write opinions (n, E, K) and predictions (n, K) of events X float64 (n, d)."""
+    e, k = table[at.EXPERTS], table[at.OUTPUTS]
+    own, predicted = _single(table, at.SEEN, (e, k)), _double(table, at.OUT, (k,))
     for i in range(len(X)):
-        F[:] = 0.0
-        _features(table, X[i], awake)
-        _outputs(table, F, awake)
-        if awake[WINDOW]:
-            _smooth(table, F[smoothers : smoothers + SMOOTHERS])
-        if second:  # its answers are 1 and 0, or -1
-            confidence = np.float32(1.0 if task == NUMBERS else _CONFIDENCE)
-            for j in range(k):
-                F[smoothers + SMOOTHERS, j] *= confidence
-        opinions.opine(task, F, own, P)
+        forecast_one(table, X[i])
         seen[i] = own
-        _mix(table, own, mixed, out[i])
-        _double(table, at.OUT, (k,))[:] = out[i]
-    table[at.FRESH] = len(X) > 0
+        out[i] = predicted
 
 
 @fast
@@ -338,11 +342,12 @@ def _learn_grids(table: Any, G: Any) -> None:
     )
     found, slopes = _single(table, at.GATHERED, (t, q)), _single(table, at.CELL_SLOPES, (t, q))
     squares, steps = _single(table, at.CELL_SQUARES, (t, q)), _single(table, at.CELL_STEPS, (t, q))
+    taken = _single(table, at.TAKEN, (q,))
     grids.gather(cells, A, q * k, squares)
     for i in range(g):
         first, last = tables[i], tables[i + 1]
         grids.lay(G[i], side[i])
-        grids.take_in(G[i], squares[first:last])
+        grids.take_in(G[i], taken, squares[first:last])
         if k == 1:
             grids.slopes_one(found[first:last], side[i], slopes[first:last])
         else:
@@ -432,3 +437,16 @@ def update(table: Any, seen: Any, y: Any) -> None:
     _single(table, at.WINDOW_Y, (n,))[row] = y
     table[at.NEXT] = (row + 1) % n
     table[at.COUNT] = min(table[at.COUNT] + 1, n)
+
+
+@fast
+def learn(table: Any, X: Any, seen: Any, given: Any, y: Any) -> None:
+    """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
+
+    Where `given` is true the mixing learns from the opinions in `seen` (n, E, K); else from those
+    of now.
+    """
+    own = _single(table, at.SEEN, (table[at.EXPERTS], table[at.OUTPUTS]))
+    for i in range(len(X)):
+        forecast_one(table, X[i])
+        update(table, seen[i] if given[i] else own, y[i])

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts import strips
+from streamk.backends.numba_backend.experts import fours, strips
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 RULES = strips.RULES
@@ -56,6 +56,22 @@ def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any
 
 
 @fast
+def locate_all(r: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
+    """Do what `locate` does for tables of all columns, in their order: nothing is gathered."""
+    number = r.dtype.type
+    for t in range(len(sums)):
+        sums[t] = 0
+    for j in range(len(shifts)):
+        v, s, f = r[j], shifts[j], factors[j]
+        if v >= number(0.0):
+            for t in range(len(sums)):
+                sums[t] += f[t] * int(v * bins[t] + s[t])
+        else:
+            for t in range(len(sums)):
+                sums[t] += f[t] * int(bins[t] + number(1.0))
+
+
+@fast
 def number_cells(sums: Any, first: Any, down: Any) -> None:
     """Turn the sums of tables, of 32 bits, into the numbers of their cells.
 
@@ -69,28 +85,19 @@ def number_cells(sums: Any, first: Any, down: Any) -> None:
 @fast
 def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
     """Copy the rules' numbers (tables, RULES) from the same place of all cells."""
-    for t in range(len(cells)):
-        a = A[cells[t]]
-        for rule in range(RULES):
-            out[t, rule] = a[place + rule]
+    fours.gather(cells, A, out, place, len(cells), A.shape[1])
 
 
 @fast
 def forecast_one(factors: Any, a: Any, out: Any) -> None:
     """Write the sums (RULES,) over a group's tables of factors times coefficients."""
-    f0, f1, f2, f3 = out[0] * 0, out[0] * 0, out[0] * 0, out[0] * 0
-    for t in range(len(a)):
-        f0 += factors[t, 0] * a[t, 0]
-        f1 += factors[t, 1] * a[t, 1]
-        f2 += factors[t, 2] * a[t, 2]
-        f3 += factors[t, 3] * a[t, 3]
-    out[0], out[1], out[2], out[3] = f0, f1, f2, f3
+    fours.accumulate(factors, a, out, len(a), 0)
 
 
 @fast
 def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
     """Write the sums over a group's tables, laid out as a cell is."""
-    strips.accumulate(cells, factors, A, out, len(cells), len(out) // LANES)
+    strips.accumulate(cells, factors, A, out, len(cells), len(out))
 
 
 @fast
@@ -104,22 +111,23 @@ def lay(G: Any, side: Any) -> None:
 
 
 @fast
-def take_in(G: Any, squares: Any) -> None:
-    """Add the squares of slopes (rules, outputs) to those of the cells (tables, RULES)."""
+def take_in(G: Any, room: Any, squares: Any) -> None:
+    """Add the squares of slopes (rules, outputs) to those of the cells (tables, RULES).
+
+    `room` has RULES numbers, 0 for rules that are not there.
+    """
     for rule in range(G.shape[0]):
         total = G[rule, 0] * G[rule, 0]
         for k in range(1, G.shape[1]):
             total += G[rule, k] * G[rule, k]
-        for t in range(len(squares)):
-            squares[t, rule] += total
+        room[rule] = total
+    fours.add(room, squares, len(squares), 0)
 
 
 @fast
 def slopes_one(a: Any, g: Any, out: Any) -> None:
     """Write the slopes (tables, RULES) in the factors, of one output with slopes g."""
-    for t in range(len(a)):
-        for rule in range(RULES):
-            out[t, rule] = g[rule] * a[t, rule]
+    fours.scale(a, g, out, len(a), 0)
 
 
 @fast
@@ -129,7 +137,7 @@ def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
     They are what the loss loses along the tables' coefficients. `g` is laid out as a cell is, with
     zeros at the squares.
     """
-    strips.slopes(cells, A, g, out, len(cells), len(g) // LANES)
+    strips.slopes(cells, A, g, out, len(cells), len(g))
 
 
 @fast
@@ -155,14 +163,10 @@ def learn(
 @fast
 def descend_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
     """Step along the slopes g (RULES,) of the only output; put the squares back."""
-    for t in range(len(cells)):
-        a = A[cells[t]]
-        for rule in range(RULES):
-            a[rule] -= steps[t, rule] * g[rule]
-            a[RULES + rule] = squares[t, rule]
+    fours.descend(cells, steps, squares, g, A, len(cells), A.shape[1])
 
 
 @fast
 def descend(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
     """Step along the slopes g, laid out as a cell is; put the squares back at `last`."""
-    strips.descend(cells, steps, squares, g, A, last, len(cells), len(g) // LANES)
+    strips.descend(cells, steps, squares, g, A, last, len(cells), len(g))

@@ -30,16 +30,26 @@ def greatest_of(values: Any) -> Any:
 
 @fast
 def _softmax(F: Any, L: Any, P: Any) -> None:
-    """Write log-probabilities, not below log(LEAST), and probabilities."""
+    """Write log-probabilities, not below log(LEAST), and probabilities, a row for each expert.
+
+    Exponentials are taken of all rows at once: one row seldom fills a vector.
+    """
     number = F.dtype.type
-    top, total = greatest_of(F), number(0.0)
-    for k in range(len(F)):
-        P[k] = exponential(F[k] - top)
-        total += P[k]
-    shift, inverse = top + number(math.log(total)), number(1.0) / total
-    for k in range(len(F)):
-        P[k] *= inverse
-        L[k] = max(F[k] - shift, number(math.log(LEAST)))
+    for e in range(len(F)):
+        top = greatest_of(F[e])
+        for k in range(F.shape[1]):
+            L[e, k] = F[e, k] - top
+    p, row = P.ravel(), L.ravel()
+    for i in range(len(p)):
+        p[i] = exponential(row[i])
+    for e in range(len(F)):
+        total = P[e, 0]
+        for k in range(1, F.shape[1]):
+            total += P[e, k]
+        shift, inverse = number(math.log(total)), number(1.0) / total
+        for k in range(F.shape[1]):
+            P[e, k] *= inverse
+            L[e, k] = max(L[e, k] - shift, number(math.log(LEAST)))
 
 
 @fast
@@ -64,8 +74,7 @@ def opine(task: Any, F: Any, L: Any, P: Any) -> None:
             q = number(1.0) / (number(1.0) + small)
             p[e] = q if f[e] >= number(0.0) else small * q
     else:
-        for e in range(len(F)):
-            _softmax(F[e], L[e], P[e])
+        _softmax(F, L, P)
 
 
 @fast

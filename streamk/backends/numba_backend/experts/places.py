@@ -51,7 +51,7 @@ DISTANCES = 28
 F = 29
 """float32 (E, K): outputs of the experts"""
 SUMS = 30
-"""float32 (C, smoothers)"""
+"""float32 `window.room`"""
 
 LINEAR_A = 31
 """float32 (rules, K, d + 1)"""
@@ -156,7 +156,7 @@ ROOM = 84
 """(K,)"""
 
 WEIGHTS = 85
-"""float32 (smoothers, N)"""
+"""float32 (2, N)"""
 DOWN = 86
 """int32 (T,): by how many bits a table's sum is shifted down to the number of its cell"""
 GATHERED = 87
@@ -174,4 +174,9 @@ SEEN = 92
 FRESH = 93
 """Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
 
-SIZE = 94
+OF_ALL = 94
+"""bool (G,): whether a group's tables are of all columns"""
+TAKEN = 95
+"""float32 (Q,): squares of slopes"""
+
+SIZE = 96

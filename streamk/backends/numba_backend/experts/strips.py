@@ -21,15 +21,20 @@ _AT_ONCE = 4
 """Tables whose sums go on side by side: one would wait for the last addition."""
 
 
-class _Cells:
-    """Emits what the loops over a group's tables have in common."""
+class Cells:
+    """Emits what the loops over tables have in common, from the arguments of an intrinsic.
+
+    Its arguments are arrays, then other numbers, the last of which are `count` tables and the
+    `line` of numbers that a cell takes.
+    """
 
     def __init__(self, context: Any, builder: Any, signature: Any, values: Any) -> None:
         self.emitter = Emitter(builder, ir.FloatType())
         pairs = zip(signature.args, values, strict=True)
         self.data = [data(context, builder, k, v) for k, v in pairs if isinstance(k, types.Array)]
-        self.count, self.strips = values[-2:]
-        self.line = builder.mul(self.strips, self.emitter.size(LANES))
+        self.count, self.line = values[-2:]
+        self.strips = builder.udiv(self.line, self.emitter.size(LANES))
+        self._four = ir.VectorType(ir.FloatType(), RULES).as_pointer()
 
     def cell(self, cells: Any, A: Any, t: Any) -> Any:
         """Return where a table's cell begins."""
@@ -46,18 +51,35 @@ class _Cells:
         """Return where strip i of a cell begins."""
         return self.emitter.at(place, self.emitter.builder.mul(i, self.emitter.size(LANES)))
 
-    def few(self, pointer: Any, t: Any) -> Any:
-        """Return where a table's numbers, one for each rule, lie as a vector."""
-        e, four = self.emitter, ir.VectorType(ir.FloatType(), RULES)
-        place = e.at(pointer, e.builder.mul(t, e.size(RULES)))
-        return e.builder.bitcast(place, four.as_pointer())
+    def load_few(self, place: Any, t: Any = None) -> Any:
+        """Load a table's numbers, one for each rule; those at the place without a table."""
+        value = self.emitter.builder.load(self._few(place, t))
+        value.align = 4
+        return value
+
+    def store_few(self, value: Any, place: Any, t: Any = None) -> None:
+        """Store what `load_few` loads."""
+        self.emitter.builder.store(value, self._few(place, t)).align = 4
+
+    def _few(self, place: Any, t: Any) -> Any:
+        b, e = self.emitter.builder, self.emitter
+        if t is not None:
+            place = e.at(place, b.mul(t, e.size(RULES)))
+        return b.bitcast(place, self._four)
+
+    def folded(self, vector: Any) -> Any:
+        """Return the sums of the lanes of each rule."""
+        b = self.emitter.builder
+        for size in (LANES // 2, LANES // 4):
+            vector = b.fadd(_lanes(b, vector, 0, size), _lanes(b, vector, size))
+        return vector
 
 
-def _accumulate(_: Any, cells: Any, factors: Any, A: Any, out: Any, count: Any, strips: Any) -> Any:
+def _accumulate(_: Any, cells: Any, factors: Any, A: Any, out: Any, count: Any, line: Any) -> Any:
     """Write the sums over tables of factors times coefficients."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        c = _Cells(context, builder, signature, values)
+        c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, few, cell, sums = c.data
         rounds = builder.udiv(c.count, e.size(_AT_ONCE))
@@ -84,14 +106,14 @@ def _accumulate(_: Any, cells: Any, factors: Any, A: Any, out: Any, count: Any, 
         e.loop(c.strips, [], strip)
         return context.get_dummy_value()
 
-    return types.void(cells, factors, A, out, count, strips), codegen
+    return types.void(cells, factors, A, out, count, line), codegen
 
 
-def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, count: Any, strips: Any) -> Any:
+def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, count: Any, line: Any) -> Any:
     """Write for each table and rule the sum of slopes times coefficients."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        c = _Cells(context, builder, signature, values)
+        c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, cell, given, sums = c.data
 
@@ -102,27 +124,24 @@ def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, count: Any, strips: An
                 return [e.fma(e.load(c.strip(place, i)), e.load(c.strip(given, i)), totals[0])]
 
             (total,) = e.loop(c.strips, [e.constant(0.0)], strip)
-            for size in (LANES // 2, LANES // 4):
-                total = builder.fadd(_lanes(builder, total, 0, size), _lanes(builder, total, size))
-            builder.store(total, c.few(sums, t)).align = 4
+            c.store_few(c.folded(total), sums, t)
             return []
 
         e.loop(c.count, [], table)
         return context.get_dummy_value()
 
-    return types.void(cells, A, g, out, count, strips), codegen
+    return types.void(cells, A, g, out, count, line), codegen
 
 
 def _descend(
-    _: Any, cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any, count: Any, strips: Any
+    _: Any, cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any, count: Any, line: Any
 ) -> Any:
     """Step along the slopes g, and put the squares at place `last` of the cells."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        c = _Cells(context, builder, signature, values)
+        c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, moves, sums, given, cell = c.data
-        four = ir.VectorType(ir.FloatType(), RULES).as_pointer()
 
         def table(t: Any, _: Any) -> list[Any]:
             place, step = c.cell(numbers, cell, t), builder.fneg(c.rules(moves, t))
@@ -133,15 +152,13 @@ def _descend(
                 return []
 
             e.loop(c.strips, [], strip)
-            few = builder.load(c.few(sums, t))
-            few.align = 4
-            builder.store(few, builder.bitcast(e.at(place, values[5]), four)).align = 4
+            c.store_few(c.load_few(sums, t), e.at(place, values[5]))
             return []
 
         e.loop(c.count, [], table)
         return context.get_dummy_value()
 
-    return types.void(cells, steps, squares, g, A, last, count, strips), codegen
+    return types.void(cells, steps, squares, g, A, last, count, line), codegen
 
 
 def _lanes(builder: Any, value: Any, first: int, count: int | None = None) -> Any:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
+import numpy as np
+
+from streamk.backends.numba_backend.experts import eights
+from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 GAUSSIANS, POWERS = 3, 4
 PRIOR = 0.3
@@ -22,13 +25,23 @@ _NEAR = 1e-4
 """Squared distance, in units of the median's square, below which events are the same."""
 
 
-@ordered
+@fast
+def room(classes: Any) -> Any:
+    """Return the shape of the sums: of weights and of weights times labels, or by class."""
+    return eights.APART, max(2, classes), eights.WIDTH
+
+
+@fast
 def least_of(values: Any) -> Any:
-    """Return the least of some numbers."""
-    least = values.dtype.type(3e38)
-    for i in range(len(values)):
-        least = min(least, values[i])
-    return least
+    """Return the least of some numbers of single precision that are not negative.
+
+    As whole numbers their bits are in the same order, and fill vectors.
+    """
+    bits = values.view(np.int32)
+    least = bits[0]
+    for i in range(1, len(bits)):
+        least = min(least, bits[i])
+    return np.int32(least).view(np.float32)
 
 
 @fast
@@ -52,61 +65,72 @@ def distances(z: Any, Z: Any, D: Any) -> None:
 
 
 @fast
-def weigh(D: Any, median: Any, W: Any) -> None:
-    """Write the weights (experts, N) of events at squared distances D."""
-    number = D.dtype.type
-    least = least_of(D)
-    near = number(_NEAR) * number(median) * number(median)
-    sharp = number(-2.0) / (number(median) * number(median))
-    a, b, c, e, f, g, h = W[0], W[1], W[2], W[3], W[4], W[5], W[6]
+def _measures(D: Any, median: Any) -> Any:
+    """Return the least of squared distances, and what is near and how sharp weights are."""
+    square = D.dtype.type(median) * D.dtype.type(median)
+    return least_of(D), D.dtype.type(_NEAR) * square, D.dtype.type(-2.0) / square
+
+
+@fast
+def totals(D: Any, labels: Any, median: Any, sums: Any) -> None:
+    """Write the sums of the weights of events at squared distances D: (experts,) in two rows.
+
+    The first are of the weights, the second ones of the weights times labels.
+    """
+    least, near, sharp = _measures(D, median)
+    a, b, c = D.dtype.type(0.0), D.dtype.type(0.0), D.dtype.type(0.0)
+    e, f, g, h = a, a, a, a
+    ay, by, cy, ey, fy, gy, hy = a, a, a, a, a, a, a
     for i in range(len(D)):
+        y = labels[i]
         w = exponential(sharp * (D[i] - least))
-        a[i] = w
+        a += w
+        ay += w * y
         w *= w
         w *= w
-        b[i] = w
+        b += w
+        by += w * y
         w *= w
         w *= w
-        c[i] = w
+        c += w
+        cy += w * y
         v = (least + near) / (D[i] + near)
         v *= v
-        e[i] = v
+        e += v
+        ey += v * y
         v *= v
-        f[i] = v
+        f += v
+        fy += v * y
         v *= v
-        g[i] = v
+        g += v
+        gy += v * y
         v *= v
-        h[i] = v
+        h += v
+        hy += v * y
+    row, own = sums[0], sums[1]
+    row[0], row[1], row[2], row[3], row[4], row[5], row[6] = a, b, c, e, f, g, h
+    own[0], own[1], own[2], own[3], own[4], own[5], own[6] = ay, by, cy, ey, fy, gy, hy
 
 
 @fast
-def total_of(w: Any, n: Any) -> Any:
-    """Return the sum of the first n weights."""
-    total = w[0]
-    for i in range(1, n):
-        total += w[i]
-    return total
+def by_class(D: Any, labels: Any, median: Any, W: Any, sums: Any) -> None:
+    """Write the sums of weights by their labels' classes to the first of sums (APART, classes, 8).
 
-
-@fast
-def total_by(w: Any, labels: Any, n: Any) -> Any:
-    """Return the sum of the first n weights, each times its label."""
-    total = w[0] * labels[0]
-    for i in range(1, n):
-        total += w[i] * labels[i]
-    return total
-
-
-@fast
-def by_class(W: Any, labels: Any, n: Any, sums: Any) -> None:
-    """Write the sums (classes, experts) of the first n weights by their labels' classes."""
-    for k in range(len(sums)):
-        for e in range(GAUSSIANS + POWERS):
-            sums[k, e] = 0.0
-    for i in range(n):
-        row = sums[int(labels[i])]
-        for e in range(GAUSSIANS + POWERS):
-            row[e] += W[e, i]
+    `W` is room for two rows of numbers: of the widest Gaussian's weights, and of ratios of
+    distances. The other weights are powers of these.
+    """
+    least, near, sharp = _measures(D, median)
+    w, v = W[0], W[1]
+    for i in range(len(D)):
+        w[i] = exponential(sharp * (D[i] - least))
+        v[i] = (least + near) / (D[i] + near)
+    flat, size = sums.ravel(), sums.shape[1] * sums.shape[2]
+    for i in range(len(flat)):
+        flat[i] = 0.0
+    eights.add(w, v, labels, sums, len(D), sums.shape[1])
+    for part in range(1, len(sums)):
+        for i in range(size):
+            flat[i] += flat[part * size + i]
 
 
 @fast
@@ -117,8 +141,10 @@ def logit(positive: Any, total: Any) -> Any:
 
 
 @fast
-def log_probabilities(sums: Any, total: Any, out: Any) -> None:
+def log_probabilities(sums: Any, out: Any) -> None:
     """Write the logarithms of the classes' shares of the weights, with an even prior."""
-    even = PRIOR / len(sums)
+    even, total = PRIOR / len(sums), sums[0]
+    for k in range(1, len(sums)):
+        total += sums[k]
     for k in range(len(sums)):
         out[k] = math.log((sums[k] + even) / (total + PRIOR))
