@@ -45,6 +45,12 @@ def complete(figures: Figures, names: Sequence[str], streams: Sequence[str]) -> 
     return [name for name in names if all(s in figures.get(name, {}) for s in streams)]
 
 
+def finished(figures: Figures, name: str, stream: str) -> bool:
+    """Whether a contestant came to the end of a stream."""
+    one = figures.get(name, {}).get(stream)
+    return one is not None and "ended" not in one
+
+
 def with_grids(figures: Figures) -> dict[str, Mapping[str, Mapping[str, Any]]]:
     """The figures, and rows that have for each stream the best setting of a grid."""
     found = dict(figures)

@@ -34,6 +34,7 @@ def _delayed(delay: int, found: Mapping[str, Any]) -> str:
         _accuracy(f"accuracy, %, {late}", figures, FILES, gmsc=True),
         _accuracy(f"accuracy, %, {late}", figures, RIVERS),
         _standing(f"{late}, all of these", figures),
+        _where_both(f"{late}, where both finished", figures),
         _against(f"points, {late}", "best of River", found["against_river"], 100),
         _second(f"second table, {late}", figures),
         _against(
@@ -113,6 +114,8 @@ _MEANS = (("accuracy", 100, ".2f"), ("balanced_accuracy", 100, ".2f"), ("log_los
 def _standing(title: str, figures: Figures) -> str:
     """Means over all streams of classes, by mean rank."""
     streams = standing.streams_of(figures, (*FILES, *RIVERS))
+    if not streams:
+        return ""
     ranks = standing.mean_ranks(figures, streams, "accuracy")
     rows = []
     for name in standing.complete(figures, ROWS, streams):
@@ -125,7 +128,20 @@ def _standing(title: str, figures: Figures) -> str:
         rows.append([name, _place(ranks, name), *cells, f"{rate:,.0f}"])
     rows.sort(key=lambda row: ranks.get(row[0], math.inf))
     header = [title, "mean rank", "mean %", "balanced %", "log loss", "events/CPU s"]
-    return _table(header, rows) if streams else ""
+    return _table(header, rows)
+
+
+def _where_both(title: str, figures: Figures) -> str:
+    """Means of ours and of each contestant with one setting, on the streams that both finished."""
+    rows = []
+    for name in SINGLES:
+        there = standing.streams_of(figures, (*FILES, *RIVERS))
+        there = [s for s in there if standing.finished(figures, name, s)]
+        if name != NAME and there:
+            ours, theirs = (standing.mean(figures, who, there, "accuracy") for who in (NAME, name))
+            cells = [f"{100 * value:.2f}" for value in (ours, theirs)]
+            rows.append([name, str(len(there)), *cells, f"{100 * (ours - theirs):+.2f}"])
+    return _table([title, "streams", "ours %", "theirs %", "points"], rows)
 
 
 def _known(value: float, form: str) -> str:
