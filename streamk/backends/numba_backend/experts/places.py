@@ -174,4 +174,13 @@ SEEN = 92
 FRESH = 93
 """Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
 
-SIZE = 94
+LOSS = 94
+"""By which numbers are learned and mixed: one of the kinds in `costs`."""
+LOSS_PARAMETER = 95
+"""(1,)"""
+TRACKED = 96
+"""(2, E + 1), of quantiles alone: see `offsets`"""
+PINBALL = 97
+"""bool (E,), of quantiles alone: which experts descend the pinball loss"""
+
+SIZE = 98
