@@ -723,6 +723,53 @@ def fixed_share(weights, losses, awake, alpha: float) -> np.ndarray:
     return (1 - alpha) * w / w.sum() + alpha / len(w)
 
 
+def number_cost(name: str | None, parameter: float, error: float) -> float:
+    """What the mixing loses by an error of a number, in units of the labels' spread."""
+    a = abs(error)
+    if name == "squared":
+        return min(a**2 / 4.0, 16.0)
+    if name == "huber":
+        loss = a**2 / 2.0 if a <= parameter else parameter * (a - parameter / 2.0)
+        return min(max(2.0 / parameter, 0.5) * loss, 16.0)
+    if name == "quantile":
+        return min(4.0 * max((1.0 - parameter) * error, -parameter * error), 16.0)
+    return min(2.0 * a, 16.0)
+
+
+def number_slope(name: str | None, parameter: float, error: float, size: float = 1.0) -> float:
+    """The slope of an expert's loss: of squares up to an error, or of the pinball loss.
+
+    The latter has the mean absolute size that is given where a part q of the errors is negative,
+    unless one of its two values would be above 3.
+    """
+    if name == "quantile":
+        mean = 2.0 * parameter * (1.0 - parameter)
+        unit = min(size / mean, 3.0 / max(parameter, 1.0 - parameter))
+        return unit * ((error > 0.0) * (1.0 - parameter) - (error < 0.0) * parameter)
+    longest = {"squared": 20.0, "huber": min(parameter, 20.0)}.get(name or "", 3.0)
+    return min(max(error, -longest), longest)
+
+
+class Offsets:
+    """What is added to each expert's mean so that a part q of the labels is below."""
+
+    def __init__(self, experts: int, q: float) -> None:
+        self.q, self.offsets = q, np.zeros(experts)
+        self.sizes, self.mixture = np.ones(experts), 1.0
+
+    def learn(self, error: float, y: float, means, on, pinball) -> np.ndarray:
+        """The slopes that the experts descend, from the mixture's error and their means."""
+        self.mixture = 0.99 * self.mixture + 0.01 * abs(error)
+        slopes = np.zeros(len(means))
+        for e in np.flatnonzero(on):
+            missed = means[e] + self.offsets[e] - y
+            self.sizes[e] = 0.99 * self.sizes[e] + 0.01 * abs(missed)
+            slope = number_slope("quantile", self.q, missed, self.sizes[e])
+            self.offsets[e] -= 0.01 * slope
+            slopes[e] = slope if pinball[e] else number_slope(None, 0.0, means[e] - y)
+        return slopes
+
+
 def product_slopes(task: str, L, prediction, y) -> np.ndarray:
     """Gradient in the weights of what a product of experts loses (squared error / 2: numbers)."""
     L = np.asarray(L, dtype=float)

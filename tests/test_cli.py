@@ -140,7 +140,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"}
     assert OPTIONS.keys() == MODELS.keys()
-    for learner, more in ((DoublyStochastic, composed), (MultiKernel, set())):
+    for learner, more in ((DoublyStochastic, composed), (MultiKernel, {"delta", "q"})):
         own = inspect.signature(learner.__init__).parameters
         assert OPTIONS[learner.TYPE].keys() == (own.keys() - elsewhere) | more
 
@@ -210,14 +210,34 @@ def test_wrong_model_options_are_explained(setting: tuple[str, str], says: str) 
 
 
 @pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        ({"loss": "squared"}, {"name": "squared"}),
+        ({"loss": "huber", "delta": "0.5"}, {"name": "huber", "delta": 0.5}),
+        ({"loss": "quantile", "q": "0.9"}, {"name": "quantile", "q": 0.9}),
+    ],
+)
+def test_a_loss_of_many_kernels_from_words(
+    settings: dict[str, str], loss: dict[str, object]
+) -> None:
+    words = list(settings.items())
+    assert build(MODEL, task="regression", seed=0, settings=words).state().header["loss"] == loss
+    with pytest.raises(InvalidInput, match="is for numbers"):
+        build(MODEL, task="classification", seed=0, settings=words)
+    assert task_of(words) == ("classification" if "squared" in settings.values() else "regression")
+
+
+@pytest.mark.parametrize(
     ("setting", "says"),
     [
+        (("loss", "hubber"), "did you mean 'huber'"),
+        (("q", "0.5"), "needs a loss"),
         (("pending_byte", "1"), "did you mean 'pending_bytes'"),
         (("pending_bytes", "-1"), "the least is 0"),
         (("threads", "0"), "the least is 1"),
         (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
         (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
-        (("colour", "1"), "there are pending_bytes, threads"),
+        (("colour", "1"), "there are loss, delta, q, pending_bytes, threads"),
     ],
 )
 def test_wrong_options_of_the_default_model_are_explained(

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from streamk.backends.numba_backend.experts import (
+    costs,
     grids,
     ladder,
     mixing,
     newton,
+    offsets,
     opinions,
     rules,
     window,
@@ -18,6 +20,17 @@ from streamk.backends.numba_backend.experts import (
 
 TASKS = {"binary": mixing.BINARY, "classes": mixing.CLASSES, "numbers": mixing.NUMBERS}
 OUTPUTS = {"binary": 1, "classes": 5, "numbers": 1}
+DEFAULT = (costs.DEFAULT, 0.0)
+LOSSES = {
+    None: costs.DEFAULT,
+    "squared": costs.SQUARED,
+    "huber": costs.HUBER,
+    "quantile": costs.QUANTILE,
+}
+NAMED = [
+    *((None, 0.0), ("squared", 0.0), ("huber", 0.3), ("huber", 1.0), ("huber", 7.0)),
+    *(("quantile", 0.1), ("quantile", 0.5), ("quantile", 0.98)),
+]
 
 
 def single(rng, *shape):
@@ -210,8 +223,8 @@ def test_the_regret_of_fixed_share_is_bounded():
     likely = np.empty(experts)
     for t in range(events):
         mixing.share(weights, p[t], on, out)
-        loss += mixing.loss(mixing.BINARY, out, 1.0)
-        mixing.likelihoods(mixing.BINARY, p[t], 1.0, likely)
+        loss += mixing.loss(mixing.BINARY, out, 1.0, DEFAULT)
+        mixing.likelihoods(mixing.BINARY, p[t], 1.0, DEFAULT, likely)
         mixing.reweigh(weights, likely, on, alpha)
     moved = np.count_nonzero(np.diff(best))
     theirs = -np.log(p[np.arange(events), best]).sum()
@@ -246,7 +259,7 @@ def test_opinions_and_slopes(task):
         slopes = expected - (np.arange(F.shape[1]) == y)
         close(L, np.log(expected))
     close(beliefs, expected)
-    opinions.slopes(TASKS[task], y, P)
+    opinions.slopes(TASKS[task], y, DEFAULT, P)
     close(P, slopes)
     assert not opinions.differ(L, L.copy())
     other = L.copy()
@@ -307,12 +320,73 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
 
 def test_likelihoods():
     p, one = np.array([0.2, 0.0, 0.8]), np.array([0.3])
-    assert mixing.likelihood(mixing.CLASSES, p, 2.0) == 0.8
-    assert mixing.likelihood(mixing.CLASSES, p, 1.0) == mixing.LEAST
-    assert mixing.likelihood(mixing.BINARY, one, 0.0) == 0.7
-    assert mixing.loss(mixing.BINARY, one, 1.0) == pytest.approx(-math.log(0.3))
-    assert mixing.loss(mixing.NUMBERS, one, 0.5) == pytest.approx(0.4)
-    assert mixing.loss(mixing.NUMBERS, one, 1e9) == pytest.approx(16.0)
+    assert mixing.likelihood(mixing.CLASSES, p, 2.0, DEFAULT) == 0.8
+    assert mixing.likelihood(mixing.CLASSES, p, 1.0, DEFAULT) == mixing.LEAST
+    assert mixing.likelihood(mixing.BINARY, one, 0.0, DEFAULT) == 0.7
+    assert mixing.loss(mixing.BINARY, one, 1.0, DEFAULT) == pytest.approx(-math.log(0.3))
+    assert mixing.loss(mixing.NUMBERS, one, 0.5, DEFAULT) == pytest.approx(0.4)
+    assert mixing.loss(mixing.NUMBERS, one, 1e9, DEFAULT) == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(("name", "parameter"), NAMED)
+def test_what_errors_of_numbers_cost(name, parameter):
+    how, number = (LOSSES[name], parameter), mixing.NUMBERS
+    errors = np.concatenate([np.linspace(-30, 30, 241), np.linspace(-1, 1, 81), [-1e9, 1e9]])
+    expected = [naive.number_cost(name, parameter, error) for error in errors]
+    likely = np.empty(len(errors))
+    mixing.likelihoods(number, errors[:, None] + 0.7, 0.7, how, likely)
+    close(-np.log(likely), expected, 1e-6)
+    close([mixing.loss(number, np.array([v + 0.7]), 0.7, how) for v in errors], expected, 1e-6)
+    for size in (1e-3, 0.4, 1.0, 50.0):
+        slopes = [naive.number_slope(name, parameter, error, size) for error in errors]
+        close([costs.slope(error, how, size) for error in errors], slopes, 1e-12)
+        assert np.abs(slopes).max() <= (20.0 if name in ("squared", "huber") else 3.0)
+    if name == "quantile":
+        return
+    P = errors[:-2, None].astype(np.float32)
+    opinions.slopes(number, 0.7, how, P)
+    close(P[:, 0], [naive.number_slope(name, parameter, v - 0.7) for v in errors[:-2]])
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.98])
+def test_slopes_of_the_pinball_loss_balance_at_the_quantile(q):
+    for size in (0.01, 1.0, 100.0):
+        up, down = (costs.slope(e, (costs.QUANTILE, q), size) for e in (1.0, -1.0))
+        assert q * up + (1 - q) * down == pytest.approx(0.0, abs=1e-12)
+        if size < 0.1:
+            assert q * up - (1 - q) * down == pytest.approx(size)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
+def test_offsets_take_experts_to_the_quantile(q):
+    rng = np.random.default_rng(10)
+    experts, how = 5, (costs.QUANTILE, q)
+    plain, tracked = naive.Offsets(experts, q), np.zeros((2, experts + 1))
+    tracked[1] = 1.0
+    pinball = np.array([True, False, True, False, False])
+    spreads, below = np.array([0.1, 0.3, 0.5, 1.0, 2.0]), np.zeros(experts)
+    for t in range(6000):
+        awake = rng.uniform(size=experts) < 0.9
+        on, y, error = awake.astype(float), rng.normal(), rng.normal()
+        F = (y + spreads * rng.normal(size=experts)).astype(np.float32)[:, None] * on[:, None]
+        F = F.astype(np.float32)
+        L, P = F.copy(), F.copy()
+        offsets.add(tracked, on, L, P)
+        close(L[:, 0], F[:, 0] + on * plain.offsets, 1e-4)
+        close(P, L)
+        if t >= 2000:
+            below += awake & (y <= P[:, 0])
+        offsets.learn(error, y, how, F, on, pinball, tracked, P)
+        if t < 300:
+            slopes = plain.learn(error, y, F[:, 0].astype(float), awake, pinball)
+            close(P[:, 0], slopes, 1e-3)
+            close(tracked, [[*plain.offsets, 0.0], [*plain.sizes, plain.mixture]], 1e-4)
+        else:  # rounding would tell them apart at a label that is just hit
+            plain.offsets = tracked[0, :-1].copy()
+    close(below / (4000 * 0.9), np.full(experts, q), 0.025)
+    far = np.full((experts, 1), 100.0, np.float32)
+    offsets.add(tracked, np.ones(experts), L, far)
+    assert L.max() == costs.ENDS
 
 
 @pytest.mark.parametrize("damaged", [False, True])

@@ -130,7 +130,7 @@ _OF_ONE_KERNEL: dict[str, Any] = {
     "max_features": 2048,
     "sampler": "iid",
 }
-"""Options of a learner of a single kernel, and their defaults."""
+"""Options of a learner of a single kernel, and their defaults; of numbers, many take a loss too."""
 
 
 class _Estimator:
@@ -178,7 +178,9 @@ class _Estimator:
                 **options,
             )
         for name, value in chosen.items():
-            if value != _OF_ONE_KERNEL[name]:
+            if name == "loss" and self._task == "regression":
+                options["loss"] = value
+            elif value != _OF_ONE_KERNEL[name]:
                 raise InvalidInput(
                     f"{name}={value!r} is for a learner of one kernel: give kernel='gaussian', "
                     "say, or leave it out"
@@ -409,6 +411,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     kernel : str or Kernel, optional
     bandwidth : float, default 0.5
     loss : str or Loss, optional
+        Of many kernels "squared", "huber" or "quantile", see `streamk.learners.MultiKernel`. Of one
         "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
     step : float or Step, optional
         0.5 by default.

@@ -77,6 +77,12 @@ _DOUBLY_STOCHASTIC: dict[str, Option] = {
 
 OPTIONS: dict[str, dict[str, Option]] = {
     "multi-kernel": {
+        "loss": Option(
+            one_of("squared", "huber", "quantile"),
+            "of numbers: squared, huber or quantile (mixed by absolute errors)",
+        ),
+        "delta": Option(number, "of huber, in units of the label's spread (1)"),
+        "q": _DOUBLY_STOCHASTIC["q"],
         "pending_bytes": Option(
             whole(0), "memory for opinions on events without a label yet (8388608)"
         ),
@@ -114,15 +120,13 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
     InvalidInput
         If a value is out of its domain.
     """
-    from streamk.learners import MODELS, DoublyStochastic, create
+    from streamk.learners import MODELS, create
 
     if name not in MODELS:
         raise UsageError(
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
         )
     options = _read(name, settings)
-    if name != DoublyStochastic.TYPE:
-        return create(name, task=task, seed=seed, **options)
     loss_options = _taken(options, _LOSS_OPTIONS)
     if loss_options:
         from streamk.losses import loss

@@ -16,7 +16,9 @@ from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
 from streamk.learners.arena import side_by_side
+from streamk.learners.number_loss import QUANTILE, kind_of
 from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS, inherit
+from streamk.losses import Loss
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"
@@ -80,6 +82,8 @@ class ExpertPool:
     seed : int
     capacity : int, optional
         Columns that there is room for; d by default.
+    loss : Loss, optional
+        By which numbers are learned and mixed.
     """
 
     def __init__(
@@ -90,8 +94,9 @@ class ExpertPool:
         classes: int,
         seed: int,
         capacity: int | None = None,
+        loss: Loss | None = None,
     ) -> None:
-        self.task, self.classes, self.seed = task, classes, seed
+        self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
         self.outputs = classes if task == CLASSES else 1
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
@@ -104,6 +109,7 @@ class ExpertPool:
         self._make_window()
         self._make_newton()
         self._make_mixing()
+        self._make_loss()
         self.arrays = side_by_side(self.arrays)
         self._rooms: list[Room] = []
         self._lay_out()
@@ -219,6 +225,27 @@ class ExpertPool:
         )
         self.sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
 
+    def _make_loss(self) -> None:
+        kind, parameter = kind_of(self.loss), 0.0 if self.loss is None else self.loss.parameter
+        self.sizes["LOSS"] = kind
+        self.arrays["LOSS_PARAMETER"] = np.array([parameter], dtype=np.float64)
+        self.learned_names: tuple[str, ...] = LEARNED
+        if kind == QUANTILE:
+            self.learned_names = (*LEARNED, "TRACKED")
+            self.arrays["TRACKED"] = np.zeros((2, self.experts + 1))
+            self.arrays["TRACKED"][1] = 1.0
+            self.arrays["PINBALL"] = np.array(self._pinball)
+
+    @property
+    def _pinball(self) -> list[bool]:
+        """Whether an expert descends the pinball loss: by the first step rule of each kind."""
+        firsts = [
+            *(rule == 0 for rule in range(len(LINEAR_RULES))),
+            *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),
+            *(rule == 0 for _ in tables.GROUPS for rule in range(len(GRID_RULES))),
+        ]
+        return firsts + [False] * (self.experts - len(firsts))
+
     @property
     def banks(self) -> tuple[str, ...]:
         """The bank of each expert."""
@@ -289,7 +316,14 @@ class ExpertPool:
         Its columns include those of this one, in any order; `order` has the new number of each
         class of this one, by default the old one.
         """
-        new = ExpertPool(keys, task=task, classes=classes, seed=self.seed, capacity=capacity)
+        new = ExpertPool(
+            keys,
+            task=task,
+            classes=classes,
+            seed=self.seed,
+            capacity=capacity,
+            loss=self.loss,
+        )
         places = {key: place for place, key in enumerate(keys.tolist())}
         columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
         inherit(new, self, columns, list(range(self.classes)) if order is None else list(order))
@@ -299,6 +333,8 @@ class ExpertPool:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
         for name in ("LINEAR_A", "LADDER_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
             self.arrays[name] *= np.float32(factor)
+        if "TRACKED" in self.arrays:
+            self.arrays["TRACKED"] *= factor
         coefficients = cells.coefficients(self.arrays, self.outputs)
         coefficients *= np.float32(factor)
         self.arrays["LEVEL"] += np.float32(shift)
@@ -344,7 +380,7 @@ class ExpertPool:
 
     def join(self, other: ExpertPool, share: float) -> None:
         """Take in a share of what another pool of the same columns and classes learned."""
-        for name in LEARNED:
+        for name in self.learned_names:
             if name not in ("WINDOW_Z", "WINDOW_Y", "AWAKE"):
                 mine = self.arrays[name]
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
@@ -396,7 +432,7 @@ class ExpertPool:
 
     def learned(self) -> dict[str, NDArray[Any]]:
         """Return copies of what was learned."""
-        return {name.lower(): self.arrays[name].copy() for name in LEARNED}
+        return {name.lower(): self.arrays[name].copy() for name in self.learned_names}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
         """Take back what `learned` gave.
@@ -406,7 +442,7 @@ class ExpertPool:
         StateError
             If an array is missing or does not fit.
         """
-        for name in LEARNED:
+        for name in self.learned_names:
             here, there = self.arrays[name], arrays.get(name.lower())
             if there is None or there.shape != here.shape:
                 raise StateError(

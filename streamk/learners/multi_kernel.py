@@ -45,9 +45,9 @@ class MultiKernel(Pooled):
     Over T events the sum of the losses is at most that of any sequence of M experts or mixers with
     k changes among them, plus ``(k + 1) ln M - k ln a - (T - 1 - k) ln(1 - a)`` at each of the two
     stages, in units of the log loss, for experts that give no class less than 1e-4 (Herbster and
-    Warmuth 1998, Theorem 1). For numbers the loss is twice the absolute error in units of the
-    labels' spread, up to 16, and the guarantee has the loss of the mixture of losses in place of
-    the mixture's.
+    Warmuth 1998, Theorem 1). For numbers the loss is that of `loss` in units of the labels'
+    spread, up to 16, and the guarantee has the loss of the mixture of losses in place of the
+    mixture's.
 
     Columns are scaled by running quantiles, so that heavy tails and single huge values do no harm;
     a missing value (NaN) is the column's median to some experts and a bin of its own to others.
@@ -60,6 +60,21 @@ class MultiKernel(Pooled):
     Parameters
     ----------
     task : {"classification", "regression"}, default "classification"
+    loss : {"squared", "huber", "quantile"} or Loss, optional
+        Of numbers. Errors e are in units of the labels' spread, a standard deviation if they are
+        normal. By default experts learn Huber's loss with delta 3 and the mixing loses 2 abs(e),
+        which is for the mean absolute error.
+
+        - "squared", for the root of the mean squared error: experts' steps are as long as errors,
+          up to 20, and the mixing loses e^2 / 4, whose exponential is concave up to the root of 2.
+        - "huber", with ``delta`` from 0.1 to 20, 1 by default: no step is for more than delta, so a
+          small one learns slowly; the mixing loses 2 / delta, and at least 1/2, times Huber's loss.
+        - "quantile", with ``q`` from 0.005 to 0.995, the median by default: predictions are the
+          quantile. The mixing and the first step rule of each kind of experts descend the pinball
+          loss, in units of recent errors; the others learn the mean. A tracker of the quantile of
+          its errors is added to what each expert says. The mixing loses 4 times the pinball loss.
+
+        One with a parameter is ``streamk.losses.loss("quantile", q=0.9)``, say.
     seed : int, default 0
     columns : sequence of str or int, optional
         Names of the columns; ``range(d)`` at the first batch by default.

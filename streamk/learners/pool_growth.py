@@ -73,6 +73,8 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     for name in ("SHARES", "PRODUCTS"):
         new.arrays[name][:, here] = old.arrays[name][:, there]
     new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
+    if "TRACKED" in new.arrays:
+        new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
     inverses = old.arrays["INVERSES"][:, there][:, :, there]
     new.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
 

@@ -20,10 +20,12 @@ from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
+from streamk.learners.number_loss import loss_from_json, number_loss
 from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
 from streamk.learners.upkeep import Upkeep
+from streamk.losses import Loss
 from streamk.state import JSON, State
 
 FLOAT64 = np.dtype(np.float64)
@@ -40,6 +42,7 @@ class Pooled(Decider):
         self,
         *,
         task: str = "classification",
+        loss: str | Loss | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -51,6 +54,11 @@ class Pooled(Decider):
         self.is_classifier = task == "classification"
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
+        if loss is not None and self.is_classifier:
+            raise InvalidInput(
+                f"loss={loss!r} is for numbers; leave it out or say task='regression'"
+            )
+        self.loss = number_loss(loss)
         cores = 1 if threads is None else threads
         for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -116,7 +124,8 @@ class Pooled(Decider):
     def _new_pool(self, keys: NDArray[np.uint64]) -> ExpertPool:
         task = NUMBERS if not self.is_classifier else BINARY
         task = CLASSES if len(self._classes) > 2 else task
-        return ExpertPool(keys, task=task, classes=max(2, len(self._classes)), seed=self.seed)
+        classes = max(2, len(self._classes))
+        return ExpertPool(keys, task=task, classes=classes, seed=self.seed, loss=self.loss)
 
     def _changed(self) -> None:
         """Let a pool that is new know the scale; what was said by another does not count."""
@@ -167,6 +176,7 @@ class Pooled(Decider):
             "type": self.TYPE,
             "format": self.FORMAT,
             "task": "classification" if self.is_classifier else "regression",
+            "loss": None if self.loss is None else self.loss.to_json(),
             "seed": self.seed,
             "n_events": self.n_events,
             "classes": list(self.classes),
@@ -198,6 +208,7 @@ class Pooled(Decider):
         try:
             model = cls(
                 task=header["task"],
+                loss=loss_from_json(header.get("loss")),
                 seed=header["seed"],
                 classes=header["classes"],
                 pending_bytes=header["pending_bytes"],
@@ -230,6 +241,7 @@ class Pooled(Decider):
             classes=classes,
             seed=self.seed,
             capacity=header["capacity"],
+            loss=self.loss,
         )
         self._pool.restore(state.arrays, *header["window"])
         self._upkeep.restore(state.arrays)
@@ -243,9 +255,9 @@ class Pooled(Decider):
         Raises
         ------
         InvalidInput
-            If the learners differ in task or seed, naming it, or `common_events` cannot be.
+            If the learners differ in task, loss or seed, naming it, or `common_events` cannot be.
         """
-        for name in ("is_classifier", "seed"):
+        for name in ("is_classifier", "loss", "seed"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 raise InvalidInput(

@@ -9,11 +9,13 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
+    costs,
     grids,
     ladder,
     level,
     mixing,
     newton,
+    offsets,
     opinions,
     rules,
     window,
@@ -21,7 +23,6 @@ from streamk.backends.numba_backend.experts import (
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.mixing import BINARY, CLASSES, NUMBERS
-from streamk.backends.numba_backend.experts.opinions import LONGEST
 from streamk.backends.numba_backend.ranking import rank_row
 
 SMOOTHERS = window.GAUSSIANS + window.POWERS
@@ -61,6 +62,18 @@ def _short(table: Any, place: Any, shape: Any) -> Any:
 @fast
 def _flags(table: Any, place: Any, shape: Any) -> Any:
     return carray(pointer(table[place], np.bool_(False)), shape)
+
+
+@fast
+def _how(table: Any) -> Any:
+    """Return how errors of numbers count, see `costs`."""
+    return table[at.LOSS], _double(table, at.LOSS_PARAMETER, (1,))[0]
+
+
+@fast
+def _tracked(table: Any) -> Any:
+    """Return the offsets of quantiles and the mean errors."""
+    return _double(table, at.TRACKED, (2, table[at.EXPERTS] + 1))
 
 
 @fast
@@ -239,6 +252,8 @@ def forecast_one(table: Any, x: Any) -> None:
         for j in range(k):
             F[smoothers + SMOOTHERS, j] *= confidence
     opinions.opine(task, F, own, P)
+    if table[at.LOSS] == costs.QUANTILE:
+        offsets.add(_tracked(table), _double(table, at.ON, (e,)), own, P)
     _mix(table, own, mixed, _double(table, at.OUT, (k,)))
     table[at.FRESH] = 1
 
@@ -263,10 +278,11 @@ def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) 
         _rouse(table, awake)
         _mix(table, L, mixed, out)
     table[at.FRESH] = 0
+    how = _how(table)
     likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
-    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, likely)
+    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, how, likely)
     above = _double(table, at.ABOVE, (shares + products,))
-    mixing.likelihoods(task, mixed, y, above)
+    mixing.likelihoods(task, mixed, y, how, above)
     weights, alphas = _double(table, at.SHARES, (shares, e)), _double(table, at.ALPHAS, (shares,))
     for i in range(shares):
         mixing.reweigh(weights[i], likely, on, alphas[i])
@@ -285,10 +301,13 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
     starts = _double(table, at.PRODUCT_STARTS, (products,))
     forgets = _double(table, at.FORGETS, (products,))
     room, g = _double(table, at.NEWTON_ROOM, (e,)), _double(table, at.SLOPES, (e,))
+    how, size = _how(table), 1.0
+    if how[0] == costs.QUANTILE:
+        size = _tracked(table)[1, e]
     for i in range(products):
         prediction, residual = mixed[i], 1.0
         if task == NUMBERS:
-            residual = min(max(prediction[0] - y, -LONGEST), LONGEST)
+            residual = costs.slope(prediction[0] - y, how, size)
             for j in range(e):
                 g[j] = L[j, 0]
         else:
@@ -380,7 +399,7 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
     A = _single(table, at.NEWTON_A, (k, p))
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(LONGEST)
+            longest = np.float32(costs.longest(_how(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)
@@ -394,7 +413,8 @@ def _keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     """Add up what was lost, and what the lack of each bank would have cost."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     account = _double(table, at.ACCOUNT, (NEWTON + 4,))
-    account[LOST] += mixing.loss(task, out, y)
+    how = _how(table)
+    account[LOST] += mixing.loss(task, out, y, how)
     account[EVENTS] += 1.0
     if account[EVENTS] % _SELDOM:
         return
@@ -402,10 +422,10 @@ def _keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     weights = _double(table, at.PRODUCTS, (table[at.MIXERS_PRODUCT], e))[1]
     banks, sums = _whole(table, at.BANKS, (e,)), _double(table, at.ROOM, (k,))
     mixing.pool(task, L, weights, sums, room)
-    whole = mixing.loss(task, room, y)
+    whole = mixing.loss(task, room, y, how)
     for bank in range(NEWTON + 1):
         mixing.pool_without(task, L, weights, banks, bank, sums, room)
-        account[bank] += mixing.loss(task, room, y) - whole
+        account[bank] += mixing.loss(task, room, y, how) - whole
 
 
 @fast
@@ -422,7 +442,11 @@ def update(table: Any, seen: Any, y: Any) -> None:
     out = _double(table, at.OUT, (k,))
     _learn_mixing(table, seen, y, awake, mixed, out)
     _keep_account(table, seen, y, out, mixed[0])
-    opinions.slopes(task, y, G)
+    if table[at.LOSS] == costs.QUANTILE:
+        on, steep = _double(table, at.ON, (e,)), _flags(table, at.PINBALL, (e,))
+        offsets.learn(out[0] - y, y, _how(table), F, on, steep, _tracked(table), G)
+    else:
+        opinions.slopes(task, y, _how(table), G)
     _learn_experts(table, awake, G)
     if table[at.NEWTON] and awake[NEWTON]:
         _learn_newton(table, y, F[e - LEVELS - 1 :])

@@ -3,7 +3,7 @@
 Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities at several rates of
 change, and products of experts (logarithmic opinion pools) ``softmax(sum_e w_e log p_e)`` whose
 weights move by gradients (Mattern 2013) or online Newton steps (Hazan et al. 2007). On top a fixed
-share over the mixers. Numbers are mixed as they are, and lose by their absolute error.
+share over the mixers. Numbers are mixed as they are, and lose by their errors, as `costs` has it.
 """
 
 from __future__ import annotations
@@ -11,26 +11,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks. A binary opinion is one logit; of several classes, their log-probabilities."""
 LEAST = 1e-4
 """Least probability that an opinion gives to a class."""
-_FURTHEST = 8.0
-"""Largest error of a number, in units of the labels' scale, that counts."""
-SHARPNESS = 2.0
-"""How fast fixed shares learn from absolute errors: weights fall by exp(-2 |error|)."""
 
 
 @fast
-def likelihood(task: Any, prediction: Any, y: Any) -> Any:
+def likelihood(task: Any, prediction: Any, y: Any, how: Any) -> Any:
     """Return exp(-loss) of a prediction (outputs,) of float64.
 
-    It is the probability of the label's class, or exp(-2 |error|) of a number.
+    It is the probability of the label's class; `how` errors of a number count, see `costs`.
     """
     if task == NUMBERS:
-        return exponential(-SHARPNESS * min(abs(prediction[0] - y), _FURTHEST))
+        return exponential(-costs.cost(prediction[0] - y, how))
     if task == BINARY:
         p = prediction[0] if y > 0.5 else 1.0 - prediction[0]
     else:
@@ -39,16 +36,16 @@ def likelihood(task: Any, prediction: Any, y: Any) -> Any:
 
 
 @fast
-def loss(task: Any, prediction: Any, y: Any) -> Any:
-    """Return what a prediction loses: -log p of the class, or 2 |error|."""
-    return -math.log(likelihood(task, prediction, y))
+def loss(task: Any, prediction: Any, y: Any, how: Any) -> Any:
+    """Return what a prediction loses: -log p of the class, or what its error costs."""
+    return -math.log(likelihood(task, prediction, y, how))
 
 
 @fast
-def likelihoods(task: Any, predictions: Any, y: Any, out: Any) -> None:
+def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None:
     """Write exp(-loss) of predictions (experts, outputs)."""
     for e in range(len(out)):
-        out[e] = likelihood(task, predictions[e], y)
+        out[e] = likelihood(task, predictions[e], y, how)
 
 
 @fast

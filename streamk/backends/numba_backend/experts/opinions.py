@@ -10,13 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
 from streamk.backends.numba_backend.experts.mixing import BINARY, LEAST, NUMBERS
-
-_FURTHEST = 20.0
-"""Where a number that an expert predicts ends, in units of the labels' scale."""
-LONGEST = 3.0
-"""The squared loss becomes Huber's where the error is more, in units of the labels' scale."""
 
 
 @ordered
@@ -63,7 +59,7 @@ def opine(task: Any, F: Any, L: Any, P: Any) -> None:
     if task == NUMBERS:
         f, row, p = F.ravel(), L.ravel(), P.ravel()
         for e in range(len(f)):
-            row[e] = min(max(f[e], number(-_FURTHEST)), number(_FURTHEST))
+            row[e] = min(max(f[e], number(-costs.ENDS)), number(costs.ENDS))
             p[e] = f[e]
     elif task == BINARY:
         f, row, p = F.ravel(), L.ravel(), P.ravel()
@@ -78,12 +74,16 @@ def opine(task: Any, F: Any, L: Any, P: Any) -> None:
 
 
 @fast
-def slopes(task: Any, y: Any, P: Any) -> None:
-    """Turn what `opine` left into the slopes of the experts' own losses in their outputs."""
+def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
+    """Turn what `opine` left into the slopes of the experts' own losses in their outputs.
+
+    `how` errors of numbers count, see `costs`; of quantiles `offsets` has the slopes.
+    """
     number = P.dtype.type
     if task == NUMBERS:
+        end = number(costs.longest(how))
         for e in range(len(P)):
-            P[e, 0] = min(max(P[e, 0] - number(y), number(-LONGEST)), number(LONGEST))
+            P[e, 0] = min(max(P[e, 0] - number(y), -end), end)
     elif task == BINARY:
         for e in range(len(P)):
             P[e, 0] -= number(y)

@@ -178,5 +178,13 @@ OF_ALL = 94
 """bool (G,): whether a group's tables are of all columns"""
 TAKEN = 95
 """float32 (Q,): squares of slopes"""
+LOSS = 96
+"""By which numbers are learned and mixed: one of the kinds in `costs`."""
+LOSS_PARAMETER = 97
+"""(1,)"""
+TRACKED = 98
+"""(2, E + 1), of quantiles alone: see `offsets`"""
+PINBALL = 99
+"""bool (E,), of quantiles alone: which experts descend the pinball loss"""
 
-SIZE = 96
+SIZE = 100

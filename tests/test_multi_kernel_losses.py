@@ -1,0 +1,249 @@
+"""Numbers learned by squared errors, by Huber's loss and by the pinball loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import assert_same, assert_sound, learned, make, stream
+from numpy.typing import NDArray
+
+from streamk.adapters.river import KernelRegressor
+from streamk.errors import InvalidInput, StateError
+from streamk.learners import MultiKernel, expert_pool
+from streamk.losses import Loss
+from streamk.losses import loss as loss_of
+from streamk.state import State
+
+Floats = NDArray[np.float64]
+LOSSES: list[str | Loss] = [
+    *("squared", "huber", loss_of("huber", delta=4)),
+    *("quantile", loss_of("quantile", q=0.9)),
+]
+"""All kinds, and a parameter that is a whole number."""
+
+
+def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
+    """Progressive predictions, labels so many events late."""
+    model = MultiKernel(task="regression", seed=1, **options)
+    said = np.empty(len(y))
+    for first in range(0, len(y), delay):
+        some = slice(first, first + delay)
+        said[some] = model.predict_many(X[some])
+        model.learn_many(X[some], y[some])
+    assert_sound(model)
+    return said
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ("hinge", "choose squared, huber, quantile"),
+        ("epsilon_insensitive", "choose squared, huber, quantile"),
+        (0.9, "loss=0.9 is not one"),
+        ("absolute", "no loss is called 'absolute'"),
+        (loss_of("huber", delta=0.01), "delta.* 0.01 and must lie between 0.1 and 20"),
+        (loss_of("huber", delta=50.0), "delta.* between 0.1 and 20"),
+        (loss_of("quantile", q=0.001), "q is 0.001 and must lie between 0.005 and 0.995"),
+    ],
+)
+def test_a_loss_that_cannot_be_is_named(loss: Any, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        MultiKernel(task="regression", loss=loss)
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax", loss_of("quantile")])
+def test_classes_take_no_loss(loss: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^loss=.* is for numbers"):
+        MultiKernel(loss=loss)
+
+
+def test_river_passes_the_loss_on() -> None:
+    for loss in (None, *LOSSES):
+        model = KernelRegressor(loss=loss, seed=1)
+        for x in range(20):
+            model.learn_one({"a": x, "b": 1.0}, 3.0 * x)
+        learner = model.clone()._model.learner
+        assert isinstance(learner, MultiKernel)
+        assert learner.loss == (loss_of(loss) if isinstance(loss, str) else loss)
+        assert np.isfinite(model.predict_one({"a": 3.0, "b": 1.0}))
+
+
+# --- what is learned --------------------------------------------------------------------------
+
+
+def uneven(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """Numbers whose spread grows six times along a column."""
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, 50 + 10 * X[:, 1] + 3 * (0.4 + X[:, 0] ** 2) ** 2 * rng.normal(size=n)
+
+
+def wandering(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """Numbers that go up and down for hours, with skewed noise and a rise for good."""
+    level = np.empty(n)
+    level[0] = 80.0
+    for t in range(1, n):
+        level[t] = max(5.0, level[t - 1] + 0.03 * (80 - level[t - 1]) + 8 * rng.normal())
+    hour = 2 * np.pi * np.arange(n) / 24
+    level += np.where(np.arange(n) > n // 2, 60.0, 0.0)
+    X = np.c_[np.cos(hour), np.sin(hour), level + 20 * rng.normal(size=n)]
+    return X, level + 10 * X[:, 0] + 10 * rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("delay", [1, 30])
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("make_stream", [uneven, wandering])
+def test_a_part_q_of_the_numbers_is_below(make_stream: Any, q: float, delay: int) -> None:
+    X, y = make_stream(np.random.default_rng(0), 6000)
+    said = predicted(X, y, delay, loss=loss_of("quantile", q=q))
+    below = (y <= said)[500:]
+    assert below.mean() == pytest.approx(q, abs=0.03 if delay == 1 else 0.05)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.9])
+def test_quantiles_know_where_the_noise_is(q: float) -> None:
+    X, y = uneven(np.random.default_rng(0), 8000)
+    model = MultiKernel(task="regression", seed=1, loss=loss_of("quantile", q=q))
+    model.learn_many(X[:6000], y[:6000])
+    some, said = X[6000:], model.predict_many(X[6000:])
+    below = y[6000:] <= said
+    wide = np.abs(some[:, 0]) > 0.6
+    assert below[wide].mean() == pytest.approx(q, abs=0.1)
+    assert below[~wide].mean() == pytest.approx(q, abs=0.1)
+    mean = 50 + 10 * some[:, 1]
+    apart = np.abs(said - mean)
+    assert apart[wide].mean() > 1.7 * apart[~wide].mean()
+
+
+def test_squared_errors_are_for_skewed_noise() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (6000, 3))
+    y = np.sin(3 * X[:, 0]) + rng.lognormal(0.0, 1.2, 6000)
+    default, squared = (predicted(X, y, loss=loss) - y for loss in (None, "squared"))
+    assert (squared**2).mean() < (default**2).mean()
+    mean = np.sin(3 * X[:, 0]) + np.exp(0.72)
+    excess = [float(((one + y - mean)[1000:] ** 2).mean()) for one in (default, squared)]
+    assert excess[1] < 0.6 * excess[0]
+    assert np.abs(default).mean() < 0.95 * np.abs(squared).mean()
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile"])
+def test_heavy_tails_are_for_other_losses(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = 3 * np.sin(3 * X[:, 0]) + rng.standard_t(1.5, size=4000)
+    default, squared, other = (
+        np.abs(predicted(X, y, loss=one) - y)[500:].mean() for one in (None, "squared", loss)
+    )
+    assert default < squared
+    assert other < squared
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
+    X, y = uneven(np.random.default_rng(0), 4000)
+    model = MultiKernel(task="regression", seed=1, loss=loss)
+    held = []
+    for first in range(0, 4000, 8):
+        some = slice(first, first + 8)
+        low, high = model.predict_interval_many(X[some], 0.9).T
+        held.append((low <= y[some]) & (y[some] <= high))
+        model.learn_many(X[some], y[some])
+    assert np.concatenate(held)[1000:].mean() == pytest.approx(0.9, abs=0.02)
+
+
+# --- what goes on -----------------------------------------------------------------------------
+
+
+def test_without_a_loss_all_is_as_before() -> None:
+    assert_same(learned("numbers", 300), learned("numbers", 300, loss=None))
+    others = [learned("numbers", 300, loss=loss).decision_many(np.zeros((1, 3))) for loss in LOSSES]
+    assert len({float(said[0, 0]) for said in others}) == len(LOSSES)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_restored_learner_goes_on_exactly(loss: str | Loss) -> None:
+    model, (X, y) = learned("numbers", 500, loss=loss), stream("numbers", 400, seed=7)
+    again = MultiKernel.from_state(model.state())
+    assert again.loss == model.loss
+    for one in (model, again):
+        one.learn_many(X, y)
+    assert_same(model, again)
+
+
+def test_a_state_without_a_loss_has_the_default() -> None:
+    state = learned("numbers", 200).state()
+    assert state.header["loss"] is None
+    older = State({k: v for k, v in state.header.items() if k != "loss"}, state.arrays)
+    assert_same(MultiKernel.from_state(older), MultiKernel.from_state(state))
+    state = learned("numbers", 200, loss="quantile").state()
+    less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
+    with pytest.raises(StateError, match="'tracked'"):
+        MultiKernel.from_state(less)
+    damaged = State({**state.header, "loss": {"name": "hinge"}}, state.arrays)
+    with pytest.raises(StateError, match="header"):
+        MultiKernel.from_state(damaged)
+
+
+def test_learners_of_different_losses_are_not_merged() -> None:
+    one = make("numbers", loss="quantile")
+    for other in (None, "squared", loss_of("quantile", q=0.9)):
+        with pytest.raises(InvalidInput, match="differ in loss"):
+            one.merge(make("numbers", loss=other))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_merging_and_new_columns_leave_what_was_known(loss: str | Loss) -> None:
+    X, _ = stream("numbers", 100, seed=5)
+    model = learned("numbers", 600, loss=loss)
+    expected = model.decision_many(X)
+    copy = MultiKernel.from_state(model.state())
+    model.merge(copy)
+    np.testing.assert_allclose(model.decision_many(X), expected, rtol=1e-6, atol=1e-6)
+    model.add_columns(range(3, 70))  # past the second-order expert's columns
+    wide = np.c_[X, np.zeros((len(X), 67))]
+    assert np.abs(model.decision_many(wide) - expected).mean() < 0.3 * np.std(expected)
+    assert_sound(model)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_unit_of_late_labels_does_not_matter(loss: str | Loss) -> None:
+    X, y = stream("numbers", 1500)
+    one, other = (make("numbers", loss=loss) for _ in range(2))
+    for model, unit in ((one, 1.0), (other, 1e4)):
+        for first in range(0, 1500, 50):
+            some = slice(first, first + 50)
+            model.predict_many(X[some])
+            model.learn_many(X[some], unit * (y[some] - 100.0))
+    a, b = one.predict_many(X), other.predict_many(X) / 1e4
+    assert np.abs(a - b).mean() < 0.05 * np.std(y)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_labels_unit_may_change_late(loss: str | Loss) -> None:
+    X, y = stream("numbers", 4000)
+    model = make("numbers", loss=loss)
+    for first in range(0, 4000, 50):
+        some = slice(first, first + 50)
+        model.predict_many(X[some])
+        model.learn_many(X[some], (5.0 if first >= 1000 else 1.0) * y[some])
+    fresh, expected = stream("numbers", 500, seed=5)
+    error = np.abs(model.predict_many(fresh) / 5.0 - expected).mean()
+    assert error < 0.6 * np.std(expected)
+    assert_sound(model)
+
+
+def test_offsets_follow_the_labels_unit() -> None:
+    keys = np.arange(3, dtype=np.uint64)
+    pool = expert_pool.ExpertPool(keys, task=2, classes=2, seed=1, loss=loss_of("quantile", q=0.9))
+    pool.arrays["TRACKED"][0] = np.arange(pool.experts + 1)
+    pool.shift_labels(0.5, 3.0)
+    np.testing.assert_allclose(pool.arrays["TRACKED"][0], np.arange(pool.experts + 1) / 2)
+    np.testing.assert_allclose(pool.arrays["TRACKED"][1], 0.5)
+    plain = expert_pool.ExpertPool(keys, task=2, classes=2, seed=1)
+    assert "TRACKED" not in plain.arrays
+    assert "TRACKED" not in plain.learned_names
