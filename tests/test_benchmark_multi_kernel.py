@@ -198,6 +198,10 @@ def test_a_quick_run(tmp_path: Path) -> None:
         assert all(
             list(one["intervals"]) == [f"{level:g}" for level in LEVELS] for one in late.values()
         )
+    (of_chicks,) = found["losses"].values()
+    assert list(of_chicks["errors"]) == ["default", "squared", "huber"]
+    for one in of_chicks["quantiles"].values():
+        assert all(figure > 0 for said in one.values() for figure in said.values())
     endured = found["endurance"]
     assert endured["probabilities"]["not_finite"] == 0
     assert 0 < endured["probabilities"]["smallest"] < endured["probabilities"]["largest"] < 1
