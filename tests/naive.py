@@ -653,6 +653,41 @@ def rule_step(kind: str, phi, a, squares, rate: float, g: float):
     return a - rate * g * phi / np.maximum(np.sqrt(squares), 1e-6), squares
 
 
+class Bettor:
+    """One coefficient that bets on the sign of its slopes (Cutkosky and Orabona 2018, Algorithm 1),
+    in units of the largest so far, with no less wealth than it began with.
+
+    It begins with as much as adds `wealth` to an output whose slopes are as large as they get.
+    """
+
+    def __init__(self, wealth: float) -> None:
+        self.beginning, self.gain = wealth, 0.0
+        self.part, self.squares, self.largest = 0.0, 0.0, 0.0
+        self.elsewhere = 0.0
+        """What the coefficient is beside the bet."""
+        self.largest_of_output = 0.0
+
+    @property
+    def coefficient(self) -> float:
+        if self.largest == 0.0:
+            return self.elsewhere
+        unit = self.beginning * self.largest_of_output / self.largest
+        return self.elsewhere + self.part * (1.0 + self.gain) * unit
+
+    def learn(self, slope: float, feature: float) -> None:
+        """Take in the slope of the loss in the output, and the feature of the coefficient."""
+        self.largest_of_output = max(self.largest_of_output, abs(slope))
+        self.largest = max(self.largest, abs(slope * feature))
+        if self.largest == 0.0:
+            return
+        coin = -slope * feature / self.largest
+        self.gain = max((1.0 + self.gain) * (1.0 + self.part * coin) - 1.0, 0.0)
+        gradient = coin / (1.0 + self.part * coin)
+        self.squares += gradient**2
+        step = 2.0 / (2.0 - math.log(3.0)) * gradient / (1.0 + self.squares)
+        self.part = min(max(self.part + step, -0.5), 0.5)
+
+
 def bins_of(ranks, shifts, bins: int) -> list[int]:
     """The bin of each rank; the one after the last where it is missing."""
     return [

@@ -27,10 +27,11 @@ FEATURES = 256
 """Random features of the Gaussian kernels."""
 SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Median distance over bandwidth, over the root of 2."""
-ADAGRAD, NORMALIZED = 0, 1
-LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5))
+ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
 LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
-"""Step rules and their rates."""
+"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
+with, which matters by its logarithm."""
 GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
 """Rates of the cells, and paces of the tables' factors."""
 CELLS = 1 << 22
@@ -52,7 +53,8 @@ _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
 
 LEARNED = (
-    *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A"),
+    *("LINEAR_A", "LINEAR_SQUARES", "LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST"),
+    *("LADDER_A", "LADDER_SQUARES", "CELLS_A"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
     *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
 )
@@ -140,6 +142,8 @@ class ExpertPool:
     def _make_linear(self) -> None:
         shape = (len(LINEAR_RULES), self.outputs, self.capacity + 1)
         self._zeros("float32", LINEAR_A=shape, LINEAR_SQUARES=shape)
+        bets = shape[1:]
+        self._zeros("float32", LINEAR_BETS=bets, LINEAR_GAINS=bets, LINEAR_LARGEST=bets)
         self._rates(LINEAR_RULES, len(self.keys) + 1)
 
     def _make_ladder(self) -> None:

@@ -9,6 +9,7 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
+    coin,
     grids,
     ladder,
     level,
@@ -302,15 +303,7 @@ def _learn_experts(table: Any, awake: Any, G: Any) -> None:
     z = _single(table, at.Z, (d + 1,))
     e = table[at.LINEAR_RULES]
     if awake[LINEAR]:
-        shape = (e, k, d + 1)
-        rules.update(
-            z,
-            _single(table, at.LINEAR_A, shape),
-            _single(table, at.LINEAR_SQUARES, shape),
-            _double(table, at.LINEAR_RATES, (e,)),
-            _whole(table, at.LINEAR_KINDS, (e,)),
-            G[:e],
-        )
+        _learn_linear(table, z, G[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
         phi, A = _single(table, at.PHI, (s, m)), _single(table, at.LADDER_A, (s, n, k, m))
@@ -324,6 +317,29 @@ def _learn_experts(table: Any, awake: Any, G: Any) -> None:
     g, n = table[at.GROUPS], table[at.GRID_RULES]
     if awake[GRIDS]:
         _learn_grids(table, G[e : e + g * n].reshape((g, n, k)))
+
+
+@fast
+def _learn_linear(table: Any, z: Any, G: Any) -> None:
+    """Let the linear models learn from the slopes (rules, outputs) of their losses."""
+    e, k, p = len(G), table[at.OUTPUTS], len(z)
+    A, squares = (
+        _single(table, at.LINEAR_A, (e, k, p)),
+        _single(table, at.LINEAR_SQUARES, (e, k, p)),
+    )
+    rates, kinds = _double(table, at.LINEAR_RATES, (e,)), _whole(table, at.LINEAR_KINDS, (e,))
+    last = e - 1  # the one that bets
+    rules.update(z, A[:last], squares[:last], rates, kinds, G[:last])
+    coin.update(
+        z,
+        A[last],
+        squares[last],
+        _single(table, at.LINEAR_BETS, (k, p)),
+        _single(table, at.LINEAR_GAINS, (k, p)),
+        _single(table, at.LINEAR_LARGEST, (k, p)),
+        rates[last],
+        G[last],
+    )
 
 
 @fast

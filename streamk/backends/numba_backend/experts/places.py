@@ -174,4 +174,9 @@ SEEN = 92
 FRESH = 93
 """Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
 
-SIZE = 94
+LINEAR_BETS = 94
+"""float32 (K, d + 1), of the rule that bets, as are the two after it"""
+LINEAR_GAINS = 95
+LINEAR_LARGEST = 96
+
+SIZE = 97
