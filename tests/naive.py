@@ -664,15 +664,15 @@ class Bettor:
         self.beginning, self.gain = wealth, 0.0
         self.part, self.squares, self.largest = 0.0, 0.0, 0.0
         self.elsewhere = 0.0
-        """What the coefficient is beside the bet."""
+        """What the coefficient is beside the bet, in the bet's unit."""
         self.largest_of_output = 0.0
 
     @property
     def coefficient(self) -> float:
         if self.largest == 0.0:
-            return self.elsewhere
+            return 0.0
         unit = self.beginning * self.largest_of_output / self.largest
-        return self.elsewhere + self.part * (1.0 + self.gain) * unit
+        return unit * (self.elsewhere + self.part * (1.0 + self.gain))
 
     def learn(self, slope: float, feature: float) -> None:
         """Take in the slope of the loss in the output, and the feature of the coefficient."""
@@ -756,6 +756,30 @@ def fixed_share(weights, losses, awake, alpha: float) -> np.ndarray:
     together = -math.log((w[on] * np.exp(-losses[on])).sum() / w[on].sum())
     w = w * np.exp(-np.where(on, losses, together))
     return (1 - alpha) * w / w.sum() + alpha / len(w)
+
+
+def calibrated(task: str, said, factor: float) -> np.ndarray:
+    """What an opinion says if it is made so many times as sure."""
+    said = factor * np.asarray(said, dtype=float)
+    if task == "numbers":
+        return said
+    if task == "binary":
+        return 1.0 / (1.0 + np.exp(-said))
+    return np.exp(said) / np.exp(said).sum()
+
+
+def calibration_step(task: str, said, factor: float, curvature: float, y: float):
+    """The factor after a Newton step on the loss, and the sum of curvatures that it is over."""
+    said = np.asarray(said, dtype=float)
+    p = calibrated(task, said, factor)
+    if task == "numbers":
+        slope, bend = np.clip(p[0] - y, -3, 3) * said[0], said[0] ** 2
+    elif task == "binary":
+        slope, bend = (p[0] - y) * said[0], p[0] * (1 - p[0]) * said[0] ** 2
+    else:
+        slope, bend = p @ said - said[int(y)], p @ said**2 - (p @ said) ** 2
+    curvature = 0.999 * curvature + bend
+    return float(np.clip(factor - slope / (curvature + 10.0), 0.0, 5.0)), curvature
 
 
 def product_slopes(task: str, L, prediction, y) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from streamk.backends.numba_backend.experts import (
+    calibration,
     coin,
     grids,
     ladder,
@@ -71,7 +72,7 @@ def test_coefficients_that_bet(outputs, dtype):
         if n == 200:  # as where labels get another unit
             arrays[0] *= dtype(0.5)
             for bettor in (one for row in bettors for one in row):
-                bettor.elsewhere = -0.5 * bettor.coefficient + bettor.elsewhere
+                bettor.elsewhere -= 0.5 * (bettor.elsewhere + bettor.part * (1.0 + bettor.gain))
         coin.update(phi, *arrays, wealth, G)
         for k in range(outputs):
             for i in range(d):
@@ -365,6 +366,47 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
     close(w, plain_w, 1e-6)
     close(v, plain_v, 1e-6)
     close(P @ G, np.eye(experts), 1e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_factors_make_opinions_as_sure_as_they_may_be(task):
+    rng = np.random.default_rng(14)
+    number, experts = TASKS[task], 6
+    factors, curvatures, awake = np.ones(experts), np.zeros(experts), np.ones(experts)
+    awake[2] = 0.0
+    plain = [(1.0, 0.0)] * experts
+    for _ in range(300):
+        F, L, _ = said(task, rng)
+        L *= np.array([0.1, 0.5, 1.0, 2.0, 5.0, 1.0], np.float32)[:, None]
+        p = np.array([naive.calibrated(task, row, 1.5) for row in F]).mean(axis=0)
+        y = p[0] + rng.normal() if task == "numbers" else float(rng.uniform() < p[0])
+        if task == "classes":
+            y = float(rng.choice(len(p), p=p))
+        out = np.empty(L.shape)
+        calibration.believe(number, L, factors, out)
+        close(out, [naive.calibrated(task, row, f) for row, f in zip(L, factors, strict=True)])
+        calibration.learn(number, L, out, y, awake, factors, curvatures)
+        for e in np.flatnonzero(awake):
+            plain[e] = naive.calibration_step(task, L[e], *plain[e], y)
+        close(np.c_[factors, curvatures], plain, 1e-4)
+    assert factors[2] == 1.0
+    assert factors[0] > factors[1] > factors[3] > factors[4]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_predictions_become_opinions_again(task):
+    rng = np.random.default_rng(15)
+    _, L, _ = said(task, rng)
+    predictions, sums = np.empty(L.shape), np.empty(OUTPUTS[task])
+    for row, out in zip(L, predictions, strict=True):
+        sums[:] = row
+        mixing.normalize(TASKS[task], sums, out)
+    found = np.empty_like(L)
+    mixing.opine(TASKS[task], predictions, found)
+    close(found, L, 1e-5)
+    certain = np.tile([1.0, 0.0, 0.0, 0.0, 0.0][: OUTPUTS[task]], (6, 1))
+    mixing.opine(TASKS[task], certain, found)
+    assert np.isfinite(found).all()
 
 
 def test_likelihoods():

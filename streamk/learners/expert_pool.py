@@ -40,8 +40,8 @@ RECENT, WINDOW_BYTES = 1000, 4 << 20
 """Events in the smoothers' window, and the memory that they may take."""
 NEWTON_COLUMNS = 64
 """Columns up to which there is a second-order expert: its time grows with their square."""
-ALPHAS = (1e-3, 1e-2)
-"""Rates of change of the fixed shares."""
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of opinions as they are, and of calibrated ones."""
 GRADIENT_RATE = 2e-3
 NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
@@ -56,14 +56,15 @@ LEARNED = (
     *("LINEAR_A", "LINEAR_SQUARES", "LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST"),
     *("LADDER_A", "LADDER_SQUARES", "CELLS_A"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
-    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
+    *("SHARES", "LOUDNESS", "CURVATURES", "PRODUCTS", "INVERSES"),
+    *("LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
 )
 """Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
 
 _ROOM = (
     *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
-    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "ROOM", "OUT"),
+    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM", "OUT"),
 )
 """Arrays that a forecast writes."""
 
@@ -199,11 +200,13 @@ class ExpertPool:
     def _make_mixing(self) -> None:
         e = self.experts = len(self.banks)
         k = self.outputs
-        shares, products = len(ALPHAS), 1 + len(NEWTON_STARTS)
+        products = 1 + len(NEWTON_STARTS)
+        shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
         self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
-        self._zeros("float64", MIXED=(shares + products, k), OPINIONS=(e, k), LOSSES=(e,))
+        self._zeros("float64", MIXED=(mixers, k), OPINIONS=(e, k), LOSSES=(e,))
         self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
-        self._zeros("float64", ABOVE=(shares + products,))
+        self._zeros("float64", ABOVE=(mixers,), CALIBRATED=(e, k), CURVATURES=(e,))
+        self._zeros("float32", SAID=(mixers - 1, k))
         self.arrays.update(
             AWAKE=np.ones(len(BANKS), dtype=bool),
             BANKS=np.array([(*BANKS, LEVEL).index(bank) for bank in self.banks], dtype=np.int64),
@@ -212,14 +215,17 @@ class ExpertPool:
             ALL=np.ones(e),
             SHARES=np.full((shares, e), 1 / e),
             ALPHAS=np.array(ALPHAS),
+            LOUDNESS=np.ones(e),
             PRODUCTS=np.full((products, e), 1 / e),
             PRODUCT_RATES=np.array([GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)]),
             PRODUCT_STARTS=np.array([0.0, *NEWTON_STARTS]),
             FORGETS=np.array([1.0, *NEWTON_FORGETS]),
             INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
-            TOP=np.full(shares + products, 1 / (shares + products)),
+            LAST_PRODUCT=np.full(mixers - 1, 1 / (mixers - 1)),
+            LAST_INVERSE=np.eye(mixers - 1) * loops().LAST_START,
+            TOP=np.full(mixers, 1 / mixers),
         )
-        self.sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
+        self.sizes.update(EXPERTS=e, MIXERS=mixers, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
 
     @property
     def banks(self) -> tuple[str, ...]:
@@ -303,6 +309,8 @@ class ExpertPool:
             self.arrays[name] *= np.float32(factor)
         coefficients = cells.coefficients(self.arrays, self.outputs)
         coefficients *= np.float32(factor)
+        wealth = (self.arrays["LINEAR_GAINS"] + np.float32(1.0)) * np.float32(factor)
+        self.arrays["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
         self.arrays["LEVEL"] += np.float32(shift)
         self.arrays["WINDOW_Y"] += np.float32(shift)
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
@@ -328,6 +336,7 @@ class ExpertPool:
         a["FACTORS"][:, last] = 1.0
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
+        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().LAST_START
         a["TOP"][:] = 1.0 / len(a["TOP"])
         a["AWAKE"][:] = True
 
@@ -385,7 +394,9 @@ class ExpertPool:
         ).sum(axis=1)
         parts = np.vstack([a["SHARES"] * on, terms * on])
         sums = parts.sum(axis=1, keepdims=True)
-        parts = a["TOP"] @ (parts / np.where(sums > 0, sums, 1.0))
+        parts /= np.where(sums > 0, sums, 1.0)
+        last = np.abs(a["LAST_PRODUCT"])
+        parts = (a["TOP"][:-1] + a["TOP"][-1] * last / (last.sum() or 1.0)) @ parts
         return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State

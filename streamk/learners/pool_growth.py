@@ -69,7 +69,7 @@ def _inherit_coefficients(
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
+    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone; it is the last one before the constant's.
     both = set(new.banks) & set(old.banks)
@@ -78,6 +78,8 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     )
     for name in ("SHARES", "PRODUCTS"):
         new.arrays[name][:, here] = old.arrays[name][:, there]
+    for name in ("LOUDNESS", "CURVATURES"):
+        new.arrays[name][here] = old.arrays[name][there]
     new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
     inverses = old.arrays["INVERSES"][:, there][:, :, there]
     new.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses

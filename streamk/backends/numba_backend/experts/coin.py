@@ -36,7 +36,8 @@ def update(
 
     `wealth` is what a coefficient begins with, as what it would add to the output; `bets` are the
     parts of it at stake, `gains` what was won, over `wealth`, `largest` the largest slopes. A moves
-    by what the stakes move, so that it may be set to something else at any time.
+    by what the stakes move and by what their unit does, so that it may be set to something else at
+    any time.
     """
     number = phi.dtype.type
     one, pace, most, tiny = number(1.0), number(_NEWTON), number(_MOST), number(_TINY)
@@ -46,17 +47,18 @@ def update(
         top = max(before, abs(g))
         if abs(g) <= number(_SURE) * top:
             continue
-        stake, staked = number(wealth) * top, number(wealth) * before
+        stake, growth = number(wealth) * top, top / before if before > number(0.0) else one
         a, s, bet, gain, most_yet = A[k], squares[k], bets[k], gains[k], largest[k]
         for i in range(len(phi)):
             h = g * phi[i]
             was, bound = most_yet[i], max(most_yet[i], abs(h))
-            coin = -h / (bound + tiny)
+            inverse = one / (bound + tiny)
+            coin = -h * inverse
             odds = one + bet[i] * coin
             won = max((one + gain[i]) * odds - one, number(0.0))
             slope = coin / odds
             sum_of_squares = s[i] + slope * slope
             part = min(max(bet[i] + pace * slope / (one + sum_of_squares), -most), most)
-            a[i] += stake * part * (one + won) / (bound + tiny)
-            a[i] -= staked * bet[i] * (one + gain[i]) / (was + tiny)
+            moved = part * (one + won) - bet[i] * (one + gain[i])
+            a[i] = (a[i] * growth * (was + tiny) + stake * moved) * inverse
             s[i], bet[i], gain[i], most_yet[i] = sum_of_squares, part, won, bound

@@ -9,6 +9,7 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
+    calibration,
     coin,
     grids,
     ladder,
@@ -37,6 +38,8 @@ _SELDOM = 4
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
 NEWTON_FORGET = 0.9995
+LAST_START, LAST_FORGET = 0.01, 0.9998
+"""Largest inverse, and discount, of the product of mixers."""
 
 
 @fast
@@ -211,14 +214,21 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
     shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
     on, beliefs = _double(table, at.ON, (e,)), _double(table, at.OPINIONS, (e, k))
     opinions.believe(task, L, beliefs)
-    weights = _double(table, at.SHARES, (shares, e))
-    for i in range(shares):
-        mixing.share(weights[i], beliefs, on, mixed[i])
+    weights, calibrated = (
+        _double(table, at.SHARES, (shares, e)),
+        _double(table, at.CALIBRATED, (e, k)),
+    )
+    mixing.share(weights[0], beliefs, on, mixed[0])
+    calibration.believe(task, L, _double(table, at.LOUDNESS, (e,)), calibrated)
+    mixing.share(weights[1], calibrated, on, mixed[1])
     weights, sums = _double(table, at.PRODUCTS, (products, e)), _double(table, at.ROOM, (k,))
     for i in range(products):
         mixing.pool(task, L, weights[i], sums, mixed[shares + i])
-    all_on = _double(table, at.ALL, (shares + products,))
-    mixing.share(_double(table, at.TOP, (shares + products,)), mixed, all_on, out)
+    x = table[at.MIXERS]
+    said = _single(table, at.SAID, (x - 1, k))
+    mixing.opine(task, mixed, said)
+    mixing.pool(task, said, _double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
+    mixing.share(_double(table, at.TOP, (x,)), mixed, _double(table, at.ALL, (x,)), out)
 
 
 @fast
@@ -230,7 +240,7 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
     P, own = _single(table, at.G, (e, k)), _single(table, at.SEEN, (e, k))
-    mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
+    mixed = _double(table, at.MIXED, (table[at.MIXERS], k))
     second = table[at.NEWTON] > 0
     smoothers = e - SMOOTHERS - second - LEVELS
     _rouse(table, awake)
@@ -255,21 +265,24 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
 def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) -> None:
     """Let the mixers and their mixture learn from what the opinions were."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
+    shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
     if not table[at.FRESH] or opinions.differ(L, _single(table, at.SEEN, (e, k))):
         _rouse(table, awake)
         _mix(table, L, mixed, out)
     table[at.FRESH] = 0
     likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
-    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, likely)
-    above = _double(table, at.ABOVE, (shares + products,))
+    above, calibrated = _double(table, at.ABOVE, (x,)), _double(table, at.CALIBRATED, (e, k))
     mixing.likelihoods(task, mixed, y, above)
     weights, alphas = _double(table, at.SHARES, (shares, e)), _double(table, at.ALPHAS, (shares,))
-    for i in range(shares):
-        mixing.reweigh(weights[i], likely, on, alphas[i])
+    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, likely)
+    mixing.reweigh(weights[0], likely, on, alphas[0])
+    mixing.likelihoods(task, calibrated, y, likely)
+    mixing.reweigh(weights[1], likely, on, alphas[1])
+    factors, curvatures = _double(table, at.LOUDNESS, (e,)), _double(table, at.CURVATURES, (e,))
+    calibration.learn(task, L, calibrated, y, on, factors, curvatures)
     _learn_products(table, L, y, mixed[shares:])
-    all_on = _double(table, at.ALL, (shares + products,))
-    mixing.reweigh(_double(table, at.TOP, (shares + products,)), above, all_on, alphas[0])
+    _learn_last_product(table, y, mixed[x - 1])
+    mixing.reweigh(_double(table, at.TOP, (x,)), above, _double(table, at.ALL, (x,)), alphas[0])
 
 
 @fast
@@ -283,17 +296,36 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
     forgets = _double(table, at.FORGETS, (products,))
     room, g = _double(table, at.NEWTON_ROOM, (e,)), _double(table, at.SLOPES, (e,))
     for i in range(products):
-        prediction, residual = mixed[i], 1.0
-        if task == NUMBERS:
-            residual = min(max(prediction[0] - y, -LONGEST), LONGEST)
-            for j in range(e):
-                g[j] = L[j, 0]
-        else:
-            mixing.slopes(task, L, prediction, y, g)
+        residual = _direction(task, L, mixed[i], y, g)
         if starts[i] > 0.0:
             mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
         else:
             mixing.gradient_step(weights[i], g, residual, rates[i], task == NUMBERS)
+
+
+@fast
+def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
+    """Let the product of the other mixers learn."""
+    task, n = table[at.TASK], table[at.MIXERS] - 1
+    room, g = _double(table, at.NEWTON_ROOM, (n,)), _double(table, at.SLOPES, (n,))
+    said, weights = (
+        _single(table, at.SAID, (n, table[at.OUTPUTS])),
+        _double(table, at.LAST_PRODUCT, (n,)),
+    )
+    residual = _direction(task, said, prediction, y, g)
+    inverse = _double(table, at.LAST_INVERSE, (n, n))
+    mixing.newton_step(weights, inverse, g, residual, LAST_FORGET, LAST_START, room)
+
+
+@fast
+def _direction(task: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
+    """Write the direction in which a product of opinions L learns; return the step's factor."""
+    if task != NUMBERS:
+        mixing.slopes(task, L, prediction, y, g)
+        return 1.0
+    for e in range(len(g)):
+        g[e] = L[e, 0]
+    return min(max(prediction[0] - y, -LONGEST), LONGEST)
 
 
 @fast
@@ -429,7 +461,7 @@ def update(table: Any, seen: Any, y: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
     G = _single(table, at.G, (e, k))
-    mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
+    mixed = _double(table, at.MIXED, (table[at.MIXERS], k))
     out = _double(table, at.OUT, (k,))
     _learn_mixing(table, seen, y, awake, mixed, out)
     _keep_account(table, seen, y, out, mixed[0])

@@ -178,5 +178,19 @@ LINEAR_BETS = 94
 """float32 (K, d + 1), of the rule that bets, as are the two after it"""
 LINEAR_GAINS = 95
 LINEAR_LARGEST = 96
+CALIBRATED = 97
+"""(E, K): probabilities or numbers of opinions times factors"""
+LOUDNESS = 98
+"""(E,): the factors"""
+CURVATURES = 99
+"""(E,): discounted sums of the second derivatives of the experts' losses in them"""
+MIXERS = 100
+"""X: fixed shares, products of experts, and the product of these"""
+SAID = 101
+"""float32 (X - 1, K): opinions of all mixers but the last"""
+LAST_PRODUCT = 102
+"""(X - 1,): weights of the last mixer"""
+LAST_INVERSE = 103
+"""(X - 1, X - 1)"""
 
-SIZE = 97
+SIZE = 104
