@@ -653,6 +653,41 @@ def rule_step(kind: str, phi, a, squares, rate: float, g: float):
     return a - rate * g * phi / np.maximum(np.sqrt(squares), 1e-6), squares
 
 
+class Bettor:
+    """One coefficient that bets on the sign of its slopes (Cutkosky and Orabona 2018, Algorithm 1),
+    in units of the largest so far, with no less wealth than it began with.
+
+    It begins with as much as adds `wealth` to an output whose slopes are as large as they get.
+    """
+
+    def __init__(self, wealth: float) -> None:
+        self.beginning, self.gain = wealth, 0.0
+        self.part, self.squares, self.largest = 0.0, 0.0, 0.0
+        self.elsewhere = 0.0
+        """What the coefficient is beside the bet, in the bet's unit."""
+        self.largest_of_output = 0.0
+
+    @property
+    def coefficient(self) -> float:
+        if self.largest == 0.0:
+            return 0.0
+        unit = self.beginning * self.largest_of_output / self.largest
+        return unit * (self.elsewhere + self.part * (1.0 + self.gain))
+
+    def learn(self, slope: float, feature: float) -> None:
+        """Take in the slope of the loss in the output, and the feature of the coefficient."""
+        self.largest_of_output = max(self.largest_of_output, abs(slope))
+        self.largest = max(self.largest, abs(slope * feature))
+        if self.largest == 0.0:
+            return
+        coin = -slope * feature / self.largest
+        self.gain = max((1.0 + self.gain) * (1.0 + self.part * coin) - 1.0, 0.0)
+        gradient = coin / (1.0 + self.part * coin)
+        self.squares += gradient**2
+        step = 2.0 / (2.0 - math.log(3.0)) * gradient / (1.0 + self.squares)
+        self.part = min(max(self.part + step, -0.5), 0.5)
+
+
 def bins_of(ranks, shifts, bins: int) -> list[int]:
     """The bin of each rank; the one after the last where it is missing."""
     return [
@@ -768,6 +803,30 @@ class Offsets:
             self.offsets[e] -= 0.01 * slope
             slopes[e] = slope if pinball[e] else number_slope(None, 0.0, means[e] - y)
         return slopes
+
+
+def calibrated(task: str, said, factor: float) -> np.ndarray:
+    """What an opinion says if it is made so many times as sure."""
+    said = factor * np.asarray(said, dtype=float)
+    if task == "numbers":
+        return said
+    if task == "binary":
+        return 1.0 / (1.0 + np.exp(-said))
+    return np.exp(said) / np.exp(said).sum()
+
+
+def calibration_step(task: str, said, factor: float, curvature: float, y: float):
+    """The factor after a Newton step on the loss, and the sum of curvatures that it is over."""
+    said = np.asarray(said, dtype=float)
+    p = calibrated(task, said, factor)
+    if task == "numbers":
+        slope, bend = np.clip(p[0] - y, -3, 3) * said[0], said[0] ** 2
+    elif task == "binary":
+        slope, bend = (p[0] - y) * said[0], p[0] * (1 - p[0]) * said[0] ** 2
+    else:
+        slope, bend = p @ said - said[int(y)], p @ said**2 - (p @ said) ** 2
+    curvature = 0.999 * curvature + bend
+    return float(np.clip(factor - slope / (curvature + 10.0), 0.0, 5.0)), curvature
 
 
 def product_slopes(task: str, L, prediction, y) -> np.ndarray:

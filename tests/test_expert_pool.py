@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
+from streamk.learners.pool_growth import CLASSES
 
 # --- classes ----------------------------------------------------------------------------------
 
@@ -56,6 +57,28 @@ def test_a_third_class_leaves_what_was_known() -> None:
     model.learn_many(np.array([[3.0, 3.0, 3.0]] * 50), ["third"] * 50)
     assert model.predict_one([3.0, 3.0, 3.0]) == "third"
     assert (model.predict_many(fresh) == expected).mean() > 0.85
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
+    old = learned("two", 500)._pool
+    new = old.successor(old.keys, CLASSES, 3, order=order[:2])
+    first, second, third = order
+    A, was = new.arrays["LINEAR_A"], old.arrays["LINEAR_A"][:, 0]
+    np.testing.assert_allclose(A[:, second], was / 2, rtol=1e-6)
+    np.testing.assert_allclose(A[:, first], -was / 2, rtol=1e-6)
+    for name, sign in (("BETS", -1), ("GAINS", 1), ("LARGEST", 1)):
+        found, before = new.arrays[f"LINEAR_{name}"], old.arrays[f"LINEAR_{name}"][0]
+        np.testing.assert_array_equal(found[second], before)
+        np.testing.assert_array_equal(found[first], sign * before)
+        assert not found[third].any()
+        assert before.any()
+    # What a coefficient stakes of its wealth is what it is.
+    bets, gains, largest = (
+        new.arrays[f"LINEAR_{name}"][[first, second]] for name in ("BETS", "GAINS", "LARGEST")
+    )
+    stakes = new.arrays["LINEAR_RATES"][-1] * bets * (1 + gains) * largest[:, -1:] / largest
+    np.testing.assert_allclose(A[-1, [first, second]], stakes, rtol=1e-3)
 
 
 def test_twenty_six_classes_one_by_one() -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from streamk.backends.numba_backend.experts import (
+    calibration,
+    coin,
     costs,
     grids,
     ladder,
@@ -62,6 +64,72 @@ def test_step_rules(outputs):
                         kind, phi, a[rule, k], s[rule, k], rates[rule], G[rule, k]
                     )
         close(A, a, 1e-4)
+
+
+def betting(d, outputs, dtype=np.float64):
+    """Coefficients and what they bet: squares, bets, gains, largest slopes."""
+    return [np.zeros((outputs, d), dtype) for _ in range(5)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_coefficients_that_bet(outputs, dtype):
+    rng = np.random.default_rng(10)
+    d, wealth = 19, 2.0
+    arrays = betting(d, outputs, dtype)
+    bettors = [[naive.Bettor(wealth) for _ in range(d)] for _ in range(outputs)]
+    for n in range(300):
+        phi, G = rng.normal(size=d).astype(dtype), rng.normal(0.2, 1.0, size=outputs).astype(dtype)
+        phi[-1], phi[3], G[0] = 1.0, 0.0, G[0] * (n % 3 > 0)
+        G *= 2 if n > 100 else 1
+        if n == 200:  # as where labels get another unit
+            arrays[0] *= dtype(0.5)
+            for bettor in (one for row in bettors for one in row):
+                bettor.elsewhere -= 0.5 * (bettor.elsewhere + bettor.part * (1.0 + bettor.gain))
+        coin.update(phi, *arrays, wealth, G)
+        for k in range(outputs):
+            for i in range(d):
+                bettors[k][i].learn(float(G[k]), float(phi[i]))
+        found = [[bettor.coefficient for bettor in row] for row in bettors]
+        close(arrays[0], found, 1e-9 if dtype is np.float64 else 5e-4)
+    assert (arrays[0][:, 3] == 0.0).all()
+    assert np.abs(arrays[0]).max() > 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_coefficients_that_bet_have_no_unit(dtype):
+    """Powers of two change nothing but the exponents, in the losses as in the columns."""
+    rng = np.random.default_rng(11)
+    d, w = 7, rng.normal(size=7)
+    units = 2.0 ** np.array([-20, -8, -1, 0, 3, 14, 0])
+    plain, scaled = betting(d, 1, dtype), betting(d, 1, dtype)
+    for _ in range(500):
+        phi = np.append(rng.normal(size=d - 1), 1.0).astype(dtype)
+        f = plain[0] @ phi
+        g = np.clip(f - phi @ w, -3, 3).astype(dtype)
+        np.testing.assert_allclose(scaled[0] @ (phi * units), f, rtol=1e-4, atol=1e-4)
+        coin.update(phi, *plain, 1.0, g)
+        coin.update((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
+        np.testing.assert_allclose(scaled[0] * units, plain[0], rtol=1e-4, atol=1e-5)
+    close(plain[0][0], w, 0.1)
+
+
+def test_bets_reach_far_and_do_no_harm():
+    """Whatever the size of the best coefficient, without a rate; and little where there is none."""
+    for size in (1e-3, 1.0, 1e3):
+        rng, arrays, lost = np.random.default_rng(12), betting(3, 1), []
+        for _ in range(3000):
+            phi = np.append(rng.normal(size=2), 1.0)
+            error = arrays[0] @ phi - size * phi[0]
+            lost.append(abs(error[0]))
+            coin.update(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
+        assert np.mean(lost[-500:]) < 0.05 * size + 0.05
+    rng, arrays, total = np.random.default_rng(13), betting(3, 1), 0.0
+    for _ in range(3000):
+        phi, g = np.append(rng.normal(size=2), 1.0), rng.choice([-1.0, 1.0], size=1)
+        total += float(g[0] * (arrays[0] @ phi)[0])
+        coin.update(phi, *arrays, 1.0, g)
+    assert total < 3 * 20
 
 
 def test_the_ladder_takes_one_projection_to_many_bandwidths():
@@ -316,6 +384,47 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
     close(w, plain_w, 1e-6)
     close(v, plain_v, 1e-6)
     close(P @ G, np.eye(experts), 1e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_factors_make_opinions_as_sure_as_they_may_be(task):
+    rng = np.random.default_rng(14)
+    number, experts = TASKS[task], 6
+    factors, curvatures, awake = np.ones(experts), np.zeros(experts), np.ones(experts)
+    awake[2] = 0.0
+    plain = [(1.0, 0.0)] * experts
+    for _ in range(300):
+        F, L, _ = said(task, rng)
+        L *= np.array([0.1, 0.5, 1.0, 2.0, 5.0, 1.0], np.float32)[:, None]
+        p = np.array([naive.calibrated(task, row, 1.5) for row in F]).mean(axis=0)
+        y = p[0] + rng.normal() if task == "numbers" else float(rng.uniform() < p[0])
+        if task == "classes":
+            y = float(rng.choice(len(p), p=p))
+        out = np.empty(L.shape)
+        calibration.believe(number, L, factors, out)
+        close(out, [naive.calibrated(task, row, f) for row, f in zip(L, factors, strict=True)])
+        calibration.learn(number, L, out, y, DEFAULT, 1.0, awake, factors, curvatures)
+        for e in np.flatnonzero(awake):
+            plain[e] = naive.calibration_step(task, L[e], *plain[e], y)
+        close(np.c_[factors, curvatures], plain, 1e-4)
+    assert factors[2] == 1.0
+    assert factors[0] > factors[1] > factors[3] > factors[4]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_predictions_become_opinions_again(task):
+    rng = np.random.default_rng(15)
+    _, L, _ = said(task, rng)
+    predictions, sums = np.empty(L.shape), np.empty(OUTPUTS[task])
+    for row, out in zip(L, predictions, strict=True):
+        sums[:] = row
+        mixing.normalize(TASKS[task], sums, out)
+    found = np.empty_like(L)
+    mixing.opine(TASKS[task], predictions, found)
+    close(found, L, 1e-5)
+    certain = np.tile([1.0, 0.0, 0.0, 0.0, 0.0][: OUTPUTS[task]], (6, 1))
+    mixing.opine(TASKS[task], certain, found)
+    assert np.isfinite(found).all()
 
 
 def test_likelihoods():

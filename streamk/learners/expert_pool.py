@@ -30,10 +30,11 @@ FEATURES = 256
 """Random features of the Gaussian kernels."""
 SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Median distance over bandwidth, over the root of 2."""
-ADAGRAD, NORMALIZED = 0, 1
-LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5))
+ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
 LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
-"""Step rules and their rates."""
+"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
+with, which matters by its logarithm."""
 GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
 """Rates of the cells, and paces of the tables' factors."""
 CELLS = 1 << 22
@@ -42,8 +43,8 @@ RECENT, WINDOW_BYTES = 1000, 4 << 20
 """Events in the smoothers' window, and the memory that they may take."""
 NEWTON_COLUMNS = 64
 """Columns up to which there is a second-order expert: its time grows with their square."""
-ALPHAS = (1e-3, 1e-2)
-"""Rates of change of the fixed shares."""
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of opinions as they are, and of calibrated ones."""
 GRADIENT_RATE = 2e-3
 NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
@@ -55,16 +56,18 @@ _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
 
 LEARNED = (
-    *("LINEAR_A", "LINEAR_SQUARES", "LADDER_A", "LADDER_SQUARES", "CELLS_A"),
+    *("LINEAR_A", "LINEAR_SQUARES", "LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST"),
+    *("LADDER_A", "LADDER_SQUARES", "CELLS_A"),
     *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
-    *("SHARES", "PRODUCTS", "INVERSES", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
+    *("SHARES", "LOUDNESS", "CURVATURES", "PRODUCTS", "INVERSES"),
+    *("LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
 )
 """Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
 
 _ROOM = (
     *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
-    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "ROOM", "OUT"),
+    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM", "OUT"),
 )
 """Arrays that a forecast writes."""
 
@@ -148,6 +151,8 @@ class ExpertPool:
     def _make_linear(self) -> None:
         shape = (len(LINEAR_RULES), self.outputs, self.capacity + 1)
         self._zeros("float32", LINEAR_A=shape, LINEAR_SQUARES=shape)
+        bets = shape[1:]
+        self._zeros("float32", LINEAR_BETS=bets, LINEAR_GAINS=bets, LINEAR_LARGEST=bets)
         self._rates(LINEAR_RULES, len(self.keys) + 1)
 
     def _make_ladder(self) -> None:
@@ -203,11 +208,13 @@ class ExpertPool:
     def _make_mixing(self) -> None:
         e = self.experts = len(self.banks)
         k = self.outputs
-        shares, products = len(ALPHAS), 1 + len(NEWTON_STARTS)
+        products = 1 + len(NEWTON_STARTS)
+        shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
         self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
-        self._zeros("float64", MIXED=(shares + products, k), OPINIONS=(e, k), LOSSES=(e,))
+        self._zeros("float64", MIXED=(mixers, k), OPINIONS=(e, k), LOSSES=(e,))
         self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
-        self._zeros("float64", ABOVE=(shares + products,))
+        self._zeros("float64", ABOVE=(mixers,), CALIBRATED=(e, k), CURVATURES=(e,))
+        self._zeros("float32", SAID=(mixers - 1, k))
         self.arrays.update(
             AWAKE=np.ones(len(BANKS), dtype=bool),
             BANKS=np.array([(*BANKS, LEVEL).index(bank) for bank in self.banks], dtype=np.int64),
@@ -216,14 +223,17 @@ class ExpertPool:
             ALL=np.ones(e),
             SHARES=np.full((shares, e), 1 / e),
             ALPHAS=np.array(ALPHAS),
+            LOUDNESS=np.ones(e),
             PRODUCTS=np.full((products, e), 1 / e),
             PRODUCT_RATES=np.array([GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)]),
             PRODUCT_STARTS=np.array([0.0, *NEWTON_STARTS]),
             FORGETS=np.array([1.0, *NEWTON_FORGETS]),
             INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
-            TOP=np.full(shares + products, 1 / (shares + products)),
+            LAST_PRODUCT=np.full(mixers - 1, 1 / (mixers - 1)),
+            LAST_INVERSE=np.eye(mixers - 1) * loops().LAST_START,
+            TOP=np.full(mixers, 1 / mixers),
         )
-        self.sizes.update(EXPERTS=e, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
+        self.sizes.update(EXPERTS=e, MIXERS=mixers, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
 
     def _make_loss(self) -> None:
         kind, parameter = kind_of(self.loss), 0.0 if self.loss is None else self.loss.parameter
@@ -337,6 +347,8 @@ class ExpertPool:
             self.arrays["TRACKED"] *= factor
         coefficients = cells.coefficients(self.arrays, self.outputs)
         coefficients *= np.float32(factor)
+        wealth = (self.arrays["LINEAR_GAINS"] + np.float32(1.0)) * np.float32(factor)
+        self.arrays["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
         self.arrays["LEVEL"] += np.float32(shift)
         self.arrays["WINDOW_Y"] += np.float32(shift)
         self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
@@ -362,6 +374,7 @@ class ExpertPool:
         a["FACTORS"][:, last] = 1.0
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
+        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().LAST_START
         a["TOP"][:] = 1.0 / len(a["TOP"])
         a["AWAKE"][:] = True
 
@@ -425,7 +438,9 @@ class ExpertPool:
         ).sum(axis=1)
         parts = np.vstack([a["SHARES"] * on, terms * on])
         sums = parts.sum(axis=1, keepdims=True)
-        parts = a["TOP"] @ (parts / np.where(sums > 0, sums, 1.0))
+        parts /= np.where(sums > 0, sums, 1.0)
+        last = np.abs(a["LAST_PRODUCT"])
+        parts = (a["TOP"][:-1] + a["TOP"][-1] * last / (last.sum() or 1.0)) @ parts
         return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State

@@ -34,8 +34,10 @@ class MultiKernel(Pooled):
     kernels of one column, of two, three, six and of up to 64, by random binning, with the weight of
     each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses;
     recursive least squares; and the constant kernel, which follows the labels alone. All but the
-    smoothers learn by several step rules at once. Two stages mix their opinions. The mixers are
-    fixed shares and products of experts, and a fixed share with rate a = 0.001 mixes these.
+    smoothers learn by several step rules at once, the linear models also by one without a rate or a
+    unit (coin betting). Two stages mix their opinions. The mixers are fixed shares of the experts
+    as they are and of experts made as sure as they may be, products of experts, and a product of
+    these; a fixed share with rate a = 0.001 mixes them.
 
     Kinds of experts without which the mixture would be as good sleep, and are tried again now and
     then; so the time of an event depends on the stream. Where the losses rise (a Page-Hinkley

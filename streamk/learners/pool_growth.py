@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks; the first two are classification, which turns from one into the other."""
+_COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
+"""What two outputs get of a logit's number: of a coefficient, of one that has a sign but no unit,
+of one without a sign."""
 
 
 def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
@@ -55,15 +58,18 @@ def _inherit_coefficients(
             new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
             P = new.arrays["NEWTON_P"]
             P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
-    squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, new, order, squares=True)
+    squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, new, order, both=_SIZES)
     new.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
-    squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, new, order, squares=True)
+    squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, new, order, both=_SIZES)
     new.arrays["LADDER_SQUARES"][...] = squares
+    for name, both in (("BETS", _PARTS), ("GAINS", _SIZES), ("LARGEST", _SIZES)):
+        found = _outputs(old.arrays[f"LINEAR_{name}"], 0, old, new, order, both=both)
+        new.arrays[f"LINEAR_{name}"][:, rows] = found[:, theirs]
 
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("FACTORS", "SPREAD", "TOP", "AWAKE"):
+    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone; it is the last one before the constant's.
     both = set(new.banks) & set(old.banks)
@@ -72,6 +78,8 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     )
     for name in ("SHARES", "PRODUCTS"):
         new.arrays[name][:, here] = old.arrays[name][:, there]
+    for name in ("LOUDNESS", "CURVATURES"):
+        new.arrays[name][here] = old.arrays[name][there]
     new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
     if "TRACKED" in new.arrays:
         new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
@@ -122,19 +130,19 @@ def _outputs(
     new: ExpertPool,
     order: list[int],
     *,
-    squares: bool = False,
+    both: tuple[float, float] = _COEFFICIENTS,
 ) -> NDArray[Any]:
     """Return coefficients of the outputs of another pool; a new class gets zeros.
 
-    One logit stands for the second class against the first. It becomes two outputs, half of it
-    each.
+    One logit stands for the second class against the first. It becomes two outputs, which get it
+    times each of `both`.
     """
     if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
         return there
     if new.task == BINARY:  # the other way round
-        return there if squares else -there
+        return there if both == _SIZES else -there
     if old.task == BINARY:
-        there = np.concatenate([there, there] if squares else [-there / 2, there / 2], axis=axis)
+        there = np.concatenate([there * there.dtype.type(part) for part in both], axis=axis)
     shape = list(there.shape)
     shape[axis] = new.outputs
     out = np.zeros(shape, there.dtype)

@@ -9,6 +9,8 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
+    calibration,
+    coin,
     costs,
     grids,
     ladder,
@@ -37,6 +39,8 @@ _SELDOM = 4
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
 NEWTON_FORGET = 0.9995
+LAST_START, LAST_FORGET = 0.01, 0.9998
+"""Largest inverse, and discount, of the product of mixers."""
 
 
 @fast
@@ -74,6 +78,14 @@ def _how(table: Any) -> Any:
 def _tracked(table: Any) -> Any:
     """Return the offsets of quantiles and the mean errors."""
     return _double(table, at.TRACKED, (2, table[at.EXPERTS] + 1))
+
+
+@fast
+def _size(table: Any) -> Any:
+    """Return the mean error of the mixture, by which steps on a quantile are measured."""
+    if table[at.LOSS] == costs.QUANTILE:
+        return _tracked(table)[1, table[at.EXPERTS]]
+    return 1.0
 
 
 @fast
@@ -219,14 +231,21 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
     shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
     on, beliefs = _double(table, at.ON, (e,)), _double(table, at.OPINIONS, (e, k))
     opinions.believe(task, L, beliefs)
-    weights = _double(table, at.SHARES, (shares, e))
-    for i in range(shares):
-        mixing.share(weights[i], beliefs, on, mixed[i])
+    weights, calibrated = (
+        _double(table, at.SHARES, (shares, e)),
+        _double(table, at.CALIBRATED, (e, k)),
+    )
+    mixing.share(weights[0], beliefs, on, mixed[0])
+    calibration.believe(task, L, _double(table, at.LOUDNESS, (e,)), calibrated)
+    mixing.share(weights[1], calibrated, on, mixed[1])
     weights, sums = _double(table, at.PRODUCTS, (products, e)), _double(table, at.ROOM, (k,))
     for i in range(products):
         mixing.pool(task, L, weights[i], sums, mixed[shares + i])
-    all_on = _double(table, at.ALL, (shares + products,))
-    mixing.share(_double(table, at.TOP, (shares + products,)), mixed, all_on, out)
+    x = table[at.MIXERS]
+    said = _single(table, at.SAID, (x - 1, k))
+    mixing.opine(task, mixed, said)
+    mixing.pool(task, said, _double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
+    mixing.share(_double(table, at.TOP, (x,)), mixed, _double(table, at.ALL, (x,)), out)
 
 
 @fast
@@ -238,7 +257,7 @@ def forecast_one(table: Any, x: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
     P, own = _single(table, at.G, (e, k)), _single(table, at.SEEN, (e, k))
-    mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
+    mixed = _double(table, at.MIXED, (table[at.MIXERS], k))
     second = table[at.NEWTON] > 0
     smoothers = e - SMOOTHERS - second - LEVELS
     _rouse(table, awake)
@@ -273,22 +292,25 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
 def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) -> None:
     """Let the mixers and their mixture learn from what the opinions were."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
+    shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
     if not table[at.FRESH] or opinions.differ(L, _single(table, at.SEEN, (e, k))):
         _rouse(table, awake)
         _mix(table, L, mixed, out)
     table[at.FRESH] = 0
     how = _how(table)
     likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
-    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, how, likely)
-    above = _double(table, at.ABOVE, (shares + products,))
+    above, calibrated = _double(table, at.ABOVE, (x,)), _double(table, at.CALIBRATED, (e, k))
     mixing.likelihoods(task, mixed, y, how, above)
     weights, alphas = _double(table, at.SHARES, (shares, e)), _double(table, at.ALPHAS, (shares,))
-    for i in range(shares):
-        mixing.reweigh(weights[i], likely, on, alphas[i])
+    mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, how, likely)
+    mixing.reweigh(weights[0], likely, on, alphas[0])
+    mixing.likelihoods(task, calibrated, y, how, likely)
+    mixing.reweigh(weights[1], likely, on, alphas[1])
+    factors, curvatures = _double(table, at.LOUDNESS, (e,)), _double(table, at.CURVATURES, (e,))
+    calibration.learn(task, L, calibrated, y, how, _size(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[shares:])
-    all_on = _double(table, at.ALL, (shares + products,))
-    mixing.reweigh(_double(table, at.TOP, (shares + products,)), above, all_on, alphas[0])
+    _learn_last_product(table, y, mixed[x - 1])
+    mixing.reweigh(_double(table, at.TOP, (x,)), above, _double(table, at.ALL, (x,)), alphas[0])
 
 
 @fast
@@ -301,21 +323,37 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
     starts = _double(table, at.PRODUCT_STARTS, (products,))
     forgets = _double(table, at.FORGETS, (products,))
     room, g = _double(table, at.NEWTON_ROOM, (e,)), _double(table, at.SLOPES, (e,))
-    how, size = _how(table), 1.0
-    if how[0] == costs.QUANTILE:
-        size = _tracked(table)[1, e]
     for i in range(products):
-        prediction, residual = mixed[i], 1.0
-        if task == NUMBERS:
-            residual = costs.slope(prediction[0] - y, how, size)
-            for j in range(e):
-                g[j] = L[j, 0]
-        else:
-            mixing.slopes(task, L, prediction, y, g)
+        residual = _direction(table, L, mixed[i], y, g)
         if starts[i] > 0.0:
             mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
         else:
             mixing.gradient_step(weights[i], g, residual, rates[i], task == NUMBERS)
+
+
+@fast
+def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
+    """Let the product of the other mixers learn."""
+    n = table[at.MIXERS] - 1
+    room, g = _double(table, at.NEWTON_ROOM, (n,)), _double(table, at.SLOPES, (n,))
+    said, weights = (
+        _single(table, at.SAID, (n, table[at.OUTPUTS])),
+        _double(table, at.LAST_PRODUCT, (n,)),
+    )
+    residual = _direction(table, said, prediction, y, g)
+    inverse = _double(table, at.LAST_INVERSE, (n, n))
+    mixing.newton_step(weights, inverse, g, residual, LAST_FORGET, LAST_START, room)
+
+
+@fast
+def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
+    """Write the direction in which a product of opinions L learns; return the step's factor."""
+    if table[at.TASK] != NUMBERS:
+        mixing.slopes(table[at.TASK], L, prediction, y, g)
+        return 1.0
+    for e in range(len(g)):
+        g[e] = L[e, 0]
+    return costs.slope(prediction[0] - y, _how(table), _size(table))
 
 
 @fast
@@ -325,15 +363,7 @@ def _learn_experts(table: Any, awake: Any, G: Any) -> None:
     z = _single(table, at.Z, (d + 1,))
     e = table[at.LINEAR_RULES]
     if awake[LINEAR]:
-        shape = (e, k, d + 1)
-        rules.update(
-            z,
-            _single(table, at.LINEAR_A, shape),
-            _single(table, at.LINEAR_SQUARES, shape),
-            _double(table, at.LINEAR_RATES, (e,)),
-            _whole(table, at.LINEAR_KINDS, (e,)),
-            G[:e],
-        )
+        _learn_linear(table, z, G[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
         phi, A = _single(table, at.PHI, (s, m)), _single(table, at.LADDER_A, (s, n, k, m))
@@ -347,6 +377,29 @@ def _learn_experts(table: Any, awake: Any, G: Any) -> None:
     g, n = table[at.GROUPS], table[at.GRID_RULES]
     if awake[GRIDS]:
         _learn_grids(table, G[e : e + g * n].reshape((g, n, k)))
+
+
+@fast
+def _learn_linear(table: Any, z: Any, G: Any) -> None:
+    """Let the linear models learn from the slopes (rules, outputs) of their losses."""
+    e, k, p = len(G), table[at.OUTPUTS], len(z)
+    A, squares = (
+        _single(table, at.LINEAR_A, (e, k, p)),
+        _single(table, at.LINEAR_SQUARES, (e, k, p)),
+    )
+    rates, kinds = _double(table, at.LINEAR_RATES, (e,)), _whole(table, at.LINEAR_KINDS, (e,))
+    last = e - 1  # the one that bets
+    rules.update(z, A[:last], squares[:last], rates, kinds, G[:last])
+    coin.update(
+        z,
+        A[last],
+        squares[last],
+        _single(table, at.LINEAR_BETS, (k, p)),
+        _single(table, at.LINEAR_GAINS, (k, p)),
+        _single(table, at.LINEAR_LARGEST, (k, p)),
+        rates[last],
+        G[last],
+    )
 
 
 @fast
@@ -438,7 +491,7 @@ def update(table: Any, seen: Any, y: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
     G = _single(table, at.G, (e, k))
-    mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
+    mixed = _double(table, at.MIXED, (table[at.MIXERS], k))
     out = _double(table, at.OUT, (k,))
     _learn_mixing(table, seen, y, awake, mixed, out)
     _keep_account(table, seen, y, out, mixed[0])

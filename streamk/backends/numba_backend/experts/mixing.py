@@ -1,9 +1,11 @@
 """Experts into one prediction: two stages, each with a guarantee.
 
-Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities at several rates of
-change, and products of experts (logarithmic opinion pools) ``softmax(sum_e w_e log p_e)`` whose
-weights move by gradients (Mattern 2013) or online Newton steps (Hazan et al. 2007). On top a fixed
-share over the mixers. Numbers are mixed as they are, and lose by their errors, as `costs` has it.
+Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities, as they are and
+calibrated (`calibration`), and products of experts (logarithmic opinion pools)
+``softmax(sum_e w_e log p_e)`` whose weights move by gradients (Mattern 2013) or online Newton steps
+(Hazan et al. 2007). The last mixer is a product of the other mixers, whose few weights are found
+sooner than one for each expert. On top a fixed share over the mixers. Numbers are mixed as they
+are, and lose by their errors, as `costs` has it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks. A binary opinion is one logit; of several classes, their log-probabilities."""
 LEAST = 1e-4
 """Least probability that an opinion gives to a class."""
+_FAINTEST = 1e-6
+"""Least probability that a mixer gives to a class where mixers are mixed."""
 
 
 @fast
@@ -133,6 +137,20 @@ def pool_without(task: Any, L: Any, w: Any, banks: Any, bank: Any, sums: Any, ou
             for k in range(len(sums)):
                 sums[k] += w[e] * L[e, k]
     normalize(task, sums, out)
+
+
+@fast
+def opine(task: Any, predictions: Any, out: Any) -> None:
+    """Write the opinions that predictions (mixers, outputs) amount to, `normalize` reversed."""
+    number = out.dtype.type
+    for e in range(len(out)):
+        for k in range(out.shape[1]):
+            p = predictions[e, k]
+            if task == BINARY:
+                p = math.log(max(p, _FAINTEST) / max(1.0 - p, _FAINTEST))
+            elif task == CLASSES:
+                p = math.log(max(p, _FAINTEST))
+            out[e, k] = number(p)
 
 
 @fast

@@ -186,5 +186,23 @@ TRACKED = 98
 """(2, E + 1), of quantiles alone: see `offsets`"""
 PINBALL = 99
 """bool (E,), of quantiles alone: which experts descend the pinball loss"""
+LINEAR_BETS = 100
+"""float32 (K, d + 1), of the rule that bets, as are the two after it"""
+LINEAR_GAINS = 101
+LINEAR_LARGEST = 102
+CALIBRATED = 103
+"""(E, K): probabilities or numbers of opinions times factors"""
+LOUDNESS = 104
+"""(E,): the factors"""
+CURVATURES = 105
+"""(E,): discounted sums of the second derivatives of the experts' losses in them"""
+MIXERS = 106
+"""X: fixed shares, products of experts, and the product of these"""
+SAID = 107
+"""float32 (X - 1, K): opinions of all mixers but the last"""
+LAST_PRODUCT = 108
+"""(X - 1,): weights of the last mixer"""
+LAST_INVERSE = 109
+"""(X - 1, X - 1)"""
 
-SIZE = 100
+SIZE = 110
