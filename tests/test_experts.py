@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 
+from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts import (
     grids,
     ladder,
@@ -16,7 +17,7 @@ from streamk.backends.numba_backend.experts import (
     window,
 )
 
-TASKS = {"binary": mixing.BINARY, "classes": mixing.CLASSES, "numbers": mixing.NUMBERS}
+TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
 OUTPUTS = {"binary": 1, "classes": 5, "numbers": 1}
 
 
@@ -205,8 +206,8 @@ def test_the_regret_of_fixed_share_is_bounded():
     likely = np.empty(experts)
     for t in range(events):
         mixing.share(weights, p[t], on, out)
-        loss += mixing.loss(mixing.BINARY, out, 1.0)
-        mixing.likelihoods(mixing.BINARY, p[t], 1.0, likely)
+        loss += mixing.loss(BINARY, out, 1.0)
+        mixing.likelihoods(BINARY, p[t], 1.0, likely)
         mixing.reweigh(weights, likely, on, alpha)
     moved = np.count_nonzero(np.diff(best))
     theirs = -np.log(p[np.arange(events), best]).sum()
@@ -302,12 +303,12 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
 
 def test_likelihoods():
     p, one = np.array([0.2, 0.0, 0.8]), np.array([0.3])
-    assert mixing.likelihood(mixing.CLASSES, p, 2.0) == 0.8
-    assert mixing.likelihood(mixing.CLASSES, p, 1.0) == mixing.LEAST
-    assert mixing.likelihood(mixing.BINARY, one, 0.0) == 0.7
-    assert mixing.loss(mixing.BINARY, one, 1.0) == pytest.approx(-math.log(0.3))
-    assert mixing.loss(mixing.NUMBERS, one, 0.5) == pytest.approx(0.4)
-    assert mixing.loss(mixing.NUMBERS, one, 1e9) == pytest.approx(16.0)
+    assert mixing.likelihood(CLASSES, p, 2.0) == 0.8
+    assert mixing.likelihood(CLASSES, p, 1.0) == mixing.LEAST
+    assert mixing.likelihood(BINARY, one, 0.0) == 0.7
+    assert mixing.loss(BINARY, one, 1.0) == pytest.approx(-math.log(0.3))
+    assert mixing.loss(NUMBERS, one, 0.5) == pytest.approx(0.4)
+    assert mixing.loss(NUMBERS, one, 1e9) == pytest.approx(16.0)
 
 
 @pytest.mark.parametrize("damaged", [False, True])

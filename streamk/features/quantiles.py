@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN
+from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
 from streamk.features.reservoir import Reservoir
@@ -15,10 +15,6 @@ from streamk.state import JSON, State
 
 KNOTS = 32
 """Quantiles kept of each column."""
-FARTHEST = 8.0
-"""Scaled value from which on a value counts as this far out."""
-TOP = 0.999
-"""Largest rank: ranks are less than 1."""
 
 _LONGEST = 8192
 """Most events between two estimates."""
@@ -227,7 +223,7 @@ class RunningQuantiles:
         squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
         for block in self._blocks():
             Z = (rows[:, block] - self.center[block]) * self.inverse[block]
-            Z = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))
+            Z = np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
@@ -408,4 +404,4 @@ def _midranks(V: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.
     level = left + (V - start) / np.where(gap > 0.0, gap, 1.0)
     level = np.where(high > low, 0.5 * (low + high - 1), level)
     level = np.where(high == 0, 0.0, np.where(low == KNOTS, KNOTS, level))
-    return np.asarray(np.minimum(level / (KNOTS - 1), TOP))
+    return np.asarray(np.minimum(level / (KNOTS - 1), HIGHEST_RANK))

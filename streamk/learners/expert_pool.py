@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import CHUNK, Law
+from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
 from streamk.learners.arena import side_by_side
-from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS, inherit
+from streamk.learners.pool_growth import inherit
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"

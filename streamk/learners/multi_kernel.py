@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import threads
+from streamk.backends import CLASSES, threads
 from streamk.errors import InvalidInput
 from streamk.learners.classes import check_labels, check_numbers, is_number
-from streamk.learners.pool_growth import CLASSES
 from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
 from streamk.learners.upkeep import PERIOD

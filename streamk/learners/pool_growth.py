@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.learners import cells
 
 if TYPE_CHECKING:
     from streamk.learners.expert_pool import ExpertPool
-
-BINARY, CLASSES, NUMBERS = 0, 1, 2
-"""Tasks; the first two are classification, which turns from one into the other."""
 
 
 def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import LARGEST
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
@@ -20,7 +20,6 @@ from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
-from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
 from streamk.learners.upkeep import Upkeep

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba.np.numpy_support import carray
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
     grids,
@@ -20,7 +21,6 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts.opinions import LONGEST
 from streamk.backends.numba_backend.ranking import rank_row
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
-from streamk.backends.numba_backend.experts.mixing import BINARY, LEAST, NUMBERS
+from streamk.backends.numba_backend.experts.mixing import LEAST
 
 _FURTHEST = 20.0
 """Where a number that an expert predicts ends, in units of the labels' scale."""
