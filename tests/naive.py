@@ -729,3 +729,22 @@ def product_slopes(task: str, L, prediction, y) -> np.ndarray:
     if task == "classes":
         return L @ np.asarray(prediction) - L[:, int(y)]
     return (prediction[0] - y) * L[:, 0]
+
+
+def balanced_weights(labels: Sequence[int], classes: int, horizon: int) -> list[float]:
+    """One over the share of each class among labels, the old ones of which fade."""
+    shares = [0.0] * classes
+    for n, label in enumerate(labels, start=1):
+        rate = 1 / min(n, horizon)
+        shares = [(1 - rate) * s + rate * (k == label) for k, s in enumerate(shares)]
+    n = min(len(labels), horizon)
+    return [1 / max((n * s + 1) / (n + classes), 0.005) for s in shares]
+
+
+def cheapest(p: Sequence[float], weights: Sequence[float]) -> int:
+    """The class whose expected weighted error is least: the other classes' weights times p."""
+    costs = [
+        sum(w * q for j, (w, q) in enumerate(zip(weights, p, strict=True)) if j != k)
+        for k in range(len(p))
+    ]
+    return costs.index(min(costs))

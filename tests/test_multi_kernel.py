@@ -291,7 +291,7 @@ def test_a_damaged_array_is_named(name: str) -> None:
     "change",
     [
         {"type": "scaled"},
-        {"format": 2},
+        {"format": 3},
         {"task": "clustering"},
         {"seed": -1},
         {"seed": "1"},

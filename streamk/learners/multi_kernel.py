@@ -64,6 +64,12 @@ class MultiKernel(Pooled):
         Names of the columns; ``range(d)`` at the first batch by default.
     classes : sequence of str, int or bool, optional
         Labels known beforehand, in the order wanted; others are added as they come.
+    class_weight : "balanced" or mapping of label to float, optional
+        What it costs to miss each class: positive weights by label, 1 for those left out. What is
+        predicted is then the class with the largest product of weight and probability, so that the
+        expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
+        are. "balanced" takes one over the share of the class among the last labels (10,000, and
+        exponentially fewer of those before), at least 0.005, so that all classes count alike.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
@@ -192,6 +198,8 @@ class MultiKernel(Pooled):
     def _learn_rows(self, events: NDArray[np.float64], numbers: Sequence[float]) -> None:
         pool, said = self._pool, self._said
         rows = self._padded(events)
+        if self._weights is not None:
+            self._weights.learn(numbers)
         opinions = np.empty((1, pool.experts, pool.outputs), np.float32)
         with self._lock:
             for i, number in enumerate(numbers):

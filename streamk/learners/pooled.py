@@ -16,6 +16,7 @@ from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
+from streamk.learners.class_weights import Choice, ClassWeights
 from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
@@ -32,7 +33,8 @@ class Pooled(Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with the weights of the classes, if there are any."""
     THRESHOLD = 0.5
 
     def __init__(
@@ -42,6 +44,7 @@ class Pooled(Decider):
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        class_weight: Choice | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -50,6 +53,10 @@ class Pooled(Decider):
         self.is_classifier = task == "classification"
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
+        if class_weight is not None and not self.is_classifier:
+            raise InvalidInput(
+                "class_weight= is for classification; leave it out or change the task"
+            )
         cores = 1 if threads is None else threads
         for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -59,6 +66,10 @@ class Pooled(Decider):
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
         self._classes = Classes(classes)
+        if class_weight is not None:
+            self._weights = ClassWeights(class_weight)
+            if classes:
+                self._weights.check(self.classes)
         self._labels = RunningQuantiles(0 if self.is_classifier else 1, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
@@ -84,6 +95,11 @@ class Pooled(Decider):
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
         return self._classes.labels
+
+    @property
+    def class_weight(self) -> Choice | None:
+        """What it costs to miss each class, as it was chosen."""
+        return None if self._weights is None else self._weights.choice
 
     @property
     def n_features(self) -> int:
@@ -159,6 +175,8 @@ class Pooled(Decider):
         parts = {"scale": self._scale.state(), "labels": self._labels.state()}
         if self._errors is not None:
             parts["errors"] = self._errors.state()
+        if self._weights is not None:
+            parts["weights"] = self._weights.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -203,6 +221,8 @@ class Pooled(Decider):
             model._labels = RunningQuantiles.from_state(state.child("labels"))
             if not model.is_classifier:
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
+            elif "weights" in header["parts"]:
+                model._weights = ClassWeights.from_state(state.child("weights"))
             if header["columns"] is not None:
                 model._columns = tuple(header["columns"])
                 if len(model._columns) != len(model._scale):
@@ -239,9 +259,10 @@ class Pooled(Decider):
         Raises
         ------
         InvalidInput
-            If the learners differ in task or seed, naming it, or `common_events` cannot be.
+            If the learners differ in task, seed or class weights, naming it, or `common_events`
+            cannot be.
         """
-        for name in ("is_classifier", "seed"):
+        for name in ("is_classifier", "seed", "class_weight"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 raise InvalidInput(
@@ -256,6 +277,9 @@ class Pooled(Decider):
         self._classes.encode(other.classes)
         theirs = self._aligned(other)
         share = apart[1] / max(1, sum(apart))
+        if self._weights is not None and other._weights is not None:
+            order = self._classes.encode(other.classes).tolist()
+            self._weights.merge(other._weights, share, order, apart[1])
         if share > 0.5:
             theirs.join(self._aligned(self), 1.0 - share)
             self._pool = theirs
