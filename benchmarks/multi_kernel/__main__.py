@@ -2,6 +2,7 @@
 
 ablation     the learner less each of its parts, on 23 of the river battery's streams
 calibration  probabilities and intervals, labels at once and 48 events late
+imbalance    decisions with and without class weights, where some classes are rare
 endurance    5,000,000 generated events with stretches of trouble, in a process of its own
 
 How each figure is taken is at the top of the module of its name in multi_kernel/. With --only the
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from benchmarks.multi_kernel import ablation, calibration, direct, endurance
+from benchmarks.multi_kernel import ablation, calibration, direct, endurance, imbalance
 from benchmarks.multi_kernel.trouble import FULL, QUICK
 from benchmarks.river_battery.contestant import SEED
 
@@ -26,6 +27,7 @@ NAME = "multi_kernel"
 PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "ablation": ablation.render,
     "calibration": calibration.render,
+    "imbalance": imbalance.render,
     "endurance": endurance.render,
 }
 _ORIGIN = ("date", "revision", "machine", "versions")
@@ -68,6 +70,8 @@ def run(argv: Sequence[str] | None = None) -> None:
 def _measure(name: str, data: str | None, *, quick: bool) -> dict[str, Any]:
     if name == "endurance":
         return endurance.measure(quick=quick)
+    if name == "imbalance":
+        return imbalance.measure(imbalance.streams(data, quick=quick))
     streams = direct.streams(data, quick=quick)
     return ablation.measure(streams) if name == "ablation" else calibration.measure(streams)
 
