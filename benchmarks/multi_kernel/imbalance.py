@@ -82,8 +82,8 @@ def _measured(stream: Stream) -> dict[str, Any]:
 
 def render(found: Mapping[str, Any]) -> str:
     """A line for each stream."""
-    header = ["decisions; accuracy, %", "events", "classes", "commonest", "rarest"]
-    header += ["default", "weighed", "balanced: default", "weighed"]
+    header = ["decisions, %", "events", "classes", "commonest", "rarest"]
+    header += ["accuracy", "weighed", "balanced", "weighed"]
     rows = []
     for name, one in found["streams"].items():
         cells = [one[d][k] for k in ("accuracy", "balanced_accuracy") for d in DECISIONS]
