@@ -14,6 +14,7 @@ from streamk.backends.numba_backend.experts import (
     newton,
     opinions,
     rules,
+    spread,
     window,
 )
 
@@ -244,10 +245,29 @@ def test_opinions_and_slopes(task):
     close(beliefs, expected)
     opinions.slopes(TASKS[task], y, P)
     close(P, slopes)
-    assert not opinions.differ(L, L.copy())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_opinions_are_kept_with_who_slept(task):
+    _, L, _ = said(task, np.random.default_rng(8))
+    on = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    kept = np.empty_like(L)
+    opinions.hand_out(L, on, kept)
+    assert np.isnan(kept).all(axis=1).tolist() == (on == 0.0).tolist()
+    assert not opinions.differ(kept, L, on)
+    back, awake = np.full_like(L, 9.0), np.full(len(on), 9.0)
+    opinions.take_back(kept, back, awake)
+    assert awake.tolist() == on.tolist()
+    assert (back == np.where(on[:, None] > 0.0, L, 0.0)).all()
+    for e in range(len(on)):
+        others = on.copy()
+        others[e] = 1.0 - on[e]
+        assert opinions.differ(kept, L, others)
     other = L.copy()
+    other[4] += 1.0  # whoever sleeps
+    assert not opinions.differ(kept, other, on)
     other[-1, -1] += 1.0
-    assert opinions.differ(L, other)
+    assert opinions.differ(kept, other, on)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -330,3 +350,10 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         values = np.linalg.eigvalsh((matrix + matrix.T) / 2.0)
         assert values.min() > -1e-4 * values.max()
         assert np.trace(matrix) < 1.1 * most
+
+
+def test_disagreement_takes_a_sleeper_at_the_center():
+    L, w = np.array([[1.0], [np.nan], [3.0]], np.float32), np.array([0.5, 0.2, 0.3])
+    said = np.nan_to_num(L[:, 0])
+    expected = math.sqrt(w @ said**2 - (w @ said) ** 2)
+    assert spread.disagreement(L, w) == pytest.approx(expected)

@@ -224,7 +224,8 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     """Write opinions (n, E, K) and predictions (n, K) of events X float64 (n, d).
 
-    What was found for the last of them stays in the pool's room, for `update`.
+    The opinion of an expert that sleeps is NaN. What was found for the last event stays in the
+    pool's room, for `update`.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
@@ -244,22 +245,27 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
             for j in range(k):
                 F[smoothers + SMOOTHERS, j] *= confidence
         opinions.opine(task, F, own, P)
-        seen[i] = own
+        opinions.hand_out(own, _double(table, at.ON, (e,)), seen[i])
         _mix(table, own, mixed, out[i])
         _double(table, at.OUT, (k,))[:] = out[i]
     table[at.FRESH] = len(X) > 0
 
 
 @fast
-def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) -> None:
-    """Let the mixers and their mixture learn from what the opinions were."""
+def _learn_mixing(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
+    """Let the mixers and their mixture learn from what the opinions were.
+
+    They are in the pool's room from then on: who slept when the event had to be predicted is asleep
+    to the mixing, whoever sleeps now.
+    """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
-    if not table[at.FRESH] or opinions.differ(L, _single(table, at.SEEN, (e, k))):
-        _rouse(table, awake)
+    L, on = _single(table, at.SEEN, (e, k)), _double(table, at.ON, (e,))
+    if not table[at.FRESH] or opinions.differ(seen, L, on):
+        opinions.take_back(seen, L, on)
         _mix(table, L, mixed, out)
     table[at.FRESH] = 0
-    likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
+    likely = _double(table, at.LOSSES, (e,))
     mixing.likelihoods(task, _double(table, at.OPINIONS, (e, k)), y, likely)
     above = _double(table, at.ABOVE, (shares + products,))
     mixing.likelihoods(task, mixed, y, above)
@@ -415,8 +421,8 @@ def update(table: Any, seen: Any, y: Any) -> None:
     G = _single(table, at.G, (e, k))
     mixed = _double(table, at.MIXED, (table[at.MIXERS_SHARE] + table[at.MIXERS_PRODUCT], k))
     out = _double(table, at.OUT, (k,))
-    _learn_mixing(table, seen, y, awake, mixed, out)
-    _keep_account(table, seen, y, out, mixed[0])
+    _learn_mixing(table, seen, y, mixed, out)
+    _keep_account(table, _single(table, at.SEEN, (e, k)), y, out, mixed[0])
     opinions.slopes(task, y, G)
     _learn_experts(table, awake, G)
     if table[at.NEWTON] and awake[NEWTON]:

@@ -170,7 +170,7 @@ CELL_STEPS = 90
 SIDE = 91
 """float32 (G, `grids.line`): outputs or slopes, laid out as a cell is"""
 SEEN = 92
-"""float32 (E, K): opinions of the event in the pool's room"""
+"""float32 (E, K): opinions of the event in the pool's room, of no use where ON is 0"""
 FRESH = 93
 """Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
 
