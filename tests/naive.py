@@ -492,7 +492,7 @@ class Quantiles:
             self.center[j], self.inverse[j], self.indicator[j] = center, 1.0 / scale, indicator
         knots = [quantile(values, Fraction(k, 31)) for k in range(32)]
         shift = max(abs(rank(v, self.knots[j]) - rank(v, knots)) for v in knots + self.knots[j])
-        reranked = turned or (not indicator and shift > 0.02)
+        reranked = turned or (not indicator and shift > 0.03)
         if reranked:
             self.knots[j] = knots
         return moved or reranked
