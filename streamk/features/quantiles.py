@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,9 +200,7 @@ class RunningQuantiles:
         inverse = 1.0 / np.where(indicator, FAIR_COIN, scale)
 
         turned = indicator != self.indicator[columns]
-        old = self.inverse[columns]
-        moved = turned | (np.abs(center - self.center[columns]) * old > _SHIFT)
-        moved |= np.abs(old / inverse - 1.0) > _STRETCH
+        moved = turned | self._moved(columns, center, inverse)
         self.indicator[columns] = indicator
         self.center[columns[moved]] = center[moved]
         self.inverse[columns[moved]] = inverse[moved]
@@ -229,6 +228,30 @@ class RunningQuantiles:
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
+
+    def differ(self, other: RunningQuantiles) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which columns another one of the same columns scales, and ranks, otherwise.
+
+        Otherwise is by more than twice what would make one of them replace what it has: so far
+        apart may the estimates of one stream be. Another distance is another scale of all columns.
+        """
+        turned = self.indicator != other.indicator
+        scaled = turned | self._moved(slice(None), other.center, other.inverse, 2.0)
+        scaled |= abs(self.distance / other.distance - 1.0) > 2.0 * _STRETCH
+        ranked = _rank_shift(self.knots, other.knots) > 2.0 * _RANKS
+        return scaled, np.where(self.indicator | other.indicator, turned, ranked)
+
+    def _moved(
+        self,
+        columns: Any,
+        center: NDArray[np.float64],
+        inverse: NDArray[np.float64],
+        times: float = 1.0,
+    ) -> NDArray[np.bool_]:
+        """Return which columns have another center or scale than these."""
+        old = self.inverse[columns]
+        shifted = np.abs(center - self.center[columns]) * old > times * _SHIFT
+        return np.asarray(shifted | (np.abs(old / inverse - 1.0) > times * _STRETCH))
 
     # --- columns and state --------------------------------------------------------------------
 

@@ -13,12 +13,11 @@ from streamk.errors import InvalidInput
 from streamk.learners.classes import check_labels, check_numbers, is_number
 from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
+from streamk.learners.rescaling import unit_change
 from streamk.learners.upkeep import PERIOD
 
 _FURTHEST = 20.0
 """Where labels of a regression end, in units of their spread; what experts say ends there too."""
-_OTHER = 1e3
-"""Change of that unit after which what was learned in the old one is noise."""
 _BLOCK = 1024
 """Events whose opinions are in memory at once, beside those that are kept."""
 _FLOPS = 100_000
@@ -185,10 +184,7 @@ class MultiKernel(Pooled):
         scale = self._labels
         center, inverse = scale.center[0], scale.inverse[0]
         if scale.observe(labels[:, None]) and self.n_events:
-            factor = scale.inverse[0] / inverse
-            shift = (center - scale.center[0]) * scale.inverse[0]
-            if max(factor, abs(shift)) > _OTHER:
-                factor = shift = 0.0
+            factor, shift = unit_change(center, inverse, scale)
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
             self._fresh = None

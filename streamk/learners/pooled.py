@@ -23,6 +23,7 @@ from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
+from streamk.learners.rescaling import Scaled, rescale
 from streamk.learners.upkeep import Upkeep
 from streamk.state import JSON, State
 
@@ -254,7 +255,12 @@ class Pooled(Decider):
         """Take in what another learner learned since the two were one.
 
         Coefficients and weights become the means of both, by the events that each learned apart;
-        the scale and the window are those of the one that learned more.
+        the scale and the window are those of the one that learned more. Labels and linear experts
+        of the other are converted into that scale, exactly as far as values are not bounded in
+        either. Random features and tables have no such map: where the scales differ by more than
+        estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
+        0.06), they stay as the one that learned more has them, since a mean would be right in
+        neither scale.
 
         Raises
         ------
@@ -271,24 +277,26 @@ class Pooled(Decider):
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return
-        new = tuple(name for name in other._columns if name not in (self._columns or ()))
+        known = self._columns or ()
+        new = tuple(name for name in other._columns if name not in known)
         if new or self._columns is None:
             self.add_columns(new)
         self._classes.encode(other.classes)
-        theirs = self._aligned(other)
         share = apart[1] / max(1, sum(apart))
         if self._weights is not None and other._weights is not None:
             order = self._classes.encode(other.classes).tolist()
             self._weights.merge(other._weights, share, order, apart[1])
+        there = {name: place for place, name in enumerate(other._columns)}
+        places = [there.get(name) for name in self._columns or ()]
+        both = np.array([name in there and name in known for name in self._columns or ()])
+        one = Scaled(self._aligned(self), self._scale, self._labels)
+        two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
         if share > 0.5:
-            theirs.join(self._aligned(self), 1.0 - share)
-            self._pool = theirs
-            self._labels, self._errors = copy.deepcopy((other._labels, other._errors))
-            there = {name: place for place, name in enumerate(other._columns)}
-            self._scale = other._scale.select([there.get(name) for name in self._columns or ()])
-        else:
-            self._pool = self._aligned(self)
-            self._pool.join(theirs, share)
+            one, two, share = two, one, 1.0 - share
+            self._errors = copy.deepcopy(other._errors)
+        rescale(two, one, both)
+        one.pool.join(two.pool, share)
+        self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self.n_events += apart[1]
         self._changed()
 
