@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.numba_backend.experts import event as loops
 from streamk.learners import MultiKernel
 
 KINDS = ("two", "four", "numbers")
@@ -50,3 +51,14 @@ def assert_sound(model: MultiKernel) -> None:
     for name, array in model.state().arrays.items():
         if array.dtype.kind == "f" and name != "scale.sample":
             assert np.isfinite(array).all(), name
+
+
+def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
+    """What each expert says of an event now, NaN if it sleeps; the learner is left as it was."""
+    pool = model._pool
+    seen = np.empty((1, len(pool.banks), pool.outputs), np.float32)
+    padded = np.zeros((1, pool.capacity))
+    padded[0, : len(x)] = x
+    with pool.room() as table:
+        loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
+    return seen[0]

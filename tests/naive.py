@@ -492,7 +492,7 @@ class Quantiles:
             self.center[j], self.inverse[j], self.indicator[j] = center, 1.0 / scale, indicator
         knots = [quantile(values, Fraction(k, 31)) for k in range(32)]
         shift = max(abs(rank(v, self.knots[j]) - rank(v, knots)) for v in knots + self.knots[j])
-        reranked = turned or (not indicator and shift > 0.02)
+        reranked = turned or (not indicator and shift > 0.03)
         if reranked:
             self.knots[j] = knots
         return moved or reranked
@@ -835,3 +835,22 @@ def product_slopes(task: str, L, prediction, y) -> np.ndarray:
     if task == "classes":
         return L @ np.asarray(prediction) - L[:, int(y)]
     return (prediction[0] - y) * L[:, 0]
+
+
+def balanced_weights(labels: Sequence[int], classes: int, horizon: int) -> list[float]:
+    """One over the share of each class among labels, the old ones of which fade."""
+    shares = [0.0] * classes
+    for n, label in enumerate(labels, start=1):
+        rate = 1 / min(n, horizon)
+        shares = [(1 - rate) * s + rate * (k == label) for k, s in enumerate(shares)]
+    n = min(len(labels), horizon)
+    return [1 / max((n * s + 1) / (n + classes), 0.005) for s in shares]
+
+
+def cheapest(p: Sequence[float], weights: Sequence[float]) -> int:
+    """The class whose expected weighted error is least: the other classes' weights times p."""
+    costs = [
+        sum(w * q for j, (w, q) in enumerate(zip(weights, p, strict=True)) if j != k)
+        for k in range(len(p))
+    ]
+    return costs.index(min(costs))

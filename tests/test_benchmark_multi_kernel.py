@@ -144,6 +144,24 @@ def test_calibration_error() -> None:
     assert calibration_error(p, rng.random(len(p)) < p) < 0.01
 
 
+# --- imbalance ----------------------------------------------------------------------------------
+
+
+def test_both_decisions_are_scored() -> None:
+    from benchmarks.multi_kernel.imbalance import measure, render
+    from benchmarks.river_battery.streams import Stream
+
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2000, 2))
+    rare = Stream("rare", X, X[:, 0] + rng.standard_normal(2000) > 2.5, ("a", "b"))
+    found = measure([rare])
+    one = found["streams"]["rare"]
+    assert one["rarest"] == rare.y.sum() == round(2000 * (1 - one["commonest"]))
+    assert one["balanced"]["balanced_accuracy"] > one["default"]["balanced_accuracy"] + 0.1
+    assert one["balanced"]["accuracy"] < one["default"]["accuracy"]
+    assert len(render(found).splitlines()) == 3
+
+
 # --- endurance ----------------------------------------------------------------------------------
 
 
@@ -202,6 +220,8 @@ def test_a_quick_run(tmp_path: Path) -> None:
     assert list(of_chicks["errors"]) == ["default", "squared", "huber"]
     for one in of_chicks["quantiles"].values():
         assert all(figure > 0 for said in one.values() for figure in said.values())
+    for one in found["imbalance"]["streams"].values():
+        assert 0 <= one["balanced"]["balanced_accuracy"] <= 1
     endured = found["endurance"]
     assert endured["probabilities"]["not_finite"] == 0
     assert 0 < endured["probabilities"]["smallest"] < endured["probabilities"]["largest"] < 1

@@ -187,6 +187,22 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("balanced", "balanced"),
+        ("spam:5", {"spam": 5.0}),
+        ("0:1,1:20.5", {0: 1.0, 1: 20.5}),
+        ('"1":2,a:b:3,true:4', {"1": 2.0, "a:b": 3.0, True: 4.0}),
+    ],
+)
+def test_class_weights_from_words(text: str, found: Any) -> None:
+    model = build(MODEL, task="classification", seed=0, settings=[("class_weight", text)])
+    assert isinstance(model, MultiKernel)
+    assert model.class_weight == found
+    assert [*map(type, model.class_weight)] == [*map(type, found)]
+
+
+@pytest.mark.parametrize(
     ("setting", "says"),
     [
         (("bandwith", "1"), "did you mean 'bandwidth'"),
@@ -232,12 +248,15 @@ def test_a_loss_of_many_kernels_from_words(
     [
         (("loss", "hubber"), "did you mean 'huber'"),
         (("q", "0.5"), "needs a loss"),
+        (("class_weight", "even"), "'even' is neither balanced nor LABEL:WEIGHT"),
+        (("class_weight", "a:b"), "a number is needed, not 'b'"),
+        (("class_weight", "a:0"), "'a' the weight 0"),
         (("pending_byte", "1"), "did you mean 'pending_bytes'"),
         (("pending_bytes", "-1"), "the least is 0"),
         (("threads", "0"), "the least is 1"),
         (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
         (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
-        (("colour", "1"), "there are loss, delta, q, pending_bytes, threads"),
+        (("colour", "1"), "there are loss, delta, q, class_weight, pending_bytes, threads"),
     ],
 )
 def test_wrong_options_of_the_default_model_are_explained(

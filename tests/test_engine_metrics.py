@@ -19,8 +19,8 @@ from streamk.errors import StateError
 
 def test_scores() -> None:
     P = np.array([[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
-    hits, loss = score_classes(P, ("a", "b"), ["a", "b", "a"])
-    assert hits == 1
+    hits, loss = score_classes(P, np.array([0, 1, 1]), ("a", "b"), ["a", "b", "a"])
+    assert hits == 2
     assert loss == pytest.approx(-np.log([0.75, 0.5, 1e-15]).sum())
     assert score_numbers(np.array([1.0, 4.0]), [2.0, 2.0]) == (3.0, 5.0)
 

@@ -10,9 +10,10 @@ import pytest
 from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
 from numpy.typing import NDArray
 
+from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
-from streamk.learners.pool_growth import CLASSES
+from streamk.learners.rescaling import Scaled, lines, rescale
 
 # --- classes ----------------------------------------------------------------------------------
 
@@ -314,3 +315,85 @@ def test_learners_that_do_not_fit_are_not_merged() -> None:
             one.merge(learned("two", 50), common_events=common)
     one.merge(learned("two", 80), common_events=50)
     assert one.n_events == 80
+
+
+# --- merging in other scales --------------------------------------------------------------------
+
+
+def wider(kind: str, times: float, n: int, seed: int) -> tuple[NDArray[np.float64], Any]:
+    """Events of one law of labels whose columns are wider, and lie elsewhere."""
+    rng = np.random.default_rng(seed)
+    X = times * rng.normal(size=(n, 4)) + np.array([0.0, 0.5 * times, 0.0, 0.0])
+    score = X @ np.array([1.0, -1.0, 0.5, 0.25])
+    if kind == "numbers":
+        return X, score + 0.1 * rng.normal(size=n)
+    if kind == "two":
+        return X, score > 0.0
+    return X, np.array(["a", "b", "c", "d"])[2 * (score > 0) + (X[:, 0] > X[:, 3])]
+
+
+@pytest.mark.parametrize("sizes", [(1_500, 1_000), (1_000, 1_500)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_learners_of_other_scales_are_merged(kind: str, sizes: tuple[int, int]) -> None:
+    """One half's columns are ten times the other's; what is known of both is no worse.
+
+    A number that the scale kept has no room for, 20 deviations off, is out of reach for the mean.
+    """
+    one, other = make(kind), make(kind)
+    for model, times, n in zip((one, other), (1.0, 10.0), sizes, strict=True):
+        model.learn_many(*wider(kind, times, n, seed=n))
+    halves = [wider(kind, times, 500, seed=9) for times in (1.0, 10.0)]
+
+    def errors(model: MultiKernel) -> float:
+        return float(np.mean([error_of(model, X, y) for X, y in halves]))
+
+    before = errors(one), errors(other)
+    one.merge(other)
+    narrow = kind == "numbers" and sizes[0] > sizes[1]
+    assert errors(one) <= (before[0] if narrow else min(before)) + 0.015
+    assert_sound(one)
+    one.learn_many(*halves[0])
+    assert_sound(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_experts_are_converted_exactly(kind: str) -> None:
+    """Where nothing is bounded, what is said in another scale is the same."""
+    X, y = stream(kind, 400)
+    near = learned(kind, 400)
+    far = make(kind)
+    far.learn_many(3.0 * X + 1.0, y)
+    Z = {}
+    for name, model in (("near", near), ("far", far)):
+        scale = model._scale
+        Z[name] = np.c_[((X - scale.center) * scale.inverse), np.ones(len(X))]
+    guest, host = (Scaled(model._pool, model._scale, model._labels) for model in (far, near))
+    before = {key: guest.pool.arrays[key].copy() for key in ("LINEAR_A", "NEWTON_A", "NEWTON_P")}
+    factor, shift = 1.0, 0.0
+    if kind == "numbers":
+        factor = host.labels.inverse[0] / guest.labels.inverse[0]
+        shift = (guest.labels.center[0] - host.labels.center[0]) * host.labels.inverse[0]
+    rescale(guest, host, np.ones(3, dtype=bool))
+    for key in ("LINEAR_A", "NEWTON_A"):
+        expected = factor * (before[key] @ Z["far"].T) + shift
+        np.testing.assert_allclose(guest.pool.arrays[key] @ Z["near"].T, expected, atol=1e-3)
+    # What the inverse of P says of a direction: G of the one is that of the other in its terms.
+    a, b = lines(host.scale, guest.scale)
+    T = np.block([[np.diag(a), b[:, None]], [np.zeros(3), 1.0]])
+    expected = T.T @ before["NEWTON_P"] @ T
+    np.testing.assert_allclose(guest.pool.arrays["NEWTON_P"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Z["near"] @ T.T, Z["far"], atol=1e-5)
+    for key in ("LADDER_A", "LADDER_SQUARES", "CELLS_A", "FACTORS"):
+        np.testing.assert_array_equal(guest.pool.arrays[key], host.pool.arrays[key])
+
+
+def test_learners_of_one_scale_share_all_they_know() -> None:
+    X, y = stream("two", 4_000)
+    one, other = make("two"), make("two")
+    one.learn_many(X[:2_000], y[:2_000])
+    other.learn_many(X[2_000:], y[2_000:])
+    before = {key: other._pool.arrays[key].copy() for key in ("LADDER_A", "CELLS_A", "FACTORS")}
+    host, guest = (Scaled(m._pool, m._scale, m._labels) for m in (one, other))
+    rescale(guest, host, np.ones(3, dtype=bool))
+    for key, array in before.items():
+        np.testing.assert_array_equal(guest.pool.arrays[key], array)

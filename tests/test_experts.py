@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 
+from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts import (
     calibration,
     coin,
@@ -17,10 +18,11 @@ from streamk.backends.numba_backend.experts import (
     offsets,
     opinions,
     rules,
+    spread,
     window,
 )
 
-TASKS = {"binary": mixing.BINARY, "classes": mixing.CLASSES, "numbers": mixing.NUMBERS}
+TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
 OUTPUTS = {"binary": 1, "classes": 5, "numbers": 1}
 DEFAULT = (costs.DEFAULT, 0.0)
 LOSSES = {
@@ -291,8 +293,8 @@ def test_the_regret_of_fixed_share_is_bounded():
     likely = np.empty(experts)
     for t in range(events):
         mixing.share(weights, p[t], on, out)
-        loss += mixing.loss(mixing.BINARY, out, 1.0, DEFAULT)
-        mixing.likelihoods(mixing.BINARY, p[t], 1.0, DEFAULT, likely)
+        loss += mixing.loss(BINARY, out, 1.0, DEFAULT)
+        mixing.likelihoods(BINARY, p[t], 1.0, DEFAULT, likely)
         mixing.reweigh(weights, likely, on, alpha)
     moved = np.count_nonzero(np.diff(best))
     theirs = -np.log(p[np.arange(events), best]).sum()
@@ -329,10 +331,29 @@ def test_opinions_and_slopes(task):
     close(beliefs, expected)
     opinions.slopes(TASKS[task], y, DEFAULT, P)
     close(P, slopes)
-    assert not opinions.differ(L, L.copy())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_opinions_are_kept_with_who_slept(task):
+    _, L, _ = said(task, np.random.default_rng(8))
+    on = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    kept = np.empty_like(L)
+    opinions.hand_out(L, on, kept)
+    assert np.isnan(kept).all(axis=1).tolist() == (on == 0.0).tolist()
+    assert not opinions.differ(kept, L, on)
+    back, awake = np.full_like(L, 9.0), np.full(len(on), 9.0)
+    opinions.take_back(kept, back, awake)
+    assert awake.tolist() == on.tolist()
+    assert (back == np.where(on[:, None] > 0.0, L, 0.0)).all()
+    for e in range(len(on)):
+        others = on.copy()
+        others[e] = 1.0 - on[e]
+        assert opinions.differ(kept, L, others)
     other = L.copy()
+    other[4] += 1.0  # whoever sleeps
+    assert not opinions.differ(kept, other, on)
     other[-1, -1] += 1.0
-    assert opinions.differ(L, other)
+    assert opinions.differ(kept, other, on)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -429,17 +450,17 @@ def test_predictions_become_opinions_again(task):
 
 def test_likelihoods():
     p, one = np.array([0.2, 0.0, 0.8]), np.array([0.3])
-    assert mixing.likelihood(mixing.CLASSES, p, 2.0, DEFAULT) == 0.8
-    assert mixing.likelihood(mixing.CLASSES, p, 1.0, DEFAULT) == mixing.LEAST
-    assert mixing.likelihood(mixing.BINARY, one, 0.0, DEFAULT) == 0.7
-    assert mixing.loss(mixing.BINARY, one, 1.0, DEFAULT) == pytest.approx(-math.log(0.3))
-    assert mixing.loss(mixing.NUMBERS, one, 0.5, DEFAULT) == pytest.approx(0.4)
-    assert mixing.loss(mixing.NUMBERS, one, 1e9, DEFAULT) == pytest.approx(16.0)
+    assert mixing.likelihood(CLASSES, p, 2.0, DEFAULT) == 0.8
+    assert mixing.likelihood(CLASSES, p, 1.0, DEFAULT) == mixing.LEAST
+    assert mixing.likelihood(BINARY, one, 0.0, DEFAULT) == 0.7
+    assert mixing.loss(BINARY, one, 1.0, DEFAULT) == pytest.approx(-math.log(0.3))
+    assert mixing.loss(NUMBERS, one, 0.5, DEFAULT) == pytest.approx(0.4)
+    assert mixing.loss(NUMBERS, one, 1e9, DEFAULT) == pytest.approx(16.0)
 
 
 @pytest.mark.parametrize(("name", "parameter"), NAMED)
 def test_what_errors_of_numbers_cost(name, parameter):
-    how, number = (LOSSES[name], parameter), mixing.NUMBERS
+    how, number = (LOSSES[name], parameter), NUMBERS
     errors = np.concatenate([np.linspace(-30, 30, 241), np.linspace(-1, 1, 81), [-1e9, 1e9]])
     expected = [naive.number_cost(name, parameter, error) for error in errors]
     likely = np.empty(len(errors))
@@ -517,3 +538,10 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         values = np.linalg.eigvalsh((matrix + matrix.T) / 2.0)
         assert values.min() > -1e-4 * values.max()
         assert np.trace(matrix) < 1.1 * most
+
+
+def test_disagreement_takes_a_sleeper_at_the_center():
+    L, w = np.array([[1.0], [np.nan], [3.0]], np.float32), np.array([0.5, 0.2, 0.3])
+    said = np.nan_to_num(L[:, 0])
+    expected = math.sqrt(w @ said**2 - (w @ said) ** 2)
+    assert spread.disagreement(L, w) == pytest.approx(expected)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, learned, make, stream
+from multi_kernel_kit import KINDS, assert_same, learned, make, opinions_of, stream
 from numpy.typing import NDArray
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.backends.numba_backend.experts import event as loops
 from streamk.engine import Engine
 from streamk.engine.checkpoint import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
@@ -145,17 +144,6 @@ def test_predictions_of_other_events_change_nothing(kind: str) -> None:
 def fixed_share(weights: NDArray[Any], losses: NDArray[Any], alpha: float) -> NDArray[Any]:
     weights = weights * np.exp(-losses)
     return (1.0 - alpha) * weights / weights.sum() + alpha / len(weights)
-
-
-def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
-    """What each expert says of an event now, the learner left as it was."""
-    pool = model._pool
-    seen = np.empty((1, len(pool.banks), pool.outputs), np.float32)
-    padded = np.zeros((1, pool.capacity))
-    padded[0, : len(x)] = x
-    with pool.room() as table:
-        loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
-    return seen[0]
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
@@ -292,7 +280,7 @@ def test_a_damaged_array_is_named(name: str) -> None:
     "change",
     [
         {"type": "scaled"},
-        {"format": 2},
+        {"format": 3},
         {"task": "clustering"},
         {"seed": -1},
         {"seed": "1"},

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections import deque
+from typing import Any
 
+import naive
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, make, opinions_of, stream
+from numpy.typing import NDArray
+
+from streamk.learners import MultiKernel
+from streamk.learners.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.learners.recollection import Recollection
 
 
@@ -66,3 +75,79 @@ def test_opinions_follow_the_unit_of_the_labels() -> None:
     assert a is not None
     assert b is not None
     assert (a.tolist(), b.tolist()) == ([0.5] * 4, [3.0] * 4)
+
+
+def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any]:
+    if not model.is_classifier:
+        errors = np.abs(said[:, 0] - label) * model._labels.inverse
+        return 2.0 * np.minimum(errors, 8.0)
+    number = model.classes.index(label)
+    if len(model.classes) == 2:
+        return -np.log(np.maximum(1.0 / (1.0 + np.exp(-(2 * number - 1) * said[:, 0])), 1e-4))
+    return -np.maximum(said[:, number], np.log(1e-4))
+
+
+def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: Any) -> Any:
+    """The weights of the product of experts that moves along gradients; NaN counts as 0."""
+    L = np.nan_to_num(L)
+    if not model.is_classifier:
+        L = (L - model._labels.center) * model._labels.inverse * (L != 0.0)
+        y = (label - model._labels.center[0]) * model._labels.inverse[0]
+        slope = np.clip(w @ L[:, 0] - y, -3.0, 3.0) * L[:, 0]
+        return w - GRADIENT_RATE * slope / (1e-3 + L[:, 0] @ L[:, 0])
+    number, total = model.classes.index(label), w @ L
+    if len(model.classes) == 2:
+        slopes = naive.product_slopes("binary", L, 1.0 / (1.0 + np.exp(-total)), number)
+    else:
+        p = np.exp(total - total.max())
+        slopes = naive.product_slopes("classes", L, p / p.sum(), number)
+    return w - GRADIENT_RATE * slopes
+
+
+def as_sure(kind: str, model: MultiKernel, said: NDArray[Any], factors: NDArray[Any]) -> Any:
+    """Opinions times factors, of classes as logarithms of probabilities."""
+    if kind == "numbers":
+        center = model._labels.center
+        return (said - center) * factors[:, None] + center
+    if kind == "two":
+        return said * factors[:, None]
+    both = zip(said, factors, strict=True)
+    return np.log([naive.calibrated("classes", row, factor) for row, factor in both])
+
+
+@pytest.mark.parametrize("late", [1, 40])
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> None:
+    """Whoever sleeps when the label comes."""
+    X, y = stream(kind, 300)
+    model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
+    model.learn_many(X[:130], y[:130])
+    rng, waiting = np.random.default_rng(0), deque[tuple[int, Any, Any]]()
+    awake = model._pool.arrays["AWAKE"]
+    for i in range(130, 250):  # in which the scales stay as they are
+        awake[1:] = rng.random(len(BANKS) - 1) < 0.5
+        flags = np.array([awake[BANKS.index(b)] if b in BANKS else True for b in model._pool.banks])
+        said = opinions_of(model, X[i]).astype(float)
+        if kind == "numbers":
+            said = said / model._labels.inverse + model._labels.center
+        model.decision_one(X[i])
+        waiting.append((i, said, flags))
+        if len(waiting) <= late:
+            continue
+        n, said, flags = waiting.popleft()
+        awake[1:] = rng.random(len(BANKS) - 1) < 0.5
+        before = model.state().arrays
+        louder = as_sure(kind, model, said, before["pool.loudness"])
+        shares = [
+            naive.fixed_share(w, losses_of(model, opinions, y[n]), flags, alpha)
+            for w, opinions, alpha in zip(
+                before["pool.shares"], (said, louder), ALPHAS, strict=True
+            )
+        ]
+        product = after_gradient(model, before["pool.products"][0], said, y[n])
+        model.learn_one(X[n], y[n])
+        after = model.state().arrays
+        np.testing.assert_allclose(after["pool.shares"], shares, rtol=1e-4, atol=1e-12)
+        np.testing.assert_allclose(after["pool.products"][0], product, rtol=1e-4, atol=1e-6)
+        changed = after["pool.loudness"] != before["pool.loudness"]
+        assert not changed[~flags].any()

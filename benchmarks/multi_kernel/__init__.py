@@ -5,6 +5,7 @@ variants     the learner less one of its parts
 ablation     all variants on the battery's streams
 calibration  probabilities against frequencies, intervals against the numbers that came
 losses       numbers learned by one loss or another
+imbalance    decisions by class weights
 trouble      events of a moving concept, now and then spoilt
 endurance    millions of them, in a process of its own
 """

@@ -3,6 +3,7 @@
 ablation     the learner less each of its parts, on 23 of the river battery's streams
 calibration  probabilities and intervals, labels at once and 48 events late
 losses       numbers learned by squared errors, Huber's loss and the pinball loss
+imbalance    decisions with and without class weights, where some classes are rare
 endurance    5,000,000 generated events with stretches of trouble, in a process of its own
 
 How each figure is taken is at the top of the module of its name in multi_kernel/. With --only the
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from benchmarks.multi_kernel import ablation, calibration, direct, endurance, losses
+from benchmarks.multi_kernel import ablation, calibration, direct, endurance, imbalance, losses
 from benchmarks.multi_kernel.trouble import FULL, QUICK
 from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.streams import Stream
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "ablation": ablation.render,
     "calibration": calibration.render,
     "losses": losses.render,
+    "imbalance": imbalance.render,
     "endurance": endurance.render,
 }
 _MEASURES: dict[str, Callable[[Sequence[Stream]], dict[str, Any]]] = {
@@ -76,6 +78,8 @@ def run(argv: Sequence[str] | None = None) -> None:
 def _measure(name: str, data: str | None, *, quick: bool) -> dict[str, Any]:
     if name == "endurance":
         return endurance.measure(quick=quick)
+    if name == "imbalance":
+        return imbalance.measure(imbalance.streams(data, quick=quick))
     return _MEASURES[name](direct.streams(data, quick=quick))
 
 

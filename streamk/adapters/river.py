@@ -137,6 +137,7 @@ class _Estimator:
     """What the classifier and the regressor have in common."""
 
     _task: ClassVar[str]
+    class_weight: Any = None
 
     def __init__(
         self,
@@ -169,6 +170,11 @@ class _Estimator:
     def _make(self, **options: Any) -> Learner:
         chosen = {name: getattr(self, name) for name in _OF_ONE_KERNEL}
         if self.kernel is not None:
+            if self.class_weight is not None:
+                raise InvalidInput(
+                    f"class_weight={self.class_weight!r} is for many kernels: leave kernel= out, "
+                    "or weigh the probabilities of predict_proba_one"
+                )
             return learners.create(
                 "doubly-stochastic",
                 task=self._task,
@@ -185,6 +191,8 @@ class _Estimator:
                     f"{name}={value!r} is for a learner of one kernel: give kernel='gaussian', "
                     "say, or leave it out"
                 )
+        if self.class_weight is not None:
+            options["class_weight"] = self.class_weight
         return learners.create("multi-kernel", task=self._task, seed=self._seed, **options)
 
     def _start(self, label: Any) -> None:
@@ -268,8 +276,8 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     ----------
     kernel : str or Kernel, optional
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
-        `streamk.kernels`; all the other options but `seed` are for that one. Many kernels by
-        default.
+        `streamk.kernels`; the options from `bandwidth` to `sampler` are for that one. Many kernels
+        by default.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square.
@@ -289,6 +297,11 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     sampler : {"iid", "hadamard"}, default "iid"
         How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
         the Euclidean distance, not "laplacian" or "cauchy".
+    class_weight : "balanced" or dict of label to float, optional
+        What it costs to miss each class, only without `kernel`: `predict_one` says the class with
+        the largest product of weight and probability, and `predict_proba_one` is as ever.
+        "balanced" weighs a class by one over its share among the last labels, see
+        `streamk.learners.MultiKernel`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 
@@ -307,6 +320,35 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
     """
 
     _task = "classification"
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel | None = None,
+        bandwidth: float = 0.5,
+        loss: str | Loss | None = None,
+        step: float | Step | None = None,
+        regularization: float = 0.0,
+        batch_size: int = 1,
+        block_size: int = 2048,
+        max_features: int = 2048,
+        sampler: str = "iid",
+        class_weight: str | Mapping[Any, float] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.class_weight = class_weight
+        super().__init__(
+            kernel=kernel,
+            bandwidth=bandwidth,
+            loss=loss,
+            step=step,
+            regularization=regularization,
+            batch_size=batch_size,
+            block_size=block_size,
+            max_features=max_features,
+            sampler=sampler,
+            seed=seed,
+        )
 
     def _start(self, label: Any) -> None:
         if not self._model.learner.n_events and isinstance(label, bool | np.bool_):
@@ -337,7 +379,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         return learner.predict_proba_one(self._model.row(x, learn=False))
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
-        """Most probable label, None before the first has been learned.
+        """Most probable label, or by `class_weight`; None before the first has been learned.
 
         Parameters
         ----------
@@ -378,7 +420,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         )
 
     def predict_many(self, X: Any) -> Any:
-        """Most probable label of each row of a data frame, None before the first is learned.
+        """Label of each row of a data frame as `predict_one` says, None before the first.
 
         Parameters
         ----------

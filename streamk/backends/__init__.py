@@ -156,6 +156,17 @@ LARGEST = 1e150
 ROUNDING = 1e-12
 """Deviation, relative to the mean, up to which a column is constant but for rounding."""
 
+BINARY, CLASSES, NUMBERS = 0, 1, 2
+"""Tasks of a pool of experts; the first two are classification, which turns from one into the
+other. A binary opinion is one logit; of several classes, their log-probabilities."""
+OUTERMOST = 8.0
+"""Value in a robust scale from which on a value counts as this far out."""
+HIGHEST_RANK = 0.999
+"""Ranks are less than 1."""
+SAMPLED = 1e30
+"""Larger values are sampled, and ranked, as this: single precision holds it, and a product of two
+bounded differences of such is finite in double precision."""
+
 BACKENDS = ("numpy", "numba", "cupy")
 """Names of the backends, besides ``auto``."""
 

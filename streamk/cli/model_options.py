@@ -7,6 +7,7 @@ from them here.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,22 @@ def _step(text: str) -> Any:
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
 
 
+def _class_weight(text: str) -> Any:
+    """Read "balanced", or pairs; a label that is JSON is its number or boolean, else a text."""
+    if text == "balanced":
+        return text
+    found = {}
+    for pair in text.split(","):
+        label, colon, weight = pair.rpartition(":")
+        if not colon:
+            raise argparse.ArgumentTypeError(f"{pair!r} is neither balanced nor LABEL:WEIGHT")
+        try:
+            found[json.loads(label)] = number(weight)
+        except (json.JSONDecodeError, TypeError):
+            found[label] = number(weight)
+    return found
+
+
 _THREADS = Option(whole(1), "all cores by default; results are the same")
 
 _DOUBLY_STOCHASTIC: dict[str, Option] = {
@@ -83,6 +100,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         ),
         "delta": Option(number, "of huber, in units of the label's spread (1)"),
         "q": _DOUBLY_STOCHASTIC["q"],
+        "class_weight": Option(_class_weight, "balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)"),
         "pending_bytes": Option(
             whole(0), "memory for opinions on events without a label yet (8388608)"
         ),

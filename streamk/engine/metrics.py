@@ -26,13 +26,16 @@ HISTORY = 1024
 
 
 def score_classes(
-    probabilities: npt.NDArray[np.float64], classes: Sequence[Any], labels: Sequence[Any]
+    probabilities: npt.NDArray[np.float64],
+    answers: npt.NDArray[np.intp],
+    classes: Sequence[Any],
+    labels: Sequence[Any],
 ) -> tuple[float, float]:
-    """Number of right answers, and sum of the log losses, of probabilities (n, classes)."""
+    """Number of right answers (n,), and sum of the log losses of probabilities (n, classes)."""
     number = {label: k for k, label in enumerate(classes)}
     truth = np.fromiter((number.get(label, -1) for label in labels), np.intp, len(labels))
     p = np.where(truth < 0, 0.0, probabilities[np.arange(len(truth)), truth])
-    hits = np.count_nonzero(probabilities.argmax(axis=1) == truth)
+    hits = np.count_nonzero(answers == truth)
     return float(hits), float(-np.log(np.maximum(p, LEAST_PROBABILITY)).sum())
 
 

@@ -270,7 +270,8 @@ class Trainer:
         if not y:
             return
         if self.model.is_classifier:
-            sums = score_classes(predictions, self.model.classes, y)
+            answers = self.model.choices(predictions)
+            sums = score_classes(predictions, answers, self.model.classes, y)
         else:
             sums = score_numbers(predictions, y)
         self.metrics.update(len(y), sums)
@@ -310,7 +311,7 @@ class Trainer:
         elif self.model.is_classifier:
             labels = self.model.classes
             names = [label if isinstance(label, str) else json.dumps(label) for label in labels]
-            best = predictions.argmax(axis=1).tolist()
+            best = self.model.choices(predictions).tolist()
             values = [
                 {"prediction": labels[k], "probabilities": dict(zip(names, row, strict=True))}
                 for k, row in zip(best, predictions.tolist(), strict=True)

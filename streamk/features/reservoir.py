@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import SAMPLED
 from streamk.backends.numpy_backend.generator import philox
 
 WINDOW = 16
 """Capacities of events that the sample is uniform over; older ones fade exponentially."""
-LARGEST = 1e30
-"""Larger values are sampled as this: single precision holds it, and a product of two bounded
-differences of such is finite in double precision."""
 # The generator's stream; those of the features are listed in `streamk.backends`.
 _TAG_SAMPLE = 6
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -96,7 +94,7 @@ class Reservoir:
         self._at = stop = bisect_left(self._numbers, first + len(X), lo=start)
         numbers = self._numbers[start:stop]
         taken = X if len(numbers) == len(X) else X[[number - first for number in numbers]]
-        bounded = np.minimum(np.maximum(taken, -LARGEST), LARGEST)
+        bounded = np.minimum(np.maximum(taken, -SAMPLED), SAMPLED)
         for row, number, place in zip(bounded, numbers, self._places[start:stop], strict=True):
             if number < self.capacity:
                 self._append(number, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.features.columns import Column
@@ -59,6 +60,10 @@ class Learner(Protocol):
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return probabilities (n, classes), float64, rows summing to 1."""
+        ...
+
+    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
         ...
 
     def decision_many(self, X: ArrayLike) -> NDArray[Any]:

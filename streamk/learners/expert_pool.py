@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import CHUNK, Law
+from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
 from streamk.learners.arena import side_by_side
 from streamk.learners.number_loss import QUANTILE, kind_of
-from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS, inherit
+from streamk.learners.pool_growth import inherit
 from streamk.losses import Loss
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
@@ -67,7 +67,8 @@ LEARNED = (
 
 _ROOM = (
     *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
-    *("F", "G", "SEEN", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM", "OUT"),
+    *("F", "G", "SEEN", "KEPT", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM"),
+    "OUT",
 )
 """Arrays that a forecast writes."""
 
@@ -210,7 +211,7 @@ class ExpertPool:
         k = self.outputs
         products = 1 + len(NEWTON_STARTS)
         shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
-        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
+        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k), KEPT=(e, k))
         self._zeros("float64", MIXED=(mixers, k), OPINIONS=(e, k), LOSSES=(e,))
         self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
         self._zeros("float64", ABOVE=(mixers,), CALIBRATED=(e, k), CURVATURES=(e,))

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import threads
+from streamk.backends import CLASSES, threads
 from streamk.errors import InvalidInput
 from streamk.learners.classes import check_labels, check_numbers, is_number
-from streamk.learners.pool_growth import CLASSES
 from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
+from streamk.learners.rescaling import unit_change
 from streamk.learners.upkeep import PERIOD
 
 _FURTHEST = 20.0
 """Where labels of a regression end, in units of their spread; what experts say ends there too."""
-_OTHER = 1e3
-"""Change of that unit after which what was learned in the old one is noise."""
 _BLOCK = 1024
 """Events whose opinions are in memory at once, beside those that are kept."""
 _FLOPS = 100_000
@@ -82,6 +80,12 @@ class MultiKernel(Pooled):
         Names of the columns; ``range(d)`` at the first batch by default.
     classes : sequence of str, int or bool, optional
         Labels known beforehand, in the order wanted; others are added as they come.
+    class_weight : "balanced" or mapping of label to float, optional
+        What it costs to miss each class: positive weights by label, 1 for those left out. What is
+        predicted is then the class with the largest product of weight and probability, so that the
+        expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
+        are. "balanced" takes one over the share of the class among the last labels (10,000, and
+        exponentially fewer of those before), at least 0.005, so that all classes count alike.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
@@ -200,10 +204,7 @@ class MultiKernel(Pooled):
         scale = self._labels
         center, inverse = scale.center[0], scale.inverse[0]
         if scale.observe(labels[:, None]) and self.n_events:
-            factor = scale.inverse[0] / inverse
-            shift = (center - scale.center[0]) * scale.inverse[0]
-            if max(factor, abs(shift)) > _OTHER:
-                factor = shift = 0.0
+            factor, shift = unit_change(center, inverse, scale)
             self._settle()
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
@@ -217,6 +218,8 @@ class MultiKernel(Pooled):
                 self._learn_row(row, number)
             return
         self._settle()
+        if self._weights is not None:
+            self._weights.learn(numbers.tolist())
         pool = self._pool
         given, seen = np.zeros(len(events), bool), self._opinions(len(events))
         for n, row in enumerate(events):
@@ -228,7 +231,9 @@ class MultiKernel(Pooled):
     def _learn_row(self, event: NDArray[np.float64], number: float) -> None:
         """Learn from an event (d,) whose label is in the experts' terms."""
         pool, name = self._pool, event.tobytes()
-        seen, out = pool.arrays["SEEN"], pool.arrays["OUT"]
+        seen, out = pool.arrays["KEPT"], pool.arrays["OUT"]
+        if self._weights is not None:
+            self._weights.learn([number])
         then = None
         if name == self._fresh:
             self._fresh = None
@@ -249,7 +254,7 @@ class MultiKernel(Pooled):
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
         if self._fresh is not None:
             arrays = self._pool.arrays
-            self._said.keep(self._fresh, self._with(arrays["SEEN"], arrays["OUT"]))
+            self._said.keep(self._fresh, self._with(arrays["KEPT"], arrays["OUT"]))
             self._fresh = None
 
     def _opinions(self, events: int) -> NDArray[np.float32]:

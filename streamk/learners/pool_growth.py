@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.learners import cells
 
 if TYPE_CHECKING:
     from streamk.learners.expert_pool import ExpertPool
 
-BINARY, CLASSES, NUMBERS = 0, 1, 2
-"""Tasks; the first two are classification, which turns from one into the other."""
 _COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
 """What two outputs get of a logit's number: of a coefficient, of one that has a sign but no unit,
 of one without a sign."""

@@ -10,20 +10,21 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import LARGEST
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
+from streamk.learners.class_weights import Choice, ClassWeights
 from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import events_apart
 from streamk.learners.number_loss import loss_from_json, number_loss
-from streamk.learners.pool_growth import BINARY, CLASSES, NUMBERS
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
+from streamk.learners.rescaling import Scaled, rescale
 from streamk.learners.upkeep import Upkeep
 from streamk.losses import Loss
 from streamk.state import JSON, State
@@ -35,7 +36,8 @@ class Pooled(Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with the weights of the classes, if there are any."""
     THRESHOLD = 0.5
 
     def __init__(
@@ -46,6 +48,7 @@ class Pooled(Decider):
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        class_weight: Choice | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -59,6 +62,10 @@ class Pooled(Decider):
                 f"loss={loss!r} is for numbers; leave it out or say task='regression'"
             )
         self.loss = number_loss(loss)
+        if class_weight is not None and not self.is_classifier:
+            raise InvalidInput(
+                "class_weight= is for classification; leave it out or change the task"
+            )
         cores = 1 if threads is None else threads
         for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -68,6 +75,10 @@ class Pooled(Decider):
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
         self._classes = Classes(classes)
+        if class_weight is not None:
+            self._weights = ClassWeights(class_weight)
+            if classes:
+                self._weights.check(self.classes)
         self._labels = RunningQuantiles(0 if self.is_classifier else 1, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
@@ -93,6 +104,11 @@ class Pooled(Decider):
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
         return self._classes.labels
+
+    @property
+    def class_weight(self) -> Choice | None:
+        """What it costs to miss each class, as it was chosen."""
+        return None if self._weights is None else self._weights.choice
 
     @property
     def n_features(self) -> int:
@@ -172,6 +188,8 @@ class Pooled(Decider):
         parts = {"scale": self._scale.state(), "labels": self._labels.state()}
         if self._errors is not None:
             parts["errors"] = self._errors.state()
+        if self._weights is not None:
+            parts["weights"] = self._weights.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -218,6 +236,8 @@ class Pooled(Decider):
             model._labels = RunningQuantiles.from_state(state.child("labels"))
             if not model.is_classifier:
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
+            elif "weights" in header["parts"]:
+                model._weights = ClassWeights.from_state(state.child("weights"))
             if header["columns"] is not None:
                 model._columns = tuple(header["columns"])
                 if len(model._columns) != len(model._scale):
@@ -250,14 +270,20 @@ class Pooled(Decider):
         """Take in what another learner learned since the two were one.
 
         Coefficients and weights become the means of both, by the events that each learned apart;
-        the scale and the window are those of the one that learned more.
+        the scale and the window are those of the one that learned more. Labels and linear experts
+        of the other are converted into that scale, exactly as far as values are not bounded in
+        either. Random features and tables have no such map: where the scales differ by more than
+        estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
+        0.06), they stay as the one that learned more has them, since a mean would be right in
+        neither scale.
 
         Raises
         ------
         InvalidInput
-            If the learners differ in task, loss or seed, naming it, or `common_events` cannot be.
+            If the learners differ in task, loss, seed or class weights, naming it, or
+            `common_events` cannot be.
         """
-        for name in ("is_classifier", "loss", "seed"):
+        for name in ("is_classifier", "loss", "seed", "class_weight"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 raise InvalidInput(
@@ -266,21 +292,26 @@ class Pooled(Decider):
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return
-        new = tuple(name for name in other._columns if name not in (self._columns or ()))
+        known = self._columns or ()
+        new = tuple(name for name in other._columns if name not in known)
         if new or self._columns is None:
             self.add_columns(new)
         self._classes.encode(other.classes)
-        theirs = self._aligned(other)
         share = apart[1] / max(1, sum(apart))
+        if self._weights is not None and other._weights is not None:
+            order = self._classes.encode(other.classes).tolist()
+            self._weights.merge(other._weights, share, order, apart[1])
+        there = {name: place for place, name in enumerate(other._columns)}
+        places = [there.get(name) for name in self._columns or ()]
+        both = np.array([name in there and name in known for name in self._columns or ()])
+        one = Scaled(self._aligned(self), self._scale, self._labels)
+        two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
         if share > 0.5:
-            theirs.join(self._aligned(self), 1.0 - share)
-            self._pool = theirs
-            self._labels, self._errors = copy.deepcopy((other._labels, other._errors))
-            there = {name: place for place, name in enumerate(other._columns)}
-            self._scale = other._scale.select([there.get(name) for name in self._columns or ()])
-        else:
-            self._pool = self._aligned(self)
-            self._pool.join(theirs, share)
+            one, two, share = two, one, 1.0 - share
+            self._errors = copy.deepcopy(other._errors)
+        rescale(two, one, both)
+        one.pool.join(two.pool, share)
+        self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self.n_events += apart[1]
         self._changed()
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, NotLearned
+from streamk.learners.class_weights import ClassWeights
 from streamk.learners.classes import Classes, Label
 
 
@@ -38,6 +39,10 @@ class Predictor:
     def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         raise NotImplementedError
+
+    def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
+        return np.asarray(P.argmax(axis=1))
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
@@ -83,12 +88,21 @@ class Decider(Predictor):
     _classes: Classes
     THRESHOLD: ClassVar[float] = 0.0
     """A single output above this stands for the second of two classes."""
+    _weights: ClassWeights | None = None
+    """What it costs to miss each class; only where outputs are probabilities."""
+
+    def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
+        weighted = P if self._weights is None else self._weights.scores(P, self.classes)
+        return np.asarray(weighted.argmax(axis=1))
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
         if not self.is_classifier:
             return F[:, 0]
         self._need_classes()
+        if self._weights is not None:
+            F = self._weights.scores(F, self.classes)
         if F.shape[1] > 1:
             best = F.argmax(axis=1)
         else:
@@ -100,6 +114,8 @@ class Decider(Predictor):
         if not self.is_classifier:
             return F[0]
         labels = self._classes.labels
+        if self._weights is not None:
+            F = self._weights.scores(F, labels)
         if len(F) > 1:
             return labels[F.argmax()]
         self._need_classes()

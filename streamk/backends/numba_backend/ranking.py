@@ -7,12 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
 from streamk.backends.numba_backend.compiling import compiled
-
-# As in the features' quantiles and reservoir, whose changes numba's cache would not see.
-_FARTHEST = 8.0
-_TOP = 0.999
-_LARGEST = 1e30
 
 
 @compiled
@@ -34,7 +30,7 @@ def _rank(value: Any, knots: Any) -> Any:
     last = len(knots) - 1
     low = _below(value, knots)
     if low > last:
-        return _TOP
+        return HIGHEST_RANK
     if knots[low] == value:
         high = low
         while high < last and knots[high + 1] == value:
@@ -44,7 +40,7 @@ def _rank(value: Any, knots: Any) -> Any:
         return 0.0
     else:
         level = low - 1 + (value - knots[low - 1]) / (knots[low] - knots[low - 1])
-    return min(level / last, _TOP)
+    return min(level / last, HIGHEST_RANK)
 
 
 @compiled
@@ -62,9 +58,9 @@ def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: A
         if math.isnan(value):
             z[j], r[j] = 0.0, -1.0
             continue
-        z[j] = min(max((value - center[j]) * inverse[j], -_FARTHEST), _FARTHEST)
+        z[j] = min(max((value - center[j]) * inverse[j], -OUTERMOST), OUTERMOST)
         if indicator[j]:
             r[j] = 0.25 if value < 0.5 else 0.75
         else:
-            bounded = np.float32(min(max(value, -_LARGEST), _LARGEST))
+            bounded = np.float32(min(max(value, -SAMPLED), SAMPLED))
             r[j] = _rank(np.float64(bounded), knots[j])

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
-from streamk.backends.numba_backend.experts.mixing import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts.opinions import greatest_of
 
 _FORGET = 0.999

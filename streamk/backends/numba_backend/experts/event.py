@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba.np.numpy_support import carray
 
+from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import (
     calibration,
@@ -24,7 +25,6 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.ranking import rank_row
 
 SMOOTHERS = window.GAUSSIANS + window.POWERS
@@ -252,7 +252,7 @@ def _mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
-    The opinions are in SEEN, the prediction in OUT.
+    The opinions are in SEEN, the prediction in OUT; in KEPT, an expert that sleeps says NaN.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = _flags(table, at.AWAKE, (NEWTON + 1,)), _single(table, at.F, (e, k))
@@ -273,32 +273,37 @@ def forecast_one(table: Any, x: Any) -> None:
     opinions.opine(task, F, own, P)
     if table[at.LOSS] == costs.QUANTILE:
         offsets.add(_tracked(table), _double(table, at.ON, (e,)), own, P)
+    opinions.hand_out(own, _double(table, at.ON, (e,)), _single(table, at.KEPT, (e, k)))
     _mix(table, own, mixed, _double(table, at.OUT, (k,)))
     table[at.FRESH] = 1
 
 
 @fast
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
-    """Write opinions (n, E, K) and predictions (n, K) of events X float64 (n, d)."""
+    """Write opinions (n, E, K), NaN of who sleeps, and predictions (n, K) of events X (n, d)."""
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    own, predicted = _single(table, at.SEEN, (e, k)), _double(table, at.OUT, (k,))
+    kept, predicted = _single(table, at.KEPT, (e, k)), _double(table, at.OUT, (k,))
     for i in range(len(X)):
         forecast_one(table, X[i])
-        seen[i] = own
+        seen[i] = kept
         out[i] = predicted
 
 
 @fast
-def _learn_mixing(table: Any, L: Any, y: Any, awake: Any, mixed: Any, out: Any) -> None:
-    """Let the mixers and their mixture learn from what the opinions were."""
+def _learn_mixing(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
+    """Let the mixers and their mixture learn from what the opinions were.
+
+    They are in the pool's room from then on: who slept when the event had to be predicted is asleep
+    to the mixing, whoever sleeps now.
+    """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
-    if not table[at.FRESH] or opinions.differ(L, _single(table, at.SEEN, (e, k))):
-        _rouse(table, awake)
+    L, on = _single(table, at.SEEN, (e, k)), _double(table, at.ON, (e,))
+    if not table[at.FRESH] or opinions.differ(seen, L, on):
+        opinions.take_back(seen, L, on)
         _mix(table, L, mixed, out)
     table[at.FRESH] = 0
-    how = _how(table)
-    likely, on = _double(table, at.LOSSES, (e,)), _double(table, at.ON, (e,))
+    how, likely = _how(table), _double(table, at.LOSSES, (e,))
     above, calibrated = _double(table, at.ABOVE, (x,)), _double(table, at.CALIBRATED, (e, k))
     mixing.likelihoods(task, mixed, y, how, above)
     weights, alphas = _double(table, at.SHARES, (shares, e)), _double(table, at.ALPHAS, (shares,))
@@ -493,8 +498,8 @@ def update(table: Any, seen: Any, y: Any) -> None:
     G = _single(table, at.G, (e, k))
     mixed = _double(table, at.MIXED, (table[at.MIXERS], k))
     out = _double(table, at.OUT, (k,))
-    _learn_mixing(table, seen, y, awake, mixed, out)
-    _keep_account(table, seen, y, out, mixed[0])
+    _learn_mixing(table, seen, y, mixed, out)
+    _keep_account(table, _single(table, at.SEEN, (e, k)), y, out, mixed[0])
     if table[at.LOSS] == costs.QUANTILE:
         on, steep = _double(table, at.ON, (e,)), _flags(table, at.PINBALL, (e,))
         offsets.learn(out[0] - y, y, _how(table), F, on, steep, _tracked(table), G)
@@ -523,7 +528,7 @@ def learn(table: Any, X: Any, seen: Any, given: Any, y: Any) -> None:
     Where `given` is true the mixing learns from the opinions in `seen` (n, E, K); else from those
     of now.
     """
-    own = _single(table, at.SEEN, (table[at.EXPERTS], table[at.OUTPUTS]))
+    now = _single(table, at.KEPT, (table[at.EXPERTS], table[at.OUTPUTS]))
     for i in range(len(X)):
         forecast_one(table, X[i])
-        update(table, seen[i] if given[i] else own, y[i])
+        update(table, seen[i] if given[i] else now, y[i])

@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
-BINARY, CLASSES, NUMBERS = 0, 1, 2
-"""Tasks. A binary opinion is one logit; of several classes, their log-probabilities."""
 LEAST = 1e-4
 """Least probability that an opinion gives to a class."""
 _FAINTEST = 1e-6

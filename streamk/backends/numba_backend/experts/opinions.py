@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
-from streamk.backends.numba_backend.experts.mixing import BINARY, LEAST, NUMBERS
+from streamk.backends.numba_backend.experts.mixing import LEAST
 
 
 @ordered
@@ -110,9 +111,30 @@ def believe(task: Any, L: Any, out: Any) -> None:
 
 
 @fast
-def differ(a: Any, b: Any) -> Any:
-    """Return whether two arrays of numbers differ anywhere."""
-    x, y, count = a.ravel(), b.ravel(), np.int32(0)
-    for i in range(len(x)):
-        count += np.int32(x[i] != y[i])
+def hand_out(L: Any, on: Any, out: Any) -> None:
+    """Write opinions (experts, outputs) as they are kept: NaN where an expert sleeps."""
+    for e in range(len(on)):
+        awake = on[e] > 0.0
+        for k in range(L.shape[1]):
+            out[e, k] = L[e, k] if awake else np.nan
+
+
+@fast
+def take_back(kept: Any, L: Any, on: Any) -> None:
+    """Write what `hand_out` was given, an opinion of 0 for who slept, and who did not."""
+    for e in range(len(on)):
+        awake = kept[e, 0] == kept[e, 0]
+        on[e] = 1.0 if awake else 0.0
+        for k in range(L.shape[1]):
+            L[e, k] = kept[e, k] if awake else 0.0
+
+
+@fast
+def differ(kept: Any, L: Any, on: Any) -> Any:
+    """Return whether what was handed out is of other opinions, or of others awake."""
+    count = np.int32(0)
+    for e in range(len(on)):
+        for k in range(L.shape[1]):
+            slept = kept[e, k] != kept[e, k]
+            count += np.int32(on[e] > 0.0 if slept else (kept[e, k] != L[e, k]) | (on[e] == 0.0))
     return count > 0

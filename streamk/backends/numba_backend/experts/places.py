@@ -170,7 +170,7 @@ CELL_STEPS = 90
 SIDE = 91
 """float32 (G, `grids.line`): outputs or slopes, laid out as a cell is"""
 SEEN = 92
-"""float32 (E, K): opinions of the event in the pool's room"""
+"""float32 (E, K): opinions of the event in the pool's room, of no use where ON is 0"""
 FRESH = 93
 """Whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
 
@@ -204,5 +204,7 @@ LAST_PRODUCT = 108
 """(X - 1,): weights of the last mixer"""
 LAST_INVERSE = 109
 """(X - 1, X - 1)"""
+KEPT = 110
+"""float32 (E, K): SEEN, with NaN where an expert sleeps"""
 
-SIZE = 110
+SIZE = 111

@@ -33,12 +33,17 @@ _FLOOR = 0.05
 
 @fast
 def disagreement(L: Any, weights: Any) -> Any:
-    """Return the weighted deviation of opinions (experts, 1)."""
+    """Return the weighted deviation of opinions (experts, 1).
+
+    Who sleeps (NaN) says the labels' center, so that a number far from it counts as uncertain: on
+    real streams intervals of the same coverage are narrower so than with sleepers left out.
+    """
     mean, square, total = 0.0, 0.0, 1e-12
     for e in range(len(weights)):
+        said = L[e, 0] if L[e, 0] == L[e, 0] else 0.0
         total += weights[e]
-        mean += weights[e] * L[e, 0]
-        square += weights[e] * L[e, 0] * L[e, 0]
+        mean += weights[e] * said
+        square += weights[e] * said * said
     mean /= total
     return math.sqrt(max(square / total - mean * mean, 0.0))
 
