@@ -682,6 +682,7 @@ class Bettor:
             return
         coin = -slope * feature / self.largest
         self.gain = max((1.0 + self.gain) * (1.0 + self.part * coin) - 1.0, 0.0)
+        self.gain = min(self.gain, 1e9)
         gradient = coin / (1.0 + self.part * coin)
         self.squares += gradient**2
         step = 2.0 / (2.0 - math.log(3.0)) * gradient / (1.0 + self.squares)

@@ -134,6 +134,20 @@ def test_bets_reach_far_and_do_no_harm():
     assert total < 3 * 20
 
 
+@pytest.mark.parametrize("size", [1e-20, 1.0, 8.0])
+def test_slopes_that_never_turn_leave_bets_finite(size):
+    """As where predictions end at a bound and labels lie beyond it."""
+    arrays = betting(2, 1, np.float32)
+    phi, g = np.array([size, 1.0], np.float32), np.array([-3.0], np.float32)
+    for _ in range(2000):
+        coin.update(phi, *arrays, 1.0, g)
+    assert all(np.isfinite(array).all() for array in arrays)
+    assert (arrays[0] @ phi > 1e6).all()
+    for _ in range(100):  # and once they turn, the prediction does too
+        coin.update(phi, *arrays, 1.0, -g)
+    assert (arrays[0] @ phi < 0).all()
+
+
 def test_the_ladder_takes_one_projection_to_many_bandwidths():
     rng = np.random.default_rng(1)
     z, W, b = single(rng, 7), single(rng, 7, 48), rng.uniform(size=48).astype(np.float32)

@@ -23,7 +23,10 @@ _NEWTON = 2.0 / (2.0 - math.log(3.0))
 """Step on the logarithm of the wealth, over the sum of its squared slopes."""
 _MOST = 0.5
 """Part of the wealth that a bet may stake."""
-_TINY = 1e-30
+_RICHEST = 1e9
+"""Gain that wealth stops at: far more than a prediction needs, and single precision holds what
+comes of it however small the slopes are."""
+_TINY = 1e-25
 _SURE = 1e-5
 """Slope, in units of the largest one, that is not worth a step: most classes of most events."""
 
@@ -41,7 +44,7 @@ def update(
     """
     number = phi.dtype.type
     one, pace, most, tiny = number(1.0), number(_NEWTON), number(_MOST), number(_TINY)
-    last = len(phi) - 1
+    richest, last = number(_RICHEST), len(phi) - 1
     for k in range(len(G)):
         g, before = G[k], largest[k, last]
         top = max(before, abs(g))
@@ -55,7 +58,7 @@ def update(
             inverse = one / (bound + tiny)
             coin = -h * inverse
             odds = one + bet[i] * coin
-            won = max((one + gain[i]) * odds - one, number(0.0))
+            won = min(max((one + gain[i]) * odds - one, number(0.0)), richest)
             slope = coin / odds
             sum_of_squares = s[i] + slope * slope
             part = min(max(bet[i] + pace * slope / (one + sum_of_squares), -most), most)
