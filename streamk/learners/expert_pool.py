@@ -195,7 +195,9 @@ class ExpertPool:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros("float32", SUMS=loops().window.room(self.sizes["CLASSES"]), WEIGHTS=(2, n))
+        self._zeros(
+            "float32", SUMS=loops().banks.window.room(self.sizes["CLASSES"]), WEIGHTS=(2, n)
+        )
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
@@ -203,7 +205,7 @@ class ExpertPool:
         self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
         self.sizes["NEWTON"] = p
         classes = self.sizes["CLASSES"]
-        level = np.full((loops().LEVELS, classes), 1.0 / classes if classes > 1 else 0.0)
+        level = np.full((loops().banks.LEVELS, classes), 1.0 / classes if classes > 1 else 0.0)
         self.arrays["LEVEL"] = level.astype(np.float32)
 
     def _make_mixing(self) -> None:
@@ -231,7 +233,7 @@ class ExpertPool:
             FORGETS=np.array([1.0, *NEWTON_FORGETS]),
             INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
             LAST_PRODUCT=np.full(mixers - 1, 1 / (mixers - 1)),
-            LAST_INVERSE=np.eye(mixers - 1) * loops().LAST_START,
+            LAST_INVERSE=np.eye(mixers - 1) * loops().mixture.LAST_START,
             TOP=np.full(mixers, 1 / mixers),
         )
         self.sizes.update(EXPERTS=e, MIXERS=mixers, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
@@ -264,9 +266,9 @@ class ExpertPool:
             *(LINEAR for _ in LINEAR_RULES),
             *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
             *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
-            *(WINDOW for _ in range(loops().SMOOTHERS)),
+            *(WINDOW for _ in range(loops().banks.SMOOTHERS)),
             *(NEWTON for _ in range(self.sizes["NEWTON"] > 0)),
-            *(LEVEL for _ in range(loops().LEVELS)),
+            *(LEVEL for _ in range(loops().banks.LEVELS)),
         )
 
     def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
@@ -375,7 +377,7 @@ class ExpertPool:
         a["FACTORS"][:, last] = 1.0
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
-        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().LAST_START
+        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START
         a["TOP"][:] = 1.0 / len(a["TOP"])
         a["AWAKE"][:] = True
 

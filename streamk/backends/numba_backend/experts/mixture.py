@@ -1,0 +1,155 @@
+"""The mixture of a pool's experts: what they say together, and how the mixing learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamk.backends import NUMBERS
+from streamk.backends.numba_backend.experts import calibration, costs, mixing, opinions
+from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON, SMOOTHERS
+from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.reach import double, loss_of, single, size, whole
+
+LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
+"""Places in an account after those of the banks: the sum of losses, events, and events in which the
+banks were looked at."""
+_SELDOM = 4
+"""Events in which the banks are looked at once."""
+LAST_START, LAST_FORGET = 0.01, 0.9998
+"""Largest inverse, and discount, of the product of mixers."""
+
+
+@fast
+def rouse(table: Any, awake: Any) -> None:
+    """Write which experts are awake, from which banks are."""
+    on = double(table, at.ON, (table[at.EXPERTS],))
+    sizes = (
+        table[at.LINEAR_RULES],
+        table[at.BANDWIDTHS] * table[at.LADDER_RULES],
+        table[at.GROUPS] * table[at.GRID_RULES],
+        SMOOTHERS,
+        min(table[at.NEWTON], 1),
+    )
+    on[table[at.EXPERTS] - LEVELS :] = 1.0
+    e = 0
+    for bank in range(len(sizes)):
+        for i in range(e, e + sizes[bank]):
+            on[i] = awake[bank]
+        e += sizes[bank]
+
+
+@fast
+def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
+    """Write the mixers' predictions and their mixture, from opinions (experts, outputs)."""
+    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
+    shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
+    on, beliefs = double(table, at.ON, (e,)), double(table, at.OPINIONS, (e, k))
+    opinions.believe(task, L, beliefs)
+    weights, calibrated = (
+        double(table, at.SHARES, (shares, e)),
+        double(table, at.CALIBRATED, (e, k)),
+    )
+    mixing.share(weights[0], beliefs, on, mixed[0])
+    calibration.believe(task, L, double(table, at.LOUDNESS, (e,)), calibrated)
+    mixing.share(weights[1], calibrated, on, mixed[1])
+    weights, sums = double(table, at.PRODUCTS, (products, e)), double(table, at.ROOM, (k,))
+    for i in range(products):
+        mixing.pool(task, L, weights[i], sums, mixed[shares + i])
+    x = table[at.MIXERS]
+    said = single(table, at.SAID, (x - 1, k))
+    mixing.opine(task, mixed, said)
+    mixing.pool(task, said, double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
+    mixing.share(double(table, at.TOP, (x,)), mixed, double(table, at.ALL, (x,)), out)
+
+
+@fast
+def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
+    """Let the mixers and their mixture learn from what the opinions were.
+
+    They are in the pool's room from then on: who slept when the event had to be predicted is asleep
+    to the mixing, whoever sleeps now.
+    """
+    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
+    shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
+    L, on = single(table, at.SEEN, (e, k)), double(table, at.ON, (e,))
+    if not table[at.FRESH] or opinions.differ(seen, L, on):
+        opinions.take_back(seen, L, on)
+        mix(table, L, mixed, out)
+    table[at.FRESH] = 0
+    how, likely = loss_of(table), double(table, at.LOSSES, (e,))
+    above, calibrated = double(table, at.ABOVE, (x,)), double(table, at.CALIBRATED, (e, k))
+    mixing.likelihoods(task, mixed, y, how, above)
+    weights, alphas = double(table, at.SHARES, (shares, e)), double(table, at.ALPHAS, (shares,))
+    mixing.likelihoods(task, double(table, at.OPINIONS, (e, k)), y, how, likely)
+    mixing.reweigh(weights[0], likely, on, alphas[0])
+    mixing.likelihoods(task, calibrated, y, how, likely)
+    mixing.reweigh(weights[1], likely, on, alphas[1])
+    factors, curvatures = double(table, at.LOUDNESS, (e,)), double(table, at.CURVATURES, (e,))
+    calibration.learn(task, L, calibrated, y, how, size(table), on, factors, curvatures)
+    _learn_products(table, L, y, mixed[shares:])
+    _learn_last_product(table, y, mixed[x - 1])
+    mixing.reweigh(double(table, at.TOP, (x,)), above, double(table, at.ALL, (x,)), alphas[0])
+
+
+@fast
+def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
+    """Let the products of experts learn; `mixed` are their predictions."""
+    task, e, products = table[at.TASK], table[at.EXPERTS], table[at.MIXERS_PRODUCT]
+    weights = double(table, at.PRODUCTS, (products, e))
+    inverses = double(table, at.INVERSES, (products, e, e))
+    rates = double(table, at.PRODUCT_RATES, (products,))
+    starts = double(table, at.PRODUCT_STARTS, (products,))
+    forgets = double(table, at.FORGETS, (products,))
+    room, g = double(table, at.NEWTON_ROOM, (e,)), double(table, at.SLOPES, (e,))
+    for i in range(products):
+        residual = _direction(table, L, mixed[i], y, g)
+        if starts[i] > 0.0:
+            mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
+        else:
+            mixing.gradient_step(weights[i], g, residual, rates[i], task == NUMBERS)
+
+
+@fast
+def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
+    """Let the product of the other mixers learn."""
+    n = table[at.MIXERS] - 1
+    room, g = double(table, at.NEWTON_ROOM, (n,)), double(table, at.SLOPES, (n,))
+    said, weights = (
+        single(table, at.SAID, (n, table[at.OUTPUTS])),
+        double(table, at.LAST_PRODUCT, (n,)),
+    )
+    residual = _direction(table, said, prediction, y, g)
+    inverse = double(table, at.LAST_INVERSE, (n, n))
+    mixing.newton_step(weights, inverse, g, residual, LAST_FORGET, LAST_START, room)
+
+
+@fast
+def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
+    """Write the direction in which a product of opinions L learns; return the step's factor."""
+    if table[at.TASK] != NUMBERS:
+        mixing.slopes(table[at.TASK], L, prediction, y, g)
+        return 1.0
+    for e in range(len(g)):
+        g[e] = L[e, 0]
+    return costs.slope(prediction[0] - y, loss_of(table), size(table))
+
+
+@fast
+def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
+    """Add up what was lost, and what the lack of each bank would have cost."""
+    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
+    account = double(table, at.ACCOUNT, (NEWTON + 4,))
+    how = loss_of(table)
+    account[LOST] += mixing.loss(task, out, y, how)
+    account[EVENTS] += 1.0
+    if account[EVENTS] % _SELDOM:
+        return
+    account[REVIEWED] += 1.0
+    weights = double(table, at.PRODUCTS, (table[at.MIXERS_PRODUCT], e))[1]
+    banks, sums = whole(table, at.BANKS, (e,)), double(table, at.ROOM, (k,))
+    mixing.pool(task, L, weights, sums, room)
+    by_all = mixing.loss(task, room, y, how)
+    for bank in range(NEWTON + 1):
+        mixing.pool_without(task, L, weights, banks, bank, sums, room)
+        account[bank] += mixing.loss(task, room, y, how) - by_all
