@@ -40,13 +40,18 @@ def believe(task: Any, L: Any, factors: Any, out: Any) -> None:
             p[e] = q if logit >= number(0.0) else small * q
     else:
         for e in range(len(L)):
-            row, p, factor, total = L[e], out[e], number(factors[e]), 0.0
-            top = greatest_of(row)
+            row, factor, top = L[e], number(factors[e]), greatest_of(L[e])
             for k in range(len(row)):
-                p[k] = exponential(factor * (row[k] - top))
+                out[e, k] = factor * (row[k] - top)
+        flat = out.ravel()
+        for i in range(len(flat)):  # of all rows at once: one row seldom fills a vector
+            flat[i] = exponential(number(flat[i]))
+        for e in range(len(L)):
+            p, total = out[e], 0.0
+            for k in range(len(p)):
                 total += p[k]
             scale = 1.0 / total
-            for k in range(len(row)):
+            for k in range(len(p)):
                 p[k] *= scale
 
 
