@@ -10,9 +10,7 @@ column is 0 in events that lack it, and one that no learned event had is passed 
 from __future__ import annotations
 
 import secrets
-import struct
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
@@ -21,8 +19,9 @@ from numpy.typing import NDArray
 from river import base, compose
 from river.utils import dataframe
 
-from streamk import learners
-from streamk.adapters.cells import OneHot, Texts, column_name, frame_events
+from streamk.adapters.cells import frame_events
+from streamk.adapters.options import OF_ONE_KERNEL, make_learner
+from streamk.adapters.rows import Model as _Model  # by which older pickles know it
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners import Learner, MultiKernel, Step
@@ -32,105 +31,6 @@ from streamk.losses import Loss
 __all__ = ["KernelClassifier", "KernelRegressor", "logistic_regression"]
 
 Event = dict[Hashable, Any]
-Numbers = NDArray[np.float64]
-
-
-class _Model:
-    """A learner that is fed dicts and data frames, and the columns it has met.
-
-    Copies and pickles go through the learner's state.
-    """
-
-    def __init__(
-        self,
-        learner: Learner,
-        names: Sequence[Hashable] = (),
-        texts: Mapping[Hashable, Iterable[str]] | None = None,
-    ) -> None:
-        self.learner = learner
-        self._hot = OneHot(texts)
-        self._index = {name: number for number, name in enumerate(names)}
-        self._lay_out()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            "learner": self.learner.state(),
-            "names": list(self._index),
-            "texts": self._hot.state(),
-        }
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        learner = learners.from_state(saved["learner"])
-        _Model.__init__(self, learner, saved["names"], saved["texts"])
-
-    def _lay_out(self) -> None:
-        """Prepare the fast way, for events that have every column and only numbers."""
-        names = tuple(self._index)
-        self._row = np.zeros(len(names))
-        self._bytes = self._row.data.cast("B") if names else memoryview(bytearray())
-        self._pack = struct.Struct(f"{len(names)}d").pack
-        # With a single name itemgetter gives no tuple.
-        self._get = itemgetter(*names) if len(names) > 1 else None
-
-    def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Numbers:
-        """Return an event as an array of shape (columns,), which the next call overwrites."""
-        if self._get is not None and len(x) == len(self._index):
-            try:
-                self._bytes[:] = self._pack(*self._get(x))
-                return self._row
-            except (KeyError, OverflowError, struct.error):
-                pass  # another column, a string, None or a number past the range of floats
-        row: Numbers = self._rows([x], learn=learn)[0]
-        return row
-
-    def rows(self, frame: Any, *, learn: bool) -> Numbers:
-        """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
-        if not all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
-            return self._rows(frame_events(frame), learn=learn)
-        if learn:
-            self._meet(frame.columns)
-        rows = np.zeros((len(frame), len(self._index)))
-        for name, column in zip(frame.columns, dataframe.to_numpy(frame).T, strict=True):
-            if name in self._index:
-                rows[:, self._index[name]] = column
-        return rows
-
-    def _rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Numbers:
-        new: Texts | None = {} if learn else None
-        cells = [self._hot.cells(event, new) for event in events]
-        if new is not None:
-            self._meet([name for event in cells for name in event])
-            self._hot.keep(new)
-        rows = np.zeros((len(cells), len(self._index)))
-        for row, event in zip(rows, cells, strict=True):
-            for name, value in event.items():
-                number = self._index.get(name)
-                if number is not None:
-                    row[number] = value
-        return rows
-
-    def _meet(self, names: Sequence[Hashable]) -> None:
-        """Give names not met before their columns, in an order that is not the event's."""
-        new = {name: column_name(name) for name in names if name not in self._index}
-        if new or self.learner.columns is None:
-            ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
-            self.learner.add_columns([new[name] for name in ordered])
-            for name in ordered:
-                self._index[name] = len(self._index)
-            self._lay_out()
-
-
-_OF_ONE_KERNEL: dict[str, Any] = {
-    "bandwidth": 0.5,
-    "loss": None,
-    "step": None,
-    "regularization": 0.0,
-    "batch_size": 1,
-    "block_size": 2048,
-    "max_features": 2048,
-    "sampler": "iid",
-}
-"""Options of a learner of a single kernel, and their defaults; of numbers, many take a loss too."""
 
 
 class _Estimator:
@@ -168,32 +68,17 @@ class _Estimator:
         self._y_name: Any = None
 
     def _make(self, **options: Any) -> Learner:
-        chosen = {name: getattr(self, name) for name in _OF_ONE_KERNEL}
-        if self.kernel is not None:
-            if self.class_weight is not None:
-                raise InvalidInput(
-                    f"class_weight={self.class_weight!r} is for many kernels: leave kernel= out, "
-                    "or weigh the probabilities of predict_proba_one"
-                )
-            return learners.create(
-                "doubly-stochastic",
-                task=self._task,
-                kernel=self.kernel,
-                seed=self._seed,
-                **chosen,
-                **options,
-            )
-        for name, value in chosen.items():
-            if name == "loss" and self._task == "regression":
-                options["loss"] = value
-            elif value != _OF_ONE_KERNEL[name]:
-                raise InvalidInput(
-                    f"{name}={value!r} is for a learner of one kernel: give kernel='gaussian', "
-                    "say, or leave it out"
-                )
-        if self.class_weight is not None:
-            options["class_weight"] = self.class_weight
-        return learners.create("multi-kernel", task=self._task, seed=self._seed, **options)
+        chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
+        return make_learner(
+            self._task, self.kernel, chosen, self.class_weight, self._seed, **options
+        )
+
+    def _rows(self, frame: Any, *, learn: bool) -> NDArray[np.float64]:
+        """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
+        if all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
+            numbers = dataframe.to_numpy(frame)
+            return self._model.rows_of_columns(frame.columns, numbers, learn=learn)
+        return self._model.rows(frame_events(frame), learn=learn)
 
     def _start(self, label: Any) -> None:
         """Prepare for the first label."""
@@ -252,7 +137,7 @@ class _Estimator:
         labels = series.to_list()
         self._start(labels[0])
         self._y_name = series.name
-        events = self._model.rows(frame, learn=True)
+        events = self._rows(frame, learn=True)
         # Piece by piece, so that the scaling does not run ahead of what is learned.
         for first in range(0, len(events), self.batch_size):
             some = slice(first, first + self.batch_size)
@@ -414,7 +299,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         probabilities = np.zeros((len(frame), 0))
         if learner.classes:
-            probabilities = learner.predict_proba_many(self._model.rows(frame, learn=False))
+            probabilities = learner.predict_proba_many(self._rows(frame, learn=False))
         return dataframe.to_native_frame(
             dict(zip(learner.classes, probabilities.T, strict=True)), like=frame
         )
@@ -438,7 +323,7 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         labels: list[Any] = [None] * len(frame)
         if learner.classes:
-            labels = learner.predict_many(self._model.rows(frame, learn=False)).tolist()
+            labels = learner.predict_many(self._rows(frame, learn=False)).tolist()
         return dataframe.to_native_series(labels, name=self._y_name, like=frame)
 
 
@@ -539,7 +424,7 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
         frame, learner = dataframe.into_frame(X), self._model.learner
         numbers = np.zeros(len(frame))
         if learner.n_events:
-            numbers = learner.predict_many(self._model.rows(frame, learn=False))
+            numbers = learner.predict_many(self._rows(frame, learn=False))
         return dataframe.to_native_series(numbers, name=self._y_name, like=frame)
 
 

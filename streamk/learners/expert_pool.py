@@ -1,10 +1,9 @@
-"""The experts of a multi-kernel learner: their arrays, and the table by which loops find them."""
+"""The experts of a multi-kernel learner: their arrays, and what becomes of them all at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, tables
-from streamk.learners.arena import side_by_side
 from streamk.learners.number_loss import QUANTILE, kind_of
 from streamk.learners.pool_growth import inherit
+from streamk.learners.pool_table import PoolTable
 from streamk.losses import Loss
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
@@ -65,15 +64,7 @@ LEARNED = (
 """Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
 
-_ROOM = (
-    *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
-    *("F", "G", "SEEN", "KEPT", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM"),
-    "OUT",
-)
-"""Arrays that a forecast writes."""
-
-
-class ExpertPool:
+class ExpertPool(PoolTable):
     """The experts' arrays for so many columns and outputs.
 
     Parameters
@@ -104,8 +95,7 @@ class ExpertPool:
         self.outputs = classes if task == CLASSES else 1
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
-        self.arrays: dict[str, NDArray[Any]] = {}
-        self.sizes: dict[str, int] = {}
+        super().__init__()
         self._make_inputs()
         self._make_linear()
         self._make_ladder()
@@ -114,8 +104,6 @@ class ExpertPool:
         self._make_newton()
         self._make_mixing()
         self._make_loss()
-        self.arrays = side_by_side(self.arrays)
-        self._rooms: list[Room] = []
         self._lay_out()
 
     # Arrays
@@ -274,22 +262,6 @@ class ExpertPool:
     def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
         self.arrays.update({name: np.zeros(shape, dtype) for name, shape in shapes.items()})
 
-    # The table
-
-    def _lay_out(self) -> None:
-        """Write sizes and addresses into the table."""
-        at = _places()
-        self.table = np.zeros(at.SIZE, dtype=np.int64)
-        for name, size in self.sizes.items():
-            self.table[getattr(at, name)] = size
-        self._point()
-
-    def _point(self) -> None:
-        at = _places()
-        for name, array in self.arrays.items():
-            self.table[getattr(at, name)] = array.ctypes.data
-        self.table[at.MEMBERS] = self.sizes["MEMBERS"]
-
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""
         d, a = len(scale), self.arrays
@@ -402,36 +374,6 @@ class ExpertPool:
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
         self.arrays["AWAKE"] |= other.arrays["AWAKE"]
 
-    @property
-    def count(self) -> int:
-        """Events in the window."""
-        return int(self.table[_places().COUNT])
-
-    @property
-    def next(self) -> int:
-        """Row of the window that the next event takes."""
-        return int(self.table[_places().NEXT])
-
-    def set_window(self, count: int, following: int) -> None:
-        """Say how many events the window has, and which row the next one takes."""
-        at = _places()
-        self.table[at.COUNT], self.table[at.NEXT] = count, following
-
-    @contextmanager
-    def room(self) -> Iterator[NDArray[np.int64]]:
-        """Lend room for a thread that forecasts by this pool: a table of its own."""
-        try:
-            room = self._rooms.pop()
-        except IndexError:
-            room = Room(self)
-        yield room.table_of(self)
-        self._rooms.append(room)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of all arrays, in bytes."""
-        return sum(array.nbytes for array in self.arrays.values())
-
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""
         a, banks = self.arrays, np.array(self.banks)
@@ -473,31 +415,8 @@ class ExpertPool:
         self.set_window(count, following)
 
 
-class Room:
-    """What a thread writes while it forecasts by a pool."""
-
-    def __init__(self, pool: ExpertPool) -> None:
-        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
-        self._arrays["ALL"][:] = 1.0
-        at = _places()
-        self._at = np.array([getattr(at, name) for name in self._arrays])
-        self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
-
-    def table_of(self, pool: ExpertPool) -> NDArray[np.int64]:
-        """Return the pool's table as it is, but for what is written."""
-        table = pool.table.copy()
-        table[self._at] = self._addresses
-        return table
-
-
 def loops() -> Any:
     """Return the compiled loops, which are not imported before they are needed."""
     from streamk.backends.numba_backend.experts import event
 
     return event
-
-
-def _places() -> Any:
-    from streamk.backends.numba_backend.experts import places
-
-    return places

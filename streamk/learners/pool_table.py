@@ -1,0 +1,98 @@
+"""The table by which compiled loops find the arrays of a pool of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.arena import side_by_side
+
+_ROOM = (
+    *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
+    *("F", "G", "SEEN", "KEPT", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM"),
+    "OUT",
+)
+"""Arrays that a forecast writes."""
+
+
+class PoolTable:
+    """Arrays and sizes by the names of their places, and the table that says where they are."""
+
+    table: NDArray[np.int64]
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.sizes: dict[str, int] = {}
+        self._rooms: list[Room] = []
+
+    def _lay_out(self) -> None:
+        """Put the arrays side by side, and write sizes and addresses into the table."""
+        self.arrays = side_by_side(self.arrays)
+        at = _places()
+        self.table = np.zeros(at.SIZE, dtype=np.int64)
+        for name, size in self.sizes.items():
+            self.table[getattr(at, name)] = size
+        self._point()
+
+    def _point(self) -> None:
+        at = _places()
+        for name, array in self.arrays.items():
+            self.table[getattr(at, name)] = array.ctypes.data
+        self.table[at.MEMBERS] = self.sizes["MEMBERS"]
+
+    @property
+    def count(self) -> int:
+        """Events in the window."""
+        return int(self.table[_places().COUNT])
+
+    @property
+    def next(self) -> int:
+        """Row of the window that the next event takes."""
+        return int(self.table[_places().NEXT])
+
+    def set_window(self, count: int, following: int) -> None:
+        """Say how many events the window has, and which row the next one takes."""
+        at = _places()
+        self.table[at.COUNT], self.table[at.NEXT] = count, following
+
+    @contextmanager
+    def room(self) -> Iterator[NDArray[np.int64]]:
+        """Lend room for a thread that forecasts by this pool: a table of its own."""
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = Room(self)
+        yield room.table_of(self)
+        self._rooms.append(room)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class Room:
+    """What a thread writes while it forecasts by a pool."""
+
+    def __init__(self, pool: PoolTable) -> None:
+        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
+        self._arrays["ALL"][:] = 1.0
+        at = _places()
+        self._at = np.array([getattr(at, name) for name in self._arrays])
+        self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
+
+    def table_of(self, pool: PoolTable) -> NDArray[np.int64]:
+        """Return the pool's table as it is, but for what is written."""
+        table = pool.table.copy()
+        table[self._at] = self._addresses
+        return table
+
+
+def _places() -> Any:
+    from streamk.backends.numba_backend.experts import places
+
+    return places
