@@ -554,6 +554,19 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         assert np.trace(matrix) < 1.1 * most
 
 
+@pytest.mark.parametrize("n", [4, 13])
+def test_inverses_stay_symmetric(n: int) -> None:
+    """What is not would grow as forgetting makes inverses grow, and no event would shrink it."""
+    rng = np.random.default_rng(0)
+    P, w, room = np.eye(n) * 0.1, np.zeros(n), np.zeros(n)
+    small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
+    for g in rng.normal(size=(5_000, n)):
+        mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
+    np.testing.assert_array_equal(P, P.T)
+    np.testing.assert_array_equal(small, small.T)
+
+
 def test_disagreement_takes_a_sleeper_at_the_center():
     L, w = np.array([[1.0], [np.nan], [3.0]], np.float32), np.array([0.5, 0.2, 0.3])
     said = np.nan_to_num(L[:, 0])
