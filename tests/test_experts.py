@@ -148,6 +148,17 @@ def test_slopes_that_never_turn_leave_bets_finite(size):
     assert (arrays[0] @ phi < 0).all()
 
 
+def test_bets_outlast_slopes_that_single_precision_hardly_holds():
+    phi, G = np.array([-8.0, 1.0], np.float32), np.array([1e-39], np.float32)
+    A, squares, bets, gains, largest = np.zeros((5, 1, 2), np.float32)
+    for size in (1e-39, -1e-39, 9.0, -9.0, 9.0):
+        G[0] = size
+        coin.update(phi, A, squares, bets, gains, largest, 1.0, G)
+        for array in (A, squares, bets, gains, largest):
+            assert np.isfinite(array).all()
+    assert largest[0, 1] == 9.0
+
+
 def test_the_ladder_takes_one_projection_to_many_bandwidths():
     rng = np.random.default_rng(1)
     z, W, b = single(rng, 7), single(rng, 7, 48), rng.uniform(size=48).astype(np.float32)
