@@ -184,6 +184,22 @@ def test_many_columns_come_one_by_one() -> None:
     np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [4, 12])
+def test_columns_in_the_room_of_a_pool_are_restored(kind: str, d: int) -> None:
+    """It has the cells and rates of a pool made of all its columns at once."""
+    X, y = stream(kind, 400, d=d + 2)
+    model = make(kind, columns=[f"column {n}" for n in range(d)])
+    model.learn_many(X[:200, :d], y[:200])
+    for n in (d, d + 1):  # the first makes room for the second
+        model.add_columns([f"column {n}"])
+        model.learn_many(X[200 : 201 + n, : n + 1], y[200 : 201 + n])
+    again = MultiKernel.from_state(model.state())
+    for learner in (model, again):
+        learner.learn_many(X[300:], y[300:])
+    assert_same(model, again)
+
+
 def test_a_learner_without_columns() -> None:
     for task, label in (("classification", "a"), ("regression", 3.0)):
         model = MultiKernel(task=task, columns=[])

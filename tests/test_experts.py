@@ -148,6 +148,17 @@ def test_slopes_that_never_turn_leave_bets_finite(size):
     assert (arrays[0] @ phi < 0).all()
 
 
+def test_bets_outlast_slopes_that_single_precision_hardly_holds():
+    phi, G = np.array([-8.0, 1.0], np.float32), np.array([1e-39], np.float32)
+    A, squares, bets, gains, largest = np.zeros((5, 1, 2), np.float32)
+    for size in (1e-39, -1e-39, 9.0, -9.0, 9.0):
+        G[0] = size
+        coin.update(phi, A, squares, bets, gains, largest, 1.0, G)
+        for array in (A, squares, bets, gains, largest):
+            assert np.isfinite(array).all()
+    assert largest[0, 1] == 9.0
+
+
 def test_the_ladder_takes_one_projection_to_many_bandwidths():
     rng = np.random.default_rng(1)
     z, W, b = single(rng, 7), single(rng, 7, 48), rng.uniform(size=48).astype(np.float32)
@@ -552,6 +563,19 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         values = np.linalg.eigvalsh((matrix + matrix.T) / 2.0)
         assert values.min() > -1e-4 * values.max()
         assert np.trace(matrix) < 1.1 * most
+
+
+@pytest.mark.parametrize("n", [4, 13])
+def test_inverses_stay_symmetric(n: int) -> None:
+    """What is not would grow as forgetting makes inverses grow, and no event would shrink it."""
+    rng = np.random.default_rng(0)
+    P, w, room = np.eye(n) * 0.1, np.zeros(n), np.zeros(n)
+    small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
+    for g in rng.normal(size=(5_000, n)):
+        mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
+    np.testing.assert_array_equal(P, P.T)
+    np.testing.assert_array_equal(small, small.T)
 
 
 def test_disagreement_takes_a_sleeper_at_the_center():

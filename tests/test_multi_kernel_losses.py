@@ -253,3 +253,16 @@ def test_offsets_follow_the_labels_unit() -> None:
     plain = expert_pool.ExpertPool(keys, task=2, classes=2, seed=1)
     assert "TRACKED" not in plain.arrays
     assert "TRACKED" not in plain.learned_names
+
+
+def test_offsets_rest_while_a_bank_sleeps() -> None:
+    """Also where it was awake when the events were predicted whose labels come now."""
+    X, y = stream("numbers", 360)
+    model = learned("numbers", 300, loss="quantile")
+    model.decision_many(X[300:])
+    arrays = model._pool.arrays
+    arrays["AWAKE"][expert_pool.BANKS.index(expert_pool.GRIDS)] = False
+    asleep = arrays["BANKS"] == expert_pool.BANKS.index(expert_pool.GRIDS)
+    before = arrays["TRACKED"][:, :-1][:, asleep].copy()
+    model.learn_many(X[300:319], y[300:319])
+    np.testing.assert_array_equal(arrays["TRACKED"][:, :-1][:, asleep], before)

@@ -127,10 +127,14 @@ class ExpertPool(PoolTable):
         """Add the rates and kinds of step rules on so many features."""
         prefix = "LINEAR" if rules is LINEAR_RULES else "LADDER"
         self.arrays[f"{prefix}_KINDS"] = np.array([kind for kind, _ in rules], dtype=np.int64)
-        self.arrays[f"{prefix}_RATES"] = self._pace * np.array(
+        self.arrays[f"{prefix}_RATES"] = self._paced(rules, features)
+        self.sizes[f"{prefix}_RULES"] = len(rules)
+
+    def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
+        """Return the rates of step rules on so many features."""
+        return self._pace * np.array(
             [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
         )
-        self.sizes[f"{prefix}_RULES"] = len(rules)
 
     @property
     def _pace(self) -> float:
@@ -183,9 +187,8 @@ class ExpertPool(PoolTable):
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        self._zeros(
-            "float32", SUMS=loops().banks.window.room(self.sizes["CLASSES"]), WEIGHTS=(2, n)
-        )
+        sums = loops().banks.window.room(self.sizes["CLASSES"])
+        self._zeros("float32", SUMS=sums, WEIGHTS=(2, n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
@@ -278,10 +281,15 @@ class ExpertPool(PoolTable):
         if len(every) > self.capacity:
             capacity = max(len(every), self.capacity * 3 // 2)
             return self.successor(every, self.task, self.classes, capacity)
+        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
+        cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
+        if (cells_of != np.diff(self.arrays["FIRST"])).any():
+            # A pool made of all these columns, as from a state, has other cells.
+            return self.successor(every, self.task, self.classes, self.capacity)
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
-        found, changed = tables.extended(self.members, self.seed, every, known)
+        a["LINEAR_RATES"][...] = self._paced(LINEAR_RULES, len(every) + 1)
         self._take_seats(found)
         for table in changed:  # its cells mean something else now
             a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
@@ -302,12 +310,7 @@ class ExpertPool(PoolTable):
         class of this one, by default the old one.
         """
         new = ExpertPool(
-            keys,
-            task=task,
-            classes=classes,
-            seed=self.seed,
-            capacity=capacity,
-            loss=self.loss,
+            keys, task=task, classes=classes, seed=self.seed, capacity=capacity, loss=self.loss
         )
         places = {key: place for place, key in enumerate(keys.tolist())}
         columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)

@@ -50,7 +50,8 @@ def update(
         top = max(before, abs(g))
         if abs(g) <= number(_SURE) * top:
             continue
-        stake, growth = number(wealth) * top, top / before if before > number(0.0) else one
+        stake = number(wealth) * top
+        growth = min(top / before, one / tiny) if before > number(0.0) else one
         a, s, bet, gain, most_yet = A[k], squares[k], bets[k], gains[k], largest[k]
         for i in range(len(phi)):
             h = g * phi[i]

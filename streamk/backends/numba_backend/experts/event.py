@@ -64,6 +64,7 @@ def update(table: Any, seen: Any, y: Any) -> None:
     mixture.learn(table, seen, y, mixed, out)
     mixture.keep_account(table, single(table, at.SEEN, (e, k)), y, out, mixed[0])
     if table[at.LOSS] == costs.QUANTILE:
+        mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
         on, steep = double(table, at.ON, (e,)), flags(table, at.PINBALL, (e,))
         offsets.learn(out[0] - y, y, loss_of(table), F, on, steep, tracked(table), G)
     else:

@@ -193,12 +193,14 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
             room[e] = start * g[e]
             total += room[e] * g[e]
     scale = 1.0 / forget if trace < n * start else 1.0
-    q = 1.0 / (forget + total)
+    root = 1.0 / math.sqrt(forget + total)
     for e in range(n):
-        f, row = room[e] * q, P[e]
+        room[e] *= root
+    for e in range(n):  # products of the same two numbers: else what is not symmetric would grow
+        f, row = room[e], P[e]
         for j in range(n):
             row[j] = (row[j] - f * room[j]) * scale
-    step = residual * forget * q * scale
+    step = residual * forget * root * scale
     for e in range(n):
         w[e] -= step * room[e]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from streamk.backends.numba_backend.experts.compiled import fast
@@ -9,6 +10,15 @@ from streamk.backends.numba_backend.experts.rules import dot
 
 _MOST = 1e2
 """Mean of P's diagonal from which on forgetting does not let it grow."""
+
+
+@fast
+def _begin_anew(phi: Any, P: Any, out: Any) -> None:
+    """Make P the identity, and write ``P phi``."""
+    for i in range(len(phi)):
+        for j in range(len(phi)):
+            P[i, j] = P.dtype.type(1.0 if i == j else 0.0)
+        out[i] = phi[i]
 
 
 @fast
@@ -28,22 +38,21 @@ def gain(phi: Any, P: Any, forget: Any, out: Any) -> None:
                 out[i] += v * row[i]
     form, trace = dot(phi, out), number(0.0)
     if not form >= number(0.0):  # rounding has made P useless: begin anew
-        for i in range(n):
-            for j in range(n):
-                P[i, j] = number(1.0 if i == j else 0.0)
-            out[i] = phi[i]
+        _begin_anew(phi, P, out)
         form = dot(phi, phi)
     q = forget + form
     for i in range(n):
         trace += P[i, i]
     scale = number(1.0) / forget if trace < number(_MOST * n) else number(1.0)
-    inverse = number(1.0) / q
+    root = number(1.0) / math.sqrt(q)
     for i in range(n):
-        f, row = out[i] * inverse, P[i]
+        out[i] *= root
+    for i in range(n):  # products of the same two numbers: else what is not symmetric would grow
+        f, row = out[i], P[i]
         for j in range(n):
             row[j] = (row[j] - f * out[j]) * scale
     for i in range(n):
-        out[i] *= inverse
+        out[i] *= root
 
 
 @fast
