@@ -74,12 +74,14 @@ class _Model:
 
     def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites."""
-        if self._get is not None and len(x) == len(self._index):
+        if self._get is not None and isinstance(x, dict) and len(x) == len(self._index):
             try:
                 self._bytes[:] = self._pack(*self._get(x))
                 return self._row
             except (KeyError, OverflowError, struct.error):
                 pass  # another column, a string, None or a number past the range of floats
+        if not hasattr(x, "items"):
+            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
         row: Numbers = self._rows([x], learn=learn)[0]
         return row
 
@@ -351,9 +353,12 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         )
 
     def _start(self, label: Any) -> None:
-        if not self._model.learner.n_events and isinstance(label, bool | np.bool_):
-            # River's binary classifiers know both labels from the start.
-            self._model = _Model(self._make(classes=(False, True)))
+        if self._model.learner.n_events:
+            return
+        # River's binary classifiers know both labels from the start.
+        known = (False, True) if isinstance(label, bool | np.bool_) else ()
+        if self._model.learner.classes != known:  # also after a first event that was refused
+            self._model = _Model(self._make(classes=known) if known else self._make())
 
     @property
     def _multiclass(self) -> bool:
@@ -454,7 +459,8 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     bandwidth : float, default 0.5
     loss : str or Loss, optional
         Of many kernels "squared", "huber" or "quantile", see `streamk.learners.MultiKernel`. Of one
-        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+        "squared" by default; "huber", "epsilon_insensitive", "quantile". One with a parameter is
+        ``streamk.losses.loss("quantile", q=0.9)``, say.
     step : float or Step, optional
         0.5 by default.
     regularization : float, default 0
