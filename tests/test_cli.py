@@ -128,6 +128,7 @@ def test_version_and_no_command(tmp_path: Path) -> None:
 
 def test_models_lists_all_there_is(tmp_path: Path) -> None:
     out, _ = streamk("models", cwd=tmp_path)
+    assert max(map(len, out.splitlines())) <= 80
     options = [name for model in OPTIONS.values() for name in model]
     for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
@@ -214,7 +215,7 @@ def test_class_weights_from_words(text: str, found: Any) -> None:
         (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
         (("step", "adagrad:0"), "must be a positive number"),
         (("batch_size", "0"), "the least is 1"),
-        (("delta", "1"), "needs a loss"),
+        (("delta", "1"), "needs a loss: --set loss=huber"),
         (("nu", "2"), "do not fit kernel 'gaussian'"),
     ],
 )
@@ -247,7 +248,7 @@ def test_a_loss_of_many_kernels_from_words(
     ("setting", "says"),
     [
         (("loss", "hubber"), "did you mean 'huber'"),
-        (("q", "0.5"), "needs a loss"),
+        (("q", "0.5"), "needs a loss: --set loss=quantile"),
         (("class_weight", "even"), "'even' is neither balanced nor LABEL:WEIGHT"),
         (("class_weight", "a:b"), "a number is needed, not 'b'"),
         (("class_weight", "a:0"), "'a' the weight 0"),
@@ -296,6 +297,26 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
     _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
     assert "was made with model type='scaled', this run has 'multi-kernel'" in err
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (("--seed", "3"), "was made with model seed=0, this run has 3;"),
+        (
+            ("--set", "class_weight=balanced"),
+            "was made with model parts.weights=None, this run has {'type': 'class-weights',",
+        ),
+    ],
+)
+def test_another_option_than_that_of_the_checkpoint_is_named(
+    other: tuple[str, ...], says: str, home: Path
+) -> None:
+    run = (*RUN, "--checkpoint", "state", "--max-events", "64", "--quiet")
+    streamk(*run, cwd=home)
+    _, err = streamk(*run, *other, cwd=home, status=1)
+    assert says in err
+    assert len(err) < 300
 
 
 def test_the_report_is_a_table_for_people(home: Path) -> None:

@@ -135,6 +135,9 @@ def test_a_trained_model_serves_without_label() -> None:
 def test_the_task_must_fit() -> None:
     with pytest.raises(EngineError, match=r"none of the first 16 events .* label out of domain"):
         run(MemorySource(events(40)), learner(loss="squared"))
+    some = [{**event, "y": None} if i % 5 == 0 else event for i, event in enumerate(events(40))]
+    with pytest.raises(EngineError, match=r"none of the labels of the first 16 events can be used"):
+        run(MemorySource(some), learner(loss="squared"))
     schema = Schema(("a",), label="y", label_type="str")
     with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
         run(MemorySource(events(40)), learner(loss="squared"), schema=schema)

@@ -46,7 +46,7 @@ def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
         ("hinge", "choose squared, huber, quantile"),
         ("epsilon_insensitive", "choose squared, huber, quantile"),
         (0.9, "loss=0.9 is not one"),
-        ("absolute", "no loss is called 'absolute'"),
+        ("absolute", "choose squared, huber, quantile"),
         (loss_of("huber", delta=0.01), "delta.* 0.01 and must lie between 0.1 and 20"),
         (loss_of("huber", delta=50.0), "delta.* between 0.1 and 20"),
         (loss_of("quantile", q=0.001), "q is 0.001 and must lie between 0.005 and 0.995"),

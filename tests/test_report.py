@@ -71,7 +71,22 @@ def test_attributions_find_what_matters(name: str, options: dict[str, Any]) -> N
 def test_what_was_missing_has_no_effect() -> None:
     model = learned("two", 300)
     assert attributions(model, np.array([0.5, np.nan, np.nan])).tolist()[1:] == [0.0, 0.0]
-    assert "nan" in report(model, np.array([0.5, np.nan, np.nan]))
+    assert "is missing" in report(model, np.array([0.5, np.nan, np.nan]))
+
+
+def test_what_class_weights_decide_is_what_is_reported() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    model = MultiKernel(seed=1, class_weight={"rare": 50.0})
+    model.learn_many(X, np.where(X[:, 0] + rng.normal(size=600) > 2.5, "rare", "usual"))
+    x = np.array([1.0, 0.0])
+    probabilities = model.predict_proba_one(x)
+    assert probabilities["rare"] < 0.5
+    assert model.predict_one(x) == "rare"
+    says = "predicted: 'rare' by the class weights; probabilities: 'usual'"
+    assert report(model, x).startswith(says)
+    without = model.predict_proba_one(np.array([np.nan, 0.0]))["rare"]
+    assert attributions(model, x)[0] == pytest.approx(probabilities["rare"] - without)
 
 
 def test_no_more_than_ten_columns_are_listed() -> None:

@@ -619,3 +619,25 @@ def test_drift_starts_over() -> None:
         model.learn_one(x, y)
     assert model.model is not inner
     assert model.predict_one({"a": 0.7}) is False
+
+
+@pytest.mark.parametrize("x", [[1.0, 2.0], None, "text", np.ones(2), 3])
+def test_an_event_that_is_no_dict_is_refused(x: Any) -> None:
+    model = KernelClassifier(seed=1)
+    model.learn_one({"a": 1.0, "b": 2.0}, "up")
+    for use in (model.predict_one, model.debug_one, lambda x: model.learn_one(x, "up")):
+        with pytest.raises(InvalidInput, match="an event is a dict of columns, not"):
+            use(x)
+
+
+def test_the_labels_of_a_refused_first_event_are_forgotten() -> None:
+    model = KernelClassifier(seed=1)
+    with pytest.raises(InvalidInput, match="'a' is inf; drop the event or give NaN"):
+        model.learn_one({"a": np.inf}, True)
+    model.learn_one({"a": 1.0}, "up")
+    assert list(model.predict_proba_one({"a": 1.0})) == ["up"]
+
+
+def test_a_loss_that_is_none_of_numbers_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InvalidInput, match="choose squared, huber, quantile"):
+        KernelRegressor(loss="mae")

@@ -236,9 +236,12 @@ class KernelClassifier(_Estimator, base.MiniBatchClassifier):
         )
 
     def _start(self, label: Any) -> None:
-        if not self._model.learner.n_events and isinstance(label, bool | np.bool_):
-            # River's binary classifiers know both labels from the start.
-            self._model = _Model(self._make(classes=(False, True)))
+        if self._model.learner.n_events:
+            return
+        # River's binary classifiers know both labels from the start.
+        known = (False, True) if isinstance(label, bool | np.bool_) else ()
+        if self._model.learner.classes != known:  # also after a first event that was refused
+            self._model = _Model(self._make(classes=known) if known else self._make())
 
     @property
     def _multiclass(self) -> bool:
@@ -339,7 +342,8 @@ class KernelRegressor(_Estimator, base.MiniBatchRegressor):
     bandwidth : float, default 0.5
     loss : str or Loss, optional
         Of many kernels "squared", "huber" or "quantile", see `streamk.learners.MultiKernel`. Of one
-        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+        "squared" by default; "huber", "epsilon_insensitive", "quantile". One with a parameter is
+        ``streamk.losses.loss("quantile", q=0.9)``, say.
     step : float or Step, optional
         0.5 by default.
     regularization : float, default 0

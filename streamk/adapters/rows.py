@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamk import learners
 from streamk.adapters.cells import OneHot, Texts, column_name
+from streamk.errors import InvalidInput
 from streamk.learners import Learner
 
 Numbers = NDArray[np.float64]
@@ -56,12 +57,14 @@ class Model:
 
     def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites."""
-        if self._get is not None and len(x) == len(self._index):
+        if self._get is not None and isinstance(x, dict) and len(x) == len(self._index):
             try:
                 self._bytes[:] = self._pack(*self._get(x))
                 return self._row
             except (KeyError, OverflowError, struct.error):
                 pass  # another column, a string, None or a number past the range of floats
+        if not hasattr(x, "items"):
+            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
         row: Numbers = self.rows([x], learn=learn)[0]
         return row
 

@@ -96,7 +96,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
     "multi-kernel": {
         "loss": Option(
             one_of("squared", "huber", "quantile"),
-            "of numbers: squared, huber or quantile (mixed by absolute errors)",
+            "of numbers: squared, huber, quantile (mixed by absolute errors)",
         ),
         "delta": Option(number, "of huber, in units of the label's spread (1)"),
         "q": _DOUBLY_STOCHASTIC["q"],
@@ -111,7 +111,8 @@ OPTIONS: dict[str, dict[str, Option]] = {
 """The options of each model."""
 
 _KERNEL_OPTIONS = ("bandwidth", "gamma", "nu", "alpha")
-_LOSS_OPTIONS = ("delta", "epsilon", "q")
+_LOSS_OPTIONS = {"delta": "huber", "epsilon": "epsilon_insensitive", "q": "quantile"}
+"""Options of a loss, and which one has it."""
 
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:
@@ -145,14 +146,13 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
         )
     options = _read(name, settings)
-    loss_options = _taken(options, _LOSS_OPTIONS)
+    loss_options = _taken(options, tuple(_LOSS_OPTIONS))
     if loss_options:
         from streamk.losses import loss
 
         if "loss" not in options:
-            raise UsageError(
-                f"--set {next(iter(loss_options))} needs a loss, for example loss=huber"
-            )
+            option = next(iter(loss_options))
+            raise UsageError(f"--set {option} needs a loss: --set loss={_LOSS_OPTIONS[option]}")
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & set(_KERNEL_OPTIONS):
         options["kernel"] = _made_kernel(options)

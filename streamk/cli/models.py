@@ -11,8 +11,8 @@ from streamk.cli.tables import columns
 __all__ = ["main"]
 
 MODELS = {
-    "multi-kernel": "many kernels and step sizes, mixed as the stream asks for (default)",
-    "doubly-stochastic": "random features that grow by doubly stochastic gradients, columns scaled",
+    "multi-kernel": "many kernels, mixed as the stream asks for (default)",
+    "doubly-stochastic": "one kernel, random features, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",
@@ -27,13 +27,13 @@ LOSSES = {
     "hinge": "max(0, 1 - y f), classes",
     "squared_hinge": "½ max(0, 1 - y f)², classes",
     "logistic": "log(1 + exp(-y f)), classes; each against the others",
-    "softmax": "cross entropy of all classes at once; the default for classes",
+    "softmax": "cross entropy of all classes; the default for classes",
     "huber": "squared up to delta, linear beyond: numbers with outliers",
     "epsilon_insensitive": "max(0, |f-y| - epsilon), numbers",
     "quantile": "the quantile q instead of the mean, numbers",
 }
 STEPS = {
-    "constant:SIZE": "the same size for ever, follows change; SIZE alone means this",
+    "constant:SIZE": "always the same, follows change; SIZE alone means this",
     "inverse-time:SIZE": "SIZE / t in step t, settles down",
     "adagrad:SIZE": "a step for each coefficient; twice the memory",
 }

@@ -135,12 +135,9 @@ class Keeper:
                 raise StateError(_mismatch(found, name, theirs.get(name), mine))
         if found.body["initial"] != self._initial:
             mine, other = self._config["model"], theirs["model"]
-            # Models of two types differ in much; the type says why.
-            for key in sorted({*mine, *other}, key=lambda key: (key != "type", key)):
-                if mine.get(key) != other.get(key):
-                    raise StateError(
-                        _mismatch(found, f"model {key}", other.get(key), mine.get(key))
-                    )
+            if mine != other:
+                name, other, mine = _difference(other, mine)
+                raise StateError(_mismatch(found, f"model {name}", other, mine))
             raise StateError(_mismatch(found, "the model's arrays", "others", "these"))
 
     def _restore(self, found: Checkpoint) -> None:
@@ -318,6 +315,20 @@ class Keeper:
                 self._go_back(error)
                 raise
         self._committed = epoch
+
+
+def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
+    """Return the name and both values of what is most telling where two headers differ."""
+    if not (isinstance(theirs, dict) and isinstance(mine, dict)):
+        return name, theirs, mine
+    differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
+    # Models of two types differ in much; the type says why. An option says more than a part that
+    # follows from it.
+    key = min(
+        differing,
+        key=lambda key: (key != "type", isinstance(mine.get(key, theirs.get(key)), dict), key),
+    )
+    return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
 
 
 def _mismatch(found: Checkpoint, name: str, theirs: object, mine: object) -> str:

@@ -139,11 +139,8 @@ class Trainer:
             passed = _ends([batch])
             self._emitted = {p: o for p, o in self._emitted.items() if o > passed.get(p, o - 1)}
         assert self._decoder is not None
-        if inferred and not len(pieces[0].decoded.good):
-            raise EngineError(
-                f"none of the first {len(batch)} events can be used, the first because:"
-                f" {pieces[0].decoded.bad[0].reason}; check the label, the task and the format"
-            )
+        if inferred:
+            _of_use(pieces[0].decoded, len(batch))
         self.schema = self._decoder.schema
         X, y = self._joined(pieces)
         self._score([piece.predictions for piece in pieces], y)
@@ -365,6 +362,24 @@ class Trainer:
                 self.use(Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _of_use(decoded: Decoded, n: int) -> None:
+    """Raise EngineError if the first n events have nothing to be learned from, and why.
+
+    Events whose label is null say nothing for or against what is asked of the labels.
+    """
+    refused = [event for event in decoded.bad if event.kind == "label out of domain"]
+    if not len(decoded.good):
+        what, first = "", decoded.bad[0]
+    elif refused and all(label is None for label in decoded.y):
+        what, first = "labels of the ", refused[0]
+    else:
+        return
+    raise EngineError(
+        f"none of the {what}first {n} events can be used, the first because: {first.reason}; "
+        "check the label, the task and the format"
+    )
 
 
 def _ends(batches: Sequence[Batch]) -> dict[str, int]:

@@ -89,8 +89,12 @@ def check_events(
         row, column = np.argwhere(bad)[0].tolist()
         name = column if columns is None else columns[column]
         raise InvalidInput(
-            f"row {row}, column {name!r} is {events[row, column]}; "
-            "drop the event or scale the columns with Scaled, which takes a NaN as missing"
+            f"row {row}, column {name!r} is {events[row, column]}; drop the event or "
+            + (
+                "give NaN, which counts as missing"
+                if missing
+                else "scale the columns with Scaled, which takes a NaN as missing"
+            )
         )
     return events
 

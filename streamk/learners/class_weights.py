@@ -76,8 +76,8 @@ class ClassWeights:
         for label in self._given:
             if label not in classes:
                 raise InvalidInput(
-                    f"class_weight names {label!r}, which is not among classes={list(classes)!r}; "
-                    "add it there or leave it out here"
+                    f"class_weight names {label!r}, which is not among classes {list(classes)!r}; "
+                    "give weights to these labels only"
                 )
 
     def learn(self, numbers: Iterable[float]) -> None:

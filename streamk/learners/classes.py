@@ -30,7 +30,7 @@ def _plain(label: Any, row: int) -> Label:
         return int(label)
     raise InvalidInput(
         f"the label of row {row}, {label!r}, must be a string, a whole number or a boolean; "
-        "to predict numbers use a regression loss such as 'squared'"
+        "to learn numbers choose regression"
     )
 
 

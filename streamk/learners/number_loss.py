@@ -30,7 +30,7 @@ def number_loss(loss: str | Loss | None) -> Loss | None:
     >>> number_loss("quantile")
     Loss(code=<LossCode.QUANTILE: 7>, parameter=0.5)
     """
-    found = loss_by_name(loss) if isinstance(loss, str) else loss
+    found = loss_by_name(loss) if isinstance(loss, str) and loss in _KINDS else loss
     if found is None:
         return None
     if not isinstance(found, Loss) or found.name not in _KINDS:

@@ -18,7 +18,7 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     """Return what each column of an event adds to its prediction, float64 (d,).
 
     Of a column this is the prediction less what it would be if the column were missing: of the
-    most probable class, or of the number.
+    predicted class, or of the number.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
     if learner.is_classifier:
         answers = learner.predict_proba_many(rows)
-        answers = answers[:, answers[0].argmax()]
+        answers = answers[:, list(learner.classes).index(learner.predict_one(x))]
     else:
         answers = np.asarray(learner.predict_many(rows), dtype=np.float64)
     return np.asarray(answers[0] - answers[1:])
@@ -65,10 +65,14 @@ def report(learner: Learner, x: NDArray[np.float64]) -> str:
     lines += ["", "effect of the columns, each against its absence:"]
     order = np.argsort(-np.abs(effects), kind="stable")[:_MOST]
     names: Any = learner.columns
-    lines += [f"  {effects[n]:+10.4g}  {names[n]} = {x[n]:g}" for n in order]
+    lines += [f"  {effects[n]:+10.4g}  {names[n]} {_value(x[n])}" for n in order]
     if len(effects) > _MOST:
         lines.append(f"  and {len(effects) - _MOST} columns with less")
     return "\n".join(lines)
+
+
+def _value(number: float) -> str:
+    return "is missing" if np.isnan(number) else f"= {number:g}"
 
 
 def _prediction(learner: Learner, x: NDArray[np.float64]) -> str:
@@ -76,4 +80,8 @@ def _prediction(learner: Learner, x: NDArray[np.float64]) -> str:
         return f"predicted: {learner.predict_one(x):g}"
     probabilities = learner.predict_proba_one(x)
     best = sorted(probabilities, key=lambda label: -probabilities[label])[:_MOST]
-    return "predicted: " + ", ".join(f"{label!r} {probabilities[label]:.1%}" for label in best)
+    shown = ", ".join(f"{label!r} {probabilities[label]:.1%}" for label in best)
+    predicted = learner.predict_one(x)
+    if probabilities[predicted] == probabilities[best[0]]:
+        return f"predicted: {shown}"
+    return f"predicted: {predicted!r} by the class weights; probabilities: {shown}"
