@@ -437,6 +437,21 @@ def test_a_state_of_something_else_is_refused():
             RunningQuantiles.from_state(State({**state.header, name: value}, state.arrays))
 
 
+def test_values_far_from_0_need_a_sample_of_double_precision():
+    X = 1e12 + 10.0 * events(300, missing=0.0)[:, :1]
+    single, double = (RunningQuantiles(1, dtype=kind) for kind in (np.float32, np.float64))
+    for quantiles in (single, double):
+        quantiles.observe(X)
+    true = np.median(X[:256])
+    assert abs(double.center[0] - true) < 5.0 < abs(single.center[0] - true)
+    restored = RunningQuantiles.from_state(double.state())
+    for quantiles in (restored, double):
+        quantiles.observe(X + 5.0)
+        quantiles.observe(X - 5.0)
+    assert restored.center[0] == double.center[0]
+    assert restored.state().arrays["sample"].dtype == np.float64
+
+
 # --- the compiled row ---------------------------------------------------------------------------
 
 

@@ -30,10 +30,12 @@ def render(document: Mapping[str, Any]) -> str:
 def _delayed(delay: int, found: Mapping[str, Any]) -> str:
     figures = standing.with_grids(found["contestants"])
     late = f"{delay} late" if delay else "at once"
+    classes = standing.streams_of(figures, (*FILES, *RIVERS))
     tables = [
         _accuracy(f"accuracy, %, {late}", figures, FILES, gmsc=True),
         _accuracy(f"accuracy, %, {late}", figures, RIVERS),
-        _standing(f"{late}, all of these", figures),
+        _standing(f"{late}, all of these", figures, classes),
+        _standing(f"{late}, without spam", figures, standing.without(classes, standing.WIDE)),
         _where_both(f"{late}, where both finished", figures),
         _against(f"points, {late}", "best of River", found["against_river"], 100),
         _second(f"second table, {late}", figures),
@@ -111,9 +113,8 @@ def _place(ranks: Mapping[str, float], name: str) -> str:
 _MEANS = (("accuracy", 100, ".2f"), ("balanced_accuracy", 100, ".2f"), ("log_loss", 1, ".3f"))
 
 
-def _standing(title: str, figures: Figures) -> str:
-    """Means over all streams of classes, by mean rank."""
-    streams = standing.streams_of(figures, (*FILES, *RIVERS))
+def _standing(title: str, figures: Figures, streams: Sequence[str]) -> str:
+    """Means over streams of classes, by mean rank, of the contestants that were run on all."""
     if not streams:
         return ""
     ranks = standing.mean_ranks(figures, streams, "accuracy")

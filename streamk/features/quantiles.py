@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST
 from streamk.errors import StateError
@@ -55,6 +55,8 @@ class RunningQuantiles:
         0 to 2^64 - 1; what is sampled is a function of it and of the events' numbers.
     budget : int, default 4 MiB
         Memory of the sample, in bytes. It holds 16 rows at least and 2048 at most.
+    dtype : float32 or float64, default float32
+        Of the sample. Values that are close together and far from 0 need the latter.
 
     Attributes
     ----------
@@ -90,7 +92,9 @@ class RunningQuantiles:
     TYPE = "running-quantiles"
     FORMAT = 1
 
-    def __init__(self, d: int = 0, *, seed: int = 0, budget: int = 4 << 20) -> None:
+    def __init__(
+        self, d: int = 0, *, seed: int = 0, budget: int = 4 << 20, dtype: DTypeLike = np.float32
+    ) -> None:
         self.center = np.zeros(d)
         self.inverse = np.ones(d)
         self.knots = np.zeros((d, KNOTS))
@@ -101,7 +105,8 @@ class RunningQuantiles:
         self._budget = budget
         self._all_numeric = False
         self._events = self._moment = self._due = 0
-        self._sample = Reservoir(d, capacity=_capacity(d, budget), seed=check_seed(seed))
+        capacity = _capacity(d, budget)
+        self._sample = Reservoir(d, capacity=capacity, seed=check_seed(seed), dtype=dtype)
         self._plan()
 
     def __len__(self) -> int:
@@ -281,7 +286,7 @@ class RunningQuantiles:
         self.indicator = np.append(self.indicator, np.full(n, some))
         self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
         rows = self._sample.rows
-        self._sample.rows = np.concatenate([rows, np.zeros((len(rows), n), np.float32)], axis=1)
+        self._sample.rows = np.concatenate([rows, np.zeros((len(rows), n), rows.dtype)], axis=1)
 
     def _refit(self) -> None:
         """Go on with other columns."""
@@ -325,9 +330,11 @@ class RunningQuantiles:
                 "a state of running quantiles needs a distance above 0, a capacity from 1 and a"
                 f" seed below 2^64, not {distance!r}, {capacity!r} and {seed!r}"
             )
-        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget)
+        wide = "sample" in arrays and arrays["sample"].dtype == np.float64
+        dtype = np.float64 if wide else np.float32
+        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget, dtype=dtype)
         own = {name: getattr(quantiles, attribute) for name, attribute in _ARRAYS.items()}
-        own["sample"] = np.empty((min(events, capacity), len(quantiles)), np.float32)
+        own["sample"] = np.empty((min(events, capacity), len(quantiles)), dtype)
         for name, array in own.items():
             if name not in arrays or arrays[name].shape != array.shape:
                 raise StateError(

@@ -375,7 +375,10 @@ class ExpertPool(PoolTable):
             if name not in ("WINDOW_Z", "WINDOW_Y", "AWAKE"):
                 mine = self.arrays[name]
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
-        self.arrays["AWAKE"] |= other.arrays["AWAKE"]
+        awake, window = self.arrays["AWAKE"], BANKS.index(WINDOW)
+        if other.arrays["AWAKE"][window] and not awake[window]:
+            self.forget_window()  # which is from before it fell asleep
+        awake |= other.arrays["AWAKE"]
 
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""

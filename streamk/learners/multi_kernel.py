@@ -44,10 +44,9 @@ class MultiKernel(Pooled):
 
     Over T events the sum of the losses is at most that of any sequence of M experts or mixers with
     k changes among them, plus ``(k + 1) ln M - k ln a - (T - 1 - k) ln(1 - a)`` at each of the two
-    stages, in units of the log loss, for experts that give no class less than 1e-4 (Herbster and
-    Warmuth 1998, Theorem 1). For numbers the loss is that of `loss` in units of the labels'
-    spread, up to 16, and the guarantee has the loss of the mixture of losses in place of the
-    mixture's.
+    stages, in units of the log loss, in which less than 1e-4 counts as 1e-4 (Herbster and Warmuth
+    1998, Theorem 1). For numbers the loss is that of `loss` in units of the labels' spread, up to
+    16, and the guarantee has the loss of the mixture of losses in place of the mixture's.
 
     Columns are scaled by running quantiles, so that heavy tails and single huge values do no harm;
     a missing value (NaN) is the column's median to some experts and a bin of its own to others.
@@ -348,6 +347,7 @@ class MultiKernel(Pooled):
         Returns
         -------
         float64 array of shape (n, m)
+            NaN before the first event is learned.
 
         Raises
         ------
@@ -361,7 +361,7 @@ class MultiKernel(Pooled):
             raise InvalidInput(f"levels={levels!r} must lie between 0 and 1")
         predicted, opinions = self._forecast(self._check(X))
         if not self.n_events:
-            return np.repeat(predicted, len(wanted), axis=1)
+            return np.full((len(predicted), len(wanted)), np.nan)
         errors = self._errors.quantiles(opinions, self._pool.arrays["SHARES"][0], wanted)
         return np.asarray(predicted + errors / self._labels.inverse[0])
 

@@ -79,7 +79,8 @@ class Pooled(Decider):
             self._weights = ClassWeights(class_weight)
             if classes:
                 self._weights.check(self.classes)
-        self._labels = RunningQuantiles(0 if self.is_classifier else 1, seed=self.seed)
+        numbers = 0 if self.is_classifier else 1
+        self._labels = RunningQuantiles(numbers, seed=self.seed, dtype=FLOAT64)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._said = Recollection(pending_bytes)

@@ -62,7 +62,8 @@ def report(learner: Learner, x: NDArray[np.float64]) -> str:
         lines += ["", "share of what the experts say:"]
         lines += [f"  {share:6.1%}  {name}" for name, share in learner.shares(x).items()]
     effects = attributions(learner, x)
-    lines += ["", "effect of the columns, each against its absence:"]
+    on = f"the probability of {learner.predict_one(x)!r}" if learner.is_classifier else "the number"
+    lines += ["", f"effect of each column on {on}, against its absence:"]
     order = np.argsort(-np.abs(effects), kind="stable")[:_MOST]
     names: Any = learner.columns
     lines += [f"  {effects[n]:+10.4g}  {names[n]} {_value(x[n])}" for n in order]
