@@ -207,6 +207,8 @@ class MultiKernel(Pooled):
             self._settle()
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
+            if self._errors is not None and factor:
+                self._errors.rescale(factor)
         numbers = (labels - scale.center[0]) * scale.inverse[0]
         return np.asarray(np.clip(numbers, -_FURTHEST, _FURTHEST))
 
