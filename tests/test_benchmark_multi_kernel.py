@@ -218,7 +218,7 @@ def test_a_quick_run(tmp_path: Path) -> None:
         assert all(
             list(one["intervals"]) == [f"{level:g}" for level in LEVELS] for one in late.values()
         )
-    (of_chicks,) = found["losses"].values()
+    (of_chicks,) = found["losses"]["streams"].values()
     assert list(of_chicks["errors"]) == ["default", "squared", "huber"]
     for one in of_chicks["quantiles"].values():
         assert all(figure > 0 for said in one.values() for figure in said.values())
@@ -240,3 +240,15 @@ def test_parts_of_an_earlier_run_keep_their_origin(tmp_path: Path) -> None:
     file.write_text(json.dumps(origin | {"results": {"ablation": {"x": 1}, "calibration": older}}))
     assert _kept(file) == {"ablation": {"origin": origin, "x": 1}, "calibration": older}
     assert _kept(tmp_path / "none.json") == {}
+
+
+def test_every_part_may_come_from_a_run_of_its_own() -> None:
+    from benchmarks.common import RESULTS
+    from benchmarks.multi_kernel import __main__ as multi_kernel
+
+    document = json.loads((RESULTS / "multi_kernel.json").read_text(encoding="utf-8"))
+    origin = {key: document[key] for key in ("date", "revision", "machine", "versions")}
+    for part in document["results"].values():
+        part["origin"] = origin
+    assert len(document["results"]) == len(multi_kernel.PARTS)
+    assert multi_kernel.render(document)

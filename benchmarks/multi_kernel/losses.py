@@ -43,7 +43,7 @@ class _Recorded(Direct):
 
 def measure(streams: Sequence[Stream]) -> dict[str, Any]:
     """Figures of each stream of numbers."""
-    return {s.name: _measured(s) for s in streams if s.task == "regression"}
+    return {"streams": {s.name: _measured(s) for s in streams if s.task == "regression"}}
 
 
 def _measured(stream: Stream) -> dict[str, Any]:
@@ -85,6 +85,7 @@ def _figures(said: NDArray[np.float64], y: NDArray[np.float64], q: float) -> dic
 
 def render(found: Mapping[str, Any]) -> str:
     """Means, then quantiles; each stream a row."""
+    found = found["streams"]
     names = [name for name in OTHERS for _ in range(2)]
     header = ["% of the default's", *map("{}: {}".format, names, ("MAE", "RMSE") * len(OTHERS))]
     means = [
