@@ -36,7 +36,7 @@ def _delayed(delay: int, found: Mapping[str, Any]) -> str:
         _accuracy(f"accuracy, %, {late}", figures, RIVERS),
         _standing(f"{late}, all of these", figures, classes),
         _standing(f"{late}, without spam", figures, standing.without(classes, standing.WIDE)),
-        _where_both(f"{late}, where both finished", figures),
+        _where_both(f"{late}, where both finished", figures, classes),
         _against(f"points, {late}", "best of River", found["against_river"], 100),
         _second(f"second table, {late}", figures),
         _against(
@@ -132,12 +132,11 @@ def _standing(title: str, figures: Figures, streams: Sequence[str]) -> str:
     return _table(header, rows)
 
 
-def _where_both(title: str, figures: Figures) -> str:
+def _where_both(title: str, figures: Figures, streams: Sequence[str]) -> str:
     """Means of ours and of each contestant with one setting, on the streams that both finished."""
     rows = []
     for name in SINGLES:
-        there = standing.streams_of(figures, (*FILES, *RIVERS))
-        there = [s for s in there if standing.finished(figures, name, s)]
+        there = [s for s in streams if standing.finished(figures, name, s)]
         if name != NAME and there:
             ours, theirs = (standing.mean(figures, who, there, "accuracy") for who in (NAME, name))
             cells = [f"{100 * value:.2f}" for value in (ours, theirs)]

@@ -14,7 +14,7 @@ from typing import Any
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
-from streamk.backends.numba_backend.experts.opinions import greatest_of
+from streamk.backends.numba_backend.experts.opinions import greatest_of, sigmoid
 
 _FORGET = 0.999
 _PRIOR = 10.0
@@ -34,10 +34,7 @@ def believe(task: Any, L: Any, factors: Any, out: Any) -> None:
     elif task == BINARY:
         row, p = L.ravel(), out.ravel()
         for e in range(len(row)):
-            logit = number(factors[e]) * row[e]
-            small = exponential(-abs(logit))
-            q = number(1.0) / (number(1.0) + small)
-            p[e] = q if logit >= number(0.0) else small * q
+            p[e] = sigmoid(number(factors[e]) * row[e])
     else:
         for e in range(len(L)):
             row, factor, top = L[e], number(factors[e]), greatest_of(L[e])

@@ -26,6 +26,14 @@ def greatest_of(values: Any) -> Any:
 
 
 @fast
+def sigmoid(logit: Any) -> Any:
+    """Return the probability that a logit of single precision stands for."""
+    small = exponential(-abs(logit))
+    q = np.float32(1.0) / (np.float32(1.0) + small)
+    return q if logit >= np.float32(0.0) else small * q
+
+
+@fast
 def _softmax(F: Any, L: Any, P: Any) -> None:
     """Write log-probabilities, not below log(LEAST), and probabilities, a row for each expert.
 
@@ -67,9 +75,7 @@ def opine(task: Any, F: Any, L: Any, P: Any) -> None:
         limit = number(-math.log(LEAST))
         for e in range(len(f)):
             row[e] = min(max(f[e], -limit), limit)
-            small = exponential(-abs(f[e]))
-            q = number(1.0) / (number(1.0) + small)
-            p[e] = q if f[e] >= number(0.0) else small * q
+            p[e] = sigmoid(f[e])
     else:
         _softmax(F, L, P)
 
@@ -96,15 +102,13 @@ def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
 @fast
 def believe(task: Any, L: Any, out: Any) -> None:
     """Write what opinions L say as float64: the probabilities, or the numbers."""
-    number, row, p = L.dtype.type, L.ravel(), out.ravel()
+    row, p = L.ravel(), out.ravel()
     if task == NUMBERS:
         for i in range(len(row)):
             p[i] = row[i]
     elif task == BINARY:
         for i in range(len(row)):
-            small = exponential(-abs(row[i]))
-            q = number(1.0) / (number(1.0) + small)
-            p[i] = q if row[i] >= number(0.0) else small * q
+            p[i] = sigmoid(row[i])
     else:
         for i in range(len(row)):
             p[i] = exponential(row[i])
