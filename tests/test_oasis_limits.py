@@ -1,0 +1,279 @@
+"""Where oASIS stops, and what it says of input that it cannot use."""
+
+import math
+import sys
+
+import naive_landmarks
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from landmarks_kit import CASES, bit_equal, select
+
+from streamk import kernels
+from streamk.errors import InvalidInput
+from streamk.landmarks import Diffusion, oasis
+
+# --- where it stops -------------------------------------------------------------------------
+
+
+def left(case, lm):
+    """The largest Schur complement of what was not chosen, by plain linear algebra."""
+    rest = case.G - naive_landmarks.nystrom(case.G, lm.indices.tolist())
+    return np.delete(rest.diagonal(), lm.indices).max()
+
+
+@pytest.mark.parametrize("name", ["two moons, wide", "abalone", "gaussian 0.5", "sparse, scaled"])
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_stops_by_tolerance(name, share):
+    case = CASES[name]
+    tol = share * case.G.diagonal().max()
+    lm = oasis(case.X, case.kernel, max_landmarks=len(case.G), tol=tol)
+    assert lm.stopped == "tolerance"
+    assert lm.schur[1:].min() > tol
+    assert left(case, lm) <= tol * (1.0 + 1e-9)
+    oracle = naive_landmarks.oasis(case.G, len(case.G), lm.indices[:1].tolist(), tol=tol)
+    assert len(oracle.indices) == len(lm)
+
+
+def test_a_tolerance_above_all_leaves_the_start():
+    lm = oasis(np.eye(5), "precomputed", max_landmarks=5, tol=2.0, n_init=2)
+    assert (len(lm), lm.stopped) == (2, "tolerance")
+
+
+# The function of the same name hides the module among the package's names.
+MODULE = sys.modules["streamk.landmarks.oasis"]
+
+
+class Clock:
+    """Each look at it is a second later."""
+
+    def __init__(self):
+        self.now = 1e6
+
+    def monotonic(self):
+        self.now += 1.0
+        return self.now
+
+
+def test_stops_by_time(monkeypatch):
+    case = CASES["two moons"]
+    full = select(case)
+    counts = []
+    for limit in (5.0, 20.0, 1e9):
+        monkeypatch.setattr(MODULE, "time", Clock())
+        lm = select(case, time_limit=limit)
+        counts.append(len(lm))
+        bit_equal(lm, full.first(len(lm)))
+        assert lm.stopped == ("count" if limit == 1e9 else "time")
+    assert 0 < counts[0] < counts[1] < counts[2] == case.count
+
+
+def test_no_time_at_all(monkeypatch):
+    monkeypatch.setattr(MODULE, "time", Clock())
+    lm = select(CASES["two moons"], time_limit=0.0)
+    assert (len(lm), lm.stopped) == (0, "time")
+    assert lm.factor.shape == (400, 0)
+    assert lm.transform(CASES["two moons"].X[:3]).shape == (3, 0)
+    np.testing.assert_array_equal(lm.approximate([0, 1], [0, 1]), [0.0, 0.0])
+
+
+def test_fewer_points_than_landmarks():
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    lm = oasis(X, kernels.Gaussian(bandwidth=0.5), max_landmarks=100, n_init=50)
+    assert (len(lm), lm.stopped) == (12, "all")
+    assert sorted(lm.indices.tolist()) == list(range(12))
+    np.testing.assert_allclose(
+        lm.factor @ lm.factor.T, kernels.Gaussian(bandwidth=0.5).pairwise(X), atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("n_init", [0, 1, 30])
+def test_duplicates_are_taken_once(n_init):
+    X = np.repeat(np.random.default_rng(0).normal(size=(12, 3)), 5, axis=0)
+    for kernel in (kernels.Gaussian(bandwidth=0.5), Diffusion(kernels.Laplacian(bandwidth=1.0))):
+        lm = oasis(X, kernel, max_landmarks=60, n_init=n_init)
+        assert (len(lm), lm.stopped) == (12, "rounding")
+        assert set(lm.indices // 5) == set(range(12))
+        assert np.isfinite(lm.factor).all()
+        assert np.isfinite(lm.W_inverse).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("tol", [0.0, 1e-300, 1e-18])
+def test_a_tolerance_below_rounding_stops_at_rounding(tol, dtype):
+    X = np.linspace(0.0, 1.0, 300)[:, None]  # a wide kernel on a line: of low rank in all but name
+    lm = oasis(X, kernels.Gaussian(bandwidth=1.0), max_landmarks=300, tol=tol, dtype=dtype)
+    assert lm.stopped == "rounding"
+    assert 3 < len(lm) < 30
+    G = kernels.Gaussian(bandwidth=1.0).pairwise(X)
+    F = lm.factor.astype(np.float64)
+    assert abs(F @ F.T - G).max() < 100 * np.finfo(dtype).eps
+    assert (np.diff(lm.schur) <= 1e-12).all()
+
+
+def test_a_matrix_of_zeros_has_no_landmarks():
+    lm = oasis(np.zeros((4, 4)), "precomputed", max_landmarks=3)
+    assert (len(lm), lm.stopped) == (0, "rounding")
+    assert lm.factor.shape == (4, 0)
+    assert lm.W_inverse.shape == (0, 0)
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+GAUSSIAN = kernels.Gaussian(bandwidth=1.0)
+
+
+@pytest.mark.parametrize(
+    ("X", "kernel", "message"),
+    [
+        ([1.0, 2.0], GAUSSIAN, "matrix of shape"),
+        (np.zeros((2, 2, 2)), GAUSSIAN, "matrix of shape"),
+        (np.zeros((0, 3)), GAUSSIAN, "no points"),
+        ([[0.0, 1.0], [math.nan, 2.0]], GAUSSIAN, "nan in row 1, column 0"),
+        ([[0.0, 1.0], [1.0, -math.inf]], GAUSSIAN, "inf in row 1, column 1"),
+        ([[0.0, 1.0], [1.0, math.inf]], Diffusion(GAUSSIAN), "inf in row 1, column 1"),
+        ([[1.0], [-1.0], [-1.0]], Diffusion(kernels.Linear()), "positive row sums"),
+        ([[1.0]], "gaussian", "kernel='gaussian'"),
+        ([[1.0]], None, "kernel=None"),
+        (np.zeros((0, 0)), "precomputed", "as many rows as columns"),
+        (np.zeros((2, 3)), "precomputed", "as many rows as columns"),
+        (scipy.sparse.csr_array((2, 3)), "precomputed", "as many rows as columns"),
+        ([1.0, 2.0], "precomputed", "as many rows as columns"),
+        ([[1.0, 0.0], [0.0, -1.0]], "precomputed", "diagonal entry 1"),
+        ([[math.nan, 0.0], [0.0, 1.0]], "precomputed", "diagonal entry 0"),
+        ([[1.0, math.nan], [math.nan, 1.0]], "precomputed", "nan"),
+        ([[1.0, math.inf], [math.inf, 1.0]], "precomputed", "inf"),
+        (scipy.sparse.csr_array([[1.0, math.nan], [math.nan, 1.0]]), "precomputed", "nan"),
+        ([[1.0, 2.0], [2.0, 1.0]], "precomputed", "not positive semidefinite"),
+        ([[1.0, 0.5, 0.9], [0.5, 1.0, -0.9], [0.9, -0.9, 1.0]], "precomputed", "semidefinite"),
+        (scipy.sparse.csr_array([[1.0, 2.0], [2.0, 1.0]]), "precomputed", "semidefinite"),
+        ([[1.0, 0.5, 0.0], [0.1, 1.0, 0.0], [0.0, 0.0, 1.0]], "precomputed", "symmetric"),
+        (scipy.sparse.csr_array([[1.0, 0.5], [0.1, 1.0]]), "precomputed", "symmetric"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_cannot_be_used_is_named(X, kernel, message, dtype):
+    with pytest.raises(InvalidInput, match=message):
+        oasis(X, kernel, max_landmarks=3, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("max_landmarks", 0),
+        ("max_landmarks", -1),
+        ("max_landmarks", 1.5),
+        ("max_landmarks", None),
+        ("tol", -1e-9),
+        ("tol", math.nan),
+        ("tol", "small"),
+        ("n_init", -1),
+        ("n_init", 2.0),
+        ("seed", -1),
+        ("seed", 0.5),
+        ("time_limit", -1.0),
+        ("time_limit", math.nan),
+        ("dtype", "float16"),
+        ("dtype", int),
+        ("dtype", "double precision"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(option, value):
+    with pytest.raises(InvalidInput, match=option):
+        oasis(np.eye(3), "precomputed", **{"max_landmarks": 3, option: value})
+
+
+def test_what_cannot_be_asked_of_landmarks():
+    lm = oasis([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]], GAUSSIAN, max_landmarks=2)
+    for Y, message in (
+        ([[1.0]], "columns"),
+        ([1.0, 2.0], "matrix of shape"),
+        ([[math.nan, 0.0]], "nan in row 0, column 0"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            lm.transform(Y)
+    with pytest.raises(InvalidInput, match="2 landmarks"):
+        oasis(np.eye(3), "precomputed", max_landmarks=2).transform(np.eye(3))
+    for k in (0, 3, -1):
+        with pytest.raises(InvalidInput, match="k="):
+            lm.svd(k)
+    for k in (3, -1):
+        with pytest.raises(InvalidInput, match="k="):
+            lm.first(k)
+    for rows, columns in (([0], [3]), ([-4], [0]), ([0.5], [0])):
+        with pytest.raises(InvalidInput, match=r"rows|columns"):
+            lm.approximate(rows, columns)
+
+
+# --- whatever comes -------------------------------------------------------------------------
+
+small = st.integers(-3, 3).map(float)
+
+
+@settings(max_examples=60, deadline=None)
+@given(hnp.arrays(float, st.tuples(st.integers(1, 12), st.integers(1, 5)), elements=small))
+def test_gram_matrices_of_small_integers(Z):
+    """As many landmarks as the rank, which is exact, and the matrix is recovered."""
+    G = Z @ Z.T
+    rank = np.linalg.matrix_rank(Z)
+    for X, kernel in ((Z, kernels.Linear()), (G, "precomputed")):
+        lm = oasis(X, kernel, max_landmarks=12)
+        assert len(lm) == rank
+        assert lm.stopped == (
+            "all" if rank == len(Z) < 12 else "count" if rank == 12 else "rounding"
+        )
+        np.testing.assert_allclose(lm.factor @ lm.factor.T, G, rtol=0, atol=1e-12 * (1 + G.max()))
+
+
+anything = st.one_of(
+    st.floats(-10.0, 10.0), st.sampled_from([0.0, -0.0, 1e-300, 1e300, math.nan, math.inf])
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 7).flatmap(lambda n: hnp.arrays(float, (n, n), elements=anything)),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["float64", "float32"]),
+)
+def test_any_matrix_gives_landmarks_or_an_error(A, symmetric, sparse, dtype):
+    G = np.triu(A) + np.triu(A, 1).T if symmetric else A
+    X = scipy.sparse.csr_array(G) if sparse else G
+    try:
+        lm = oasis(X, "precomputed", max_landmarks=5, dtype=dtype)
+    except InvalidInput:
+        return
+    assert len(lm) <= min(5, len(G))
+    assert lm.stopped in ("count", "rounding", "all")
+    assert (lm.schur > 0.0).all()
+    assert np.isfinite(lm.factor).all()
+    assert np.isfinite(lm.W_inverse).all()
+    held = (lm.factor.astype(np.float64) ** 2).sum(axis=1)  # no more than there is
+    assert (held <= G.diagonal() + 1e-3 * G.diagonal().max()).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(
+        float,
+        st.tuples(st.integers(1, 40), st.integers(1, 3)),
+        elements=st.one_of(small, st.floats(-1e6, 1e6), st.sampled_from([1e-200, 1e150, 1e200])),
+    ),
+    st.sampled_from([GAUSSIAN, kernels.Laplacian(), kernels.Matern(nu=2.5), Diffusion(GAUSSIAN)]),
+    st.integers(1, 10),
+)
+def test_any_points_give_landmarks_that_span_what_they_say(X, kernel, count):
+    lm = oasis(X, kernel, max_landmarks=count)
+    assert 1 <= len(lm) <= count
+    assert np.isfinite(lm.factor).all()
+    assert (lm.schur > 0.0).all()
+    own = (lm.factor[lm.indices] ** 2).sum(axis=1)
+    diagonal = lm.factor[lm.indices] @ lm.factor[lm.indices].T
+    np.testing.assert_allclose(own, diagonal.diagonal())
+    if isinstance(kernel, kernels.Kernel):  # a kernel of 1 at distance 0
+        np.testing.assert_allclose(own, 1.0, atol=1e-12)
+        assert ((lm.factor**2).sum(axis=1) <= 1.0 + 1e-9).all()
