@@ -285,13 +285,22 @@ def test_threads_and_chunks_change_no_bit(name, dtype, many_parts):
         bit_equal(select(case, threads=count, dtype=dtype), lm)
 
 
-@pytest.mark.parametrize("candidates", [1, 3, 40])
+@pytest.mark.parametrize(("few", "part"), [(1, 2), (3, 4), (40, 2), (400, 16)])
 @pytest.mark.parametrize("name", ["two moons", "borg, diffusion", "sparse"])
-def test_how_many_candidates_are_kept_changes_no_bit(name, candidates, monkeypatch):
-    lm = select(CASES[name])
-    monkeypatch.setattr(selection, "_FEWEST", candidates)
-    monkeypatch.setattr(selection, "_PART", 1000)
-    bit_equal(select(CASES[name]), lm)
+def test_how_lazily_the_choice_is_made_changes_no_bit(name, few, part, monkeypatch):
+    lm = select(CASES[name], n_init=3)
+    monkeypatch.setattr(selection, "_FEW", few)
+    monkeypatch.setattr(selection, "_PART", part)
+    bit_equal(select(CASES[name], n_init=3), lm)
+
+
+def test_all_rows_of_a_part_may_become_landmarks(monkeypatch):
+    monkeypatch.setattr(selection, "_FEW", 4)
+    monkeypatch.setattr(selection, "_PART", 8)
+    d = np.ones(600)
+    d[:75] = 100.0  # just the eighth that is the first part
+    lm = oasis(np.diag(d), "precomputed", max_landmarks=90, n_init=0)
+    assert lm.indices.tolist() == list(range(90))
 
 
 @pytest.mark.parametrize("name", ["two moons", "laplacian 0.5", "borg, diffusion", "linear"])
