@@ -1,1 +1,1 @@
-"""Learners under the protocols of other libraries: `river` and `sklearn`, one module each."""
+"""Learners and landmarks under the protocols of other libraries, `river` and `sklearn`."""

@@ -1,7 +1,38 @@
 """Landmarks: points chosen to span a kernel, and the Nyström approximations that they make."""
 
+from collections.abc import Callable
+
+from streamk.landmarks.farahat import farahat
+from streamk.landmarks.k_means import k_means
+from streamk.landmarks.leverage import leverage_scores
 from streamk.landmarks.matrices import Diffusion
 from streamk.landmarks.nystrom import Landmarks, nystrom
 from streamk.landmarks.oasis import oasis
+from streamk.landmarks.rpcholesky import block_rpcholesky, rpcholesky
+from streamk.landmarks.uniform import uniform
 
-__all__ = ["Diffusion", "Landmarks", "nystrom", "oasis"]
+__all__ = [
+    "METHODS",
+    "Diffusion",
+    "Landmarks",
+    "block_rpcholesky",
+    "farahat",
+    "k_means",
+    "leverage_scores",
+    "nystrom",
+    "oasis",
+    "rpcholesky",
+    "uniform",
+]
+
+METHODS: dict[str, Callable[..., Landmarks]] = {
+    "oasis": oasis,
+    "uniform": uniform,
+    "k-means": k_means,
+    "leverage-scores": leverage_scores,
+    "farahat": farahat,
+    "rpcholesky": rpcholesky,
+    "block-rpcholesky": block_rpcholesky,
+}
+"""Methods by name. All take X, a kernel, `max_landmarks`, `dtype` and `threads`, and `seed` where
+they draw at random, which only "farahat" does not."""

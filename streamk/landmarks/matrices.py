@@ -151,6 +151,14 @@ class KernelMatrix(Matrix):
         """Return ``k(x, x)`` of each point."""
         return self.kernel.diagonal(self.points)
 
+    def columns(self, landmarks: Numbers) -> Numbers:
+        """Return the columns of landmarks that need not be the matrix's own points."""
+        return self.kernel.pairwise(self.points, landmarks)
+
+    def among(self, points: Numbers) -> KernelMatrix:
+        """Return the matrix of the same kernel between other points."""
+        return KernelMatrix(self.kernel, points)
+
     def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
         """Return points that need not be the matrix's own."""
         points = checked_points(Y, "Y")
@@ -168,9 +176,9 @@ class KernelMatrix(Matrix):
 class DiffusionMatrix(KernelMatrix):
     """The matrix of a diffusion kernel, of which the row sums are kept."""
 
-    def __init__(self, kernel: Kernel, X: Numbers) -> None:
+    def __init__(self, kernel: Kernel, X: Numbers, weights: Numbers | None = None) -> None:
         super().__init__(kernel, X)
-        self.weights = self._weights(X)
+        self.weights = self._weights(X) if weights is None else weights
 
     def _weights(self, Y: Numbers) -> Numbers:
         sums = self.kernel.product(Y, self.points, np.ones(self.n))
@@ -198,6 +206,15 @@ class DiffusionMatrix(KernelMatrix):
     def diagonal(self) -> Numbers:
         """Return the diagonal, ``k(x, x)`` over the row's sum."""
         return super().diagonal() * self.weights**2
+
+    def columns(self, landmarks: Numbers) -> Numbers:
+        """Return the columns of landmarks that need not be the matrix's own points."""
+        columns = super().columns(landmarks[:, :-1])
+        return np.asarray(self.weights[:, None] * columns * landmarks[:, -1])
+
+    def among(self, points: Numbers) -> DiffusionMatrix:
+        """Return the matrix between other points, with row sums over this one's points."""
+        return DiffusionMatrix(self.kernel, points, self._weights(points))
 
     def _new(self, points: Numbers) -> Rows:
         weights, own = self._weights(points), self.kernel.diagonal(points)
@@ -280,6 +297,10 @@ class GivenMatrix(Matrix):
             self._check_symmetry(i, apart[i : i + 1])
 
     def _check_symmetry(self, i: int, apart: Numbers) -> None:
+        if not np.isfinite(apart).all():
+            raise InvalidInput(
+                f"row or column {i} of the matrix has an entry that is not finite; all must be"
+            )
         if not np.abs(apart).max() <= _ASYMMETRY * self._diagonal.max():
             raise InvalidInput(
                 f"row {i} of the matrix is not its column {i}: they differ by "

@@ -15,6 +15,7 @@ from streamk.kernels import Kernel
 from streamk.landmarks.factor import Factor
 from streamk.landmarks.matrices import (
     Diffusion,
+    GivenMatrix,
     Indices,
     KernelMatrix,
     Matrix,
@@ -76,6 +77,11 @@ class Landmarks:
         return len(self._used)
 
     @property
+    def used(self) -> Indices:
+        """Positions of the landmarks that the factor has, one for each of its columns, (rank,)."""
+        return self._used
+
+    @property
     def points(self) -> Numbers | None:
         """The landmarks, (landmarks, d); None where the matrix was given without points."""
         if self.matrix.points is None:
@@ -111,7 +117,7 @@ class Landmarks:
         if self.indices is not None:
             return self.matrix.block(slice(None), self.indices)
         assert isinstance(self.matrix, KernelMatrix)
-        return self.matrix.kernel.pairwise(self.matrix.points, self._all)
+        return self.matrix.columns(self._all)
 
     @cached_property
     def W_inverse(self) -> Numbers:  # noqa: N802
@@ -144,6 +150,42 @@ class Landmarks:
             _all=self._all[:k],
             _used=used,
         )
+
+    def compact(self) -> Landmarks:
+        """Return the landmarks that the factor has, for the matrix between themselves.
+
+        That is what `transform` needs, without the n rows of the factor.
+
+        Raises
+        ------
+        InvalidInput
+            If the kernel is a diffusion kernel, whose entries depend on all rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamk.kernels import Gaussian
+        >>> from streamk.landmarks import oasis
+        >>> X = np.random.default_rng(0).normal(size=(500, 2))
+        >>> found = oasis(X, Gaussian(), max_landmarks=20)
+        >>> small = found.compact()
+        >>> small.n, bool(np.array_equal(small.transform(X), found.transform(X)))
+        (20, True)
+        """
+        among, every = np.arange(self.rank), self._all[self._used]
+        if isinstance(self.matrix, GivenMatrix):
+            numbers = every[:, 0].astype(np.int64)
+            matrix: Matrix = GivenMatrix(self.matrix.block(numbers, numbers))
+            every = matrix.landmarks(among)
+        elif type(self.matrix) is KernelMatrix:
+            matrix = KernelMatrix(self.matrix.kernel, every)
+        else:
+            raise InvalidInput("a diffusion kernel's landmarks cannot do without the other rows")
+        L = lower(self._rows[: self.rank], self.rank, self._factor.F.dtype)
+        factor = Factor(matrix.rows(L.dtype), self.rank, L.dtype, self._factor.threads)
+        if self.rank:
+            factor.extend(every, L, 0)
+        return replace(self, matrix=matrix, indices=among, _factor=factor, _all=every, _used=among)
 
     def transform(self, Y: ArrayLike) -> Numbers:
         """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
@@ -256,7 +298,7 @@ def landmarks_of(
         stopped=stopped,
         _factor=factor,
         _rows=selection.rows,
-        _all=selection.landmarks.reshape(rank, -1) if every is None else every,
+        _all=selection.landmarks if every is None else every,
         _used=np.arange(rank) if used is None else used,
     )
 
@@ -320,7 +362,7 @@ def nystrom(
     if (indices is None) == (points is None):
         raise InvalidInput("nystrom needs indices= or points=, one of them")
     if points is not None:
-        return _of_points(matrix, checked_points(points, "points"), real, threads)
+        return of_points(matrix, checked_points(points, "points"), real, threads)
     chosen = np.asarray(indices)
     if chosen.ndim != 1 or not len(chosen) or chosen.dtype.kind not in "iu":
         raise InvalidInput("indices must be a sequence of row numbers, at least one")
@@ -328,53 +370,72 @@ def nystrom(
         raise InvalidInput(
             f"indices are from {chosen.min()} to {chosen.max()}, but X has {matrix.n} rows"
         )
-    chosen = chosen.astype(np.int64)
-    selection = Selection(matrix.rows(real), len(chosen), real, threads)
-    every, used = matrix.landmarks(chosen), []
-    for first in range(0, len(chosen), _BLOCK):
-        selection.consider(chosen[first : first + _BLOCK])
-        for number, i in enumerate(chosen[first : first + _BLOCK].tolist(), first):
+    return of_rows(matrix, chosen.astype(np.int64), real, threads)
+
+
+def of_rows(
+    matrix: Matrix,
+    indices: Indices,
+    dtype: np.dtype[Any],
+    threads: int | None,
+    stopped: str = "count",
+) -> Landmarks:
+    """Return the approximation from rows of the matrix, without the redundant ones."""
+    selection = Selection(matrix.rows(dtype), len(indices), dtype, threads)
+    every, used = matrix.landmarks(indices), []
+    for first in range(0, len(indices), _BLOCK):
+        selection.consider(indices[first : first + _BLOCK])
+        for number, i in enumerate(indices[first : first + _BLOCK].tolist(), first):
             if selection.delta(i) > selection.rounding:
                 selection.add(every[number], i)
                 used.append(number)
     return landmarks_of(
         matrix,
         selection,
-        indices=chosen,
-        stopped="count",
+        indices=indices,
+        stopped=stopped,
         every=every,
         used=np.array(used, np.int64),
     )
 
 
-def _of_points(
-    matrix: Matrix, points: Numbers, dtype: np.dtype[Any], threads: int | None
+def of_points(
+    matrix: Matrix,
+    points: Numbers,
+    dtype: np.dtype[Any],
+    threads: int | None,
+    stopped: str = "count",
 ) -> Landmarks:
-    if type(matrix) is not KernelMatrix or matrix.points is None:
-        raise InvalidInput("landmarks that are no rows of X need points and a plain kernel")
+    """Return the approximation from points that need not be rows of the matrix."""
+    if not isinstance(matrix, KernelMatrix):
+        raise InvalidInput(
+            "landmarks that are no rows of X need points, which a precomputed matrix does not "
+            "have: pass X of shape (n, d) and a kernel, or indices"
+        )
     if points.shape[1] != matrix.points.shape[1]:
         raise InvalidInput(
             f"points has {points.shape[1]} columns and X {matrix.points.shape[1]}; "
             "they must be the same columns"
         )
-    own = KernelMatrix(matrix.kernel, points)
+    own = matrix.among(points)
+    every = own.landmarks(np.arange(len(points)))
     selection = Selection(own.rows(dtype), len(points), dtype, threads)
     used: list[int] = []
     while len(used) < len(points):
         delta, i = selection.best()
         if delta <= selection.rounding:
             break
-        selection.add(points[i], i)
+        selection.add(every[i], i)
         used.append(i)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     if used:
-        factor.extend(points[used], lower(selection.rows, len(used), dtype), 0)
+        factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
     return landmarks_of(
         matrix,
         selection,
         indices=None,
-        stopped="count",
-        every=points,
+        stopped=stopped,
+        every=every,
         used=np.array(used, np.int64),
         factor=factor,
     )

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Diffusion, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
 from streamk.landmarks.selection import Selection
@@ -118,9 +119,8 @@ def oasis(
 
 
 def _check_options(max_landmarks: int, tol: float, n_init: int, time_limit: float | None) -> None:
-    for name, value, least in (("max_landmarks", max_landmarks, 1), ("n_init", n_init, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+    check_count("max_landmarks", max_landmarks)
+    check_count("n_init", n_init, least=0)
     for name, number in (("tol", tol), ("time_limit", 0.0 if time_limit is None else time_limit)):
         if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
             raise InvalidInput(f"{name}={number!r} must be a number of at least 0")

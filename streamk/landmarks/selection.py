@@ -196,7 +196,7 @@ class Selection:
     @property
     def landmarks(self) -> Numbers:
         """What stands for the landmarks, (landmarks, numbers); see `streamk.landmarks.matrices`."""
-        return np.array(self._chosen.landmarks)
+        return np.array(self._chosen.landmarks).reshape(len(self), -1 if len(self) else 0)
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -1,0 +1,166 @@
+"""What scikit-learn transformers of landmarks have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from streamk import kernels
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.landmarks import Landmarks
+from streamk.landmarks.matrices import PRECOMPUTED
+
+_ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
+"""What rows have to be; features are of their type."""
+
+
+class BaseNystroem(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """What all have in common: only how landmarks are chosen differs."""
+
+    _landmarks: Landmarks
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        *,
+        bandwidth: float | None = None,
+        gamma: float | None = None,
+        n_components: int = 100,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.gamma = gamma
+        self.n_components = n_components
+
+    @abstractmethod
+    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
+        """Choose the landmarks."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == PRECOMPUTED
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._landmarks.rank
+
+    def _made_kernel(self, columns: int) -> str | Kernel:
+        """Return the kernel that the parameters say, or "precomputed"."""
+        scales = {"bandwidth": self.bandwidth, "gamma": self.gamma}
+        given = {name: scale for name, scale in scales.items() if scale is not None}
+        if isinstance(self.kernel, str) and self.kernel != PRECOMPUTED:
+            if not given and self.kernel != "linear":
+                # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d).
+                far = columns if self.kernel == "laplacian" else math.sqrt(columns / 2)
+                given = {"bandwidth": float(far)}
+            return kernels.by_name(self.kernel, **given)
+        if given:
+            raise InvalidInput(
+                f"{' and '.join(given)} are for a kernel given by name; kernel={self.kernel!r} "
+                "has its own or none: leave them out"
+            )
+        return self.kernel
+
+    def _fit(self, X: ArrayLike) -> tuple[Landmarks, NDArray[Any]]:
+        rows = validate_data(self, X, **_ROWS)
+        if self.kernel == PRECOMPUTED and rows.shape[0] != rows.shape[1]:
+            raise InvalidInput(
+                f"a precomputed kernel matrix has as many rows as columns; X is of shape "
+                f"{rows.shape}"
+            )
+        self.kernel_ = self._made_kernel(rows.shape[1])
+        # A kernel matrix in single precision is positive semidefinite up to its own rounding only.
+        precision = str(rows.dtype) if self.kernel == PRECOMPUTED else "float64"
+        found = self._select(rows, self.kernel_, max_landmarks=self.n_components, dtype=precision)
+        self.component_indices_ = None if found.indices is None else found.indices[found.used]
+        self._landmarks = found.compact()
+        self.components_ = self._landmarks.points
+        return found, rows
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Choose landmarks among the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain.
+        ValueError
+            If `X` does not fit, as scikit-learn says it.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: object = None) -> NDArray[Any]:
+        """Do `fit` and return the features of the same rows, with less work than both apart.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+
+        Returns
+        -------
+        array of shape (n, n_features), float32 where `X` is, else float64
+        """
+        found, rows = self._fit(X)
+        return found.factor.astype(rows.dtype, copy=False)
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the features of rows, whose products approximate the kernel.
+
+        A row's features have the same bits in whatever batch it comes.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, n_features), float32 where `X` is, else float64
+        """
+        check_is_fitted(self, "_landmarks")
+        rows = validate_data(self, X, reset=False, **_ROWS)
+        known = rows[:, self.component_indices_] if self.kernel_ == PRECOMPUTED else rows
+        return self._landmarks.transform(known).astype(rows.dtype, copy=False)
+
+
+class DrawnNystroem(BaseNystroem):
+    """Those that draw at random."""
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        *,
+        bandwidth: float | None = None,
+        gamma: float | None = None,
+        n_components: int = 100,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(kernel, bandwidth=bandwidth, gamma=gamma, n_components=n_components)
+        self.random_state = random_state
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))

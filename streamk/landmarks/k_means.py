@@ -1,0 +1,103 @@
+"""Landmarks that are the centres of clusters: Zhang and Kwok, ICML 2008.
+
+"Improved Nyström low-rank approximation and error analysis": k-means from random points, five
+iterations of it, as the authors' own program runs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
+from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_points
+
+ITERATIONS = 5
+
+
+def k_means(
+    X: Any,
+    kernel: Kernel | Diffusion | str,
+    *,
+    max_landmarks: int,
+    seed: int = 0,
+    dtype: DTypeLike = "float64",
+    threads: int | None = None,
+) -> Landmarks:
+    """Take the centres of clusters as landmarks.
+
+    They are no rows of `X`: `Landmarks.indices` is None. It needs scikit-learn.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    kernel : Kernel or Diffusion
+    max_landmarks : int
+        Clusters; at most n, and no more than there are different points.
+    seed : int, default 0
+    dtype : {float64, float32}, default float64
+        Of the factor.
+    threads : int, optional
+        All cores by default. The clusters themselves are found by one.
+
+    Returns
+    -------
+    Landmarks
+
+    Raises
+    ------
+    InvalidInput
+        If an argument cannot be used, a precomputed matrix among them, or scikit-learn is missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.landmarks import k_means
+    >>> landmarks = k_means([[0.0], [1.0], [8.0], [9.0]], Gaussian(), max_landmarks=2)
+    >>> np.sort(landmarks.points, axis=0).tolist()
+    [[0.5], [8.5]]
+    """
+    check_count("max_landmarks", max_landmarks)
+    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    if matrix.points is None:
+        raise InvalidInput(
+            "k_means needs points, and a precomputed matrix has none: pass X of shape (n, d) and a "
+            "Kernel, or take another method"
+        )
+    centers = _centers(matrix.points, min(max_landmarks, matrix.n), seed)
+    stopped = "count" if len(centers) == max_landmarks else "all"
+    return of_points(matrix, centers, real, threads, stopped)
+
+
+def _centers(points: Numbers, count: int, seed: int) -> Numbers:
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise InvalidInput(
+            f"k_means needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
+        ) from None
+
+    random = np.random.Generator(np.random.Philox(seed))
+    model = KMeans(
+        count,
+        init="random",
+        n_init=1,
+        max_iter=ITERATIONS,
+        algorithm="lloyd",
+        random_state=int(random.integers(2**31)),
+    )
+    # Threads add up their parts of a cluster in the order in which they finish.
+    with threadpool_limits(limits=1, user_api="openmp"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        model.fit(points)
+    centers: Numbers = np.unique(model.cluster_centers_, axis=0)
+    return centers

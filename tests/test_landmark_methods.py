@@ -1,0 +1,400 @@
+"""Rivals of oASIS: uniform, k-means, leverage scores, Farahat's and randomly pivoted Cholesky."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from typing import Any
+
+import naive_landmarks as oracle
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+from streamk.errors import InvalidInput
+from streamk.kernels import Gaussian, Laplacian, Linear, Matern
+from streamk.landmarks import (
+    METHODS,
+    Diffusion,
+    Landmarks,
+    block_rpcholesky,
+    farahat,
+    k_means,
+    leverage_scores,
+    rpcholesky,
+    uniform,
+)
+
+OF_ROWS = {name: method for name, method in METHODS.items() if name != "k-means"}
+WHOLE = (farahat, leverage_scores)  # need the whole matrix
+
+
+def moons(n: int = 300, seed: int = 0) -> Any:
+    return oracle.two_moons(n, np.random.default_rng(seed))
+
+
+def error(found: Landmarks, K: Any) -> float:
+    return oracle.relative_error(found.factor @ found.factor.T, K)
+
+
+# All of them
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_the_approximation_is_nystroms(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.5)
+    K = kernel.pairwise(X)
+    found = method(X, kernel, max_landmarks=25)
+    assert found.indices is not None
+    assert len(set(found.indices.tolist())) == len(found) == 25
+    assert np.allclose(found.factor @ found.factor.T, oracle.nystrom(K, found.indices), atol=1e-8)
+    assert found.stopped == "count"
+    used = found.indices[found.used].tolist()
+    expected = [oracle.schur_complement(K, used[:t], i) for t, i in enumerate(used)]
+    assert found.schur == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_centers_of_clusters_are_landmarks() -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.5)
+    found = k_means(X, kernel, max_landmarks=25)
+    assert found.indices is None
+    assert found.points is not None
+    C, W = kernel.pairwise(X, found.points), kernel.pairwise(found.points)
+    expected = C @ np.linalg.pinv(W, rcond=1e-13, hermitian=True) @ C.T
+    assert np.allclose(found.factor @ found.factor.T, expected, atol=1e-8)
+    spread = ((X[:, None] - found.points) ** 2).sum(axis=2).min(axis=1).mean()
+    rows = X[uniform(X, kernel, max_landmarks=25).indices]
+    assert spread < 0.5 * ((X[:, None] - rows) ** 2).sum(axis=2).min(axis=1).mean()
+
+
+def test_centers_of_clusters_in_a_diffusion_kernel() -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.5)
+    found = k_means(X, Diffusion(kernel), max_landmarks=25)
+    Z = found.points
+    assert Z is not None
+    assert Z.shape == (25, 2)
+    sums = kernel.pairwise(X).sum(axis=1), kernel.pairwise(Z, X).sum(axis=1)
+    C = kernel.pairwise(X, Z) / np.sqrt(np.outer(*sums))
+    W = kernel.pairwise(Z) / np.sqrt(np.outer(sums[1], sums[1]))
+    expected = C @ np.linalg.pinv(W, rcond=1e-13, hermitian=True) @ C.T
+    assert np.allclose(found.C, C, atol=1e-12)
+    assert np.allclose(found.factor @ found.factor.T, expected, atol=1e-8)
+    assert np.array_equal(found.transform(X), found.factor)
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_a_matrix_of_rank_r_is_recovered(method: Callable[..., Landmarks]) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    found = method(X, Linear(), max_landmarks=12)
+    assert found.rank == 6
+    assert error(found, X @ X.T) < 1e-12
+
+
+@pytest.mark.parametrize("method", [farahat, rpcholesky, block_rpcholesky])
+def test_those_that_adapt_recover_it_in_r_steps(method: Callable[..., Landmarks]) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    found = method(X, Linear(), max_landmarks=12)
+    assert (len(found), found.stopped) == (6, "rounding")
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_all_points_are_landmarks_where_they_are_few(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(20), Laplacian(bandwidth=1.0)
+    found = method(X, kernel, max_landmarks=30)
+    assert (len(found), found.stopped) == (20, "all")
+    assert error(found, kernel.pairwise(X)) < 1e-12
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_duplicates_add_nothing(method: Callable[..., Landmarks]) -> None:
+    X, kernel = np.repeat(moons(15), 4, axis=0), Laplacian(bandwidth=1.0)
+    found = method(X, kernel, max_landmarks=60)
+    assert found.rank == 15
+    assert found.indices is not None
+    assert len(set((found.indices[found.used] // 4).tolist())) == 15
+    assert error(found, kernel.pairwise(X)) < 1e-12
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_given_matrix_dense_or_sparse(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(120), Gaussian(bandwidth=0.3)
+    K = kernel.pairwise(X)
+    of_points = method(X, kernel, max_landmarks=10)
+    of_matrix = method(K, "precomputed", max_landmarks=10)
+    assert np.array_equal(of_matrix.indices, of_points.indices)
+    block = sparse.block_diag([K[:60, :60], K[60:, 60:]], format="csr")
+    of_sparse = method(block, "precomputed", max_landmarks=10)
+    assert np.array_equal(
+        of_sparse.indices, method(block.toarray(), "precomputed", max_landmarks=10).indices
+    )
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_diffusion_kernel(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(120), Gaussian(bandwidth=0.3)
+    M = oracle.diffusion_matrix(kernel.pairwise(X))
+    found = method(X, Diffusion(kernel), max_landmarks=10)
+    assert np.array_equal(found.indices, method(M, "precomputed", max_landmarks=10).indices)
+    assert np.allclose(found.factor @ found.factor.T, oracle.nystrom(M, found.indices), atol=1e-8)
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_a_factor_in_single_precision(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.3)
+    K = kernel.pairwise(X)
+    found = method(X, kernel, max_landmarks=60, dtype="float32")
+    assert found.factor.dtype == np.float32
+    assert error(found, K) < 1.1 * error(method(X, kernel, max_landmarks=60), K) + 1e-4
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS.values() if method != farahat])
+def test_the_seed_decides(method: Callable[..., Landmarks]) -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.5)
+
+    def points(**options: Any) -> Any:
+        return method(X, kernel, max_landmarks=10, **options).points
+
+    assert np.array_equal(points(seed=1), points(seed=1))
+    assert np.array_equal(points(seed=1), points(seed=1, threads=1))
+    assert not np.array_equal(points(seed=1), points(seed=2))
+
+
+def test_the_better_ones_are_better() -> None:
+    """As in Table I: centres of clusters are below uniform, those that adapt below these."""
+    X = moons(1000)
+    kernel = Gaussian(bandwidth=0.05 * oracle.largest_distance(X) / np.sqrt(2.0))
+    K = kernel.pairwise(X)
+    errors = {
+        name: error(method(X, kernel, max_landmarks=200), K) for name, method in METHODS.items()
+    }
+    assert errors["k-means"] < 0.8 * errors["uniform"]
+    for name in ("oasis", "farahat", "rpcholesky", "block-rpcholesky"):
+        assert errors[name] < 0.3 * errors["uniform"]
+    assert errors["farahat"] < min(errors["rpcholesky"], errors["oasis"])
+
+
+# Farahat
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=0.3), Matern(nu=0.5), Gaussian(gamma=0.2)])
+def test_farahat_chooses_what_the_paper_does(kernel: Any, seed: int) -> None:
+    X = moons(150, seed)
+    expected, gains = oracle.farahat(kernel.pairwise(X), 80)
+    # Beyond that rounding decides, in the oracle's residuals too.
+    decided = int(np.sum(np.array(gains) > 1e-8 * gains[0]))
+    found = farahat(X, kernel, max_landmarks=80)
+    assert found.indices is not None
+    assert found.indices.tolist()[:decided] == expected[:decided]
+    assert decided >= 25
+
+
+def test_farahats_ties_go_to_the_first_row() -> None:
+    found = farahat(np.eye(5), "precomputed", max_landmarks=3)
+    assert found.indices is not None
+    assert found.indices.tolist() == [0, 1, 2]
+
+
+# Randomly pivoted Cholesky
+
+
+class Uniforms:
+    """The numbers from [0, 1) that the blocks take, in the oracle's order."""
+
+    def __init__(self, seed: int, block_size: int) -> None:
+        self.random = np.random.Generator(np.random.Philox(seed))
+        self.block_size = block_size
+
+    def drawing(self) -> Iterator[float]:
+        while True:
+            draws, _ = self.random.random((2, self.block_size))
+            yield from draws
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=0.3), Matern(nu=0.5), Gaussian(gamma=0.2)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rpcholesky_draws_as_the_oracle(kernel: Any, seed: int) -> None:
+    X = moons(100)
+    expected = oracle.rpcholesky(kernel.pairwise(X), 20, Uniforms(seed, 1).drawing())
+    found = rpcholesky(X, kernel, max_landmarks=20, seed=seed)
+    assert found.indices is not None
+    assert found.indices.tolist() == expected
+
+
+def test_a_block_of_one_is_the_plain_algorithm() -> None:
+    X, kernel = moons(), Gaussian(bandwidth=0.5)
+    one = block_rpcholesky(X, kernel, max_landmarks=20, block_size=1, seed=4)
+    assert np.array_equal(one.indices, rpcholesky(X, kernel, max_landmarks=20, seed=4).indices)
+
+
+SMALL = np.array(
+    [[2.0, 1.2, 0.1, 0.0], [1.2, 1.0, 0.3, 0.2], [0.1, 0.3, 0.8, -0.5], [0.0, 0.2, -0.5, 1.5]]
+)
+
+
+def law_of_pivots(count: int) -> dict[tuple[int, ...], float]:
+    """The probability of each sequence of pivots, from the residuals' diagonals."""
+    law = {}
+    for sequence in permutations(range(len(SMALL)), count):
+        E, probability = SMALL, 1.0
+        for i in sequence:
+            probability *= E[i, i] / np.trace(E)
+            E = oracle.without(E, i)
+        law[sequence] = probability
+    return law
+
+
+def law_of_draws(weights: Any, count: int) -> dict[tuple[int, ...], float]:
+    """The probability of each sequence of draws without replacement in proportion to weights."""
+    law = {}
+    for sequence in permutations(range(len(weights)), count):
+        left, probability = 1.0, 1.0
+        for i in sequence:
+            probability *= weights[i] / left
+            left -= weights[i]
+        law[sequence] = probability
+    return law
+
+
+def assert_law(law: dict[tuple[int, ...], float], draw: Callable[[int], Landmarks]) -> None:
+    times = 2000
+    seen: Counter[tuple[int, ...]] = Counter()
+    for seed in range(times):
+        found = draw(seed)
+        assert found.indices is not None
+        seen[tuple(found.indices.tolist())] += 1
+    assert sum(law.values()) == pytest.approx(1.0)
+    assert seen.keys() <= law.keys()
+    sequences = list(law)
+    expected = [times * law[sequence] for sequence in sequences]
+    observed = [seen[sequence] for sequence in sequences]
+    assert min(expected) > 4
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block_size", [1, 2, 4, 16, None])
+def test_blocks_of_any_size_have_the_same_law(block_size: int | None) -> None:
+    assert_law(
+        law_of_pivots(3),
+        lambda seed: block_rpcholesky(
+            SMALL, "precomputed", max_landmarks=3, block_size=block_size, seed=seed, threads=1
+        ),
+    )
+
+
+@pytest.mark.slow
+def test_the_law_of_uniform() -> None:
+    assert_law(
+        law_of_draws(np.full(4, 0.25), 2),
+        lambda seed: uniform(SMALL, "precomputed", max_landmarks=2, seed=seed),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [2, 3])
+def test_the_law_of_leverage_scores(rank: int) -> None:
+    scores = oracle.leverage_scores(SMALL, rank)
+    assert_law(
+        law_of_draws(scores / scores.sum(), 3),
+        lambda seed: leverage_scores(SMALL, "precomputed", max_landmarks=3, rank=rank, seed=seed),
+    )
+
+
+def test_blocks_are_as_good_on_the_whole() -> None:
+    X, kernel = moons(400), Gaussian(bandwidth=0.3)
+
+    def left(method: Callable[..., Landmarks], **options: Any) -> Any:
+        return [
+            method(X, kernel, max_landmarks=50, seed=seed, **options).residual.sum()
+            for seed in range(30)
+        ]
+
+    plain = left(rpcholesky)
+    for block_size in (10, 200, None):
+        blocks = left(block_rpcholesky, block_size=block_size)
+        assert stats.ks_2samp(plain, blocks).pvalue > 1e-2
+
+
+def test_blocks_of_any_size_stop_where_only_rounding_is_left() -> None:
+    X, kernel = moons(), Gaussian(gamma=0.05)
+    for block_size in (1, 7, 300, None):
+        found = block_rpcholesky(X, kernel, max_landmarks=200, block_size=block_size)
+        assert found.stopped == "rounding"
+        assert error(found, kernel.pairwise(X)) < 1e-12
+
+
+# What they refuse
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_bad_arguments(method: Callable[..., Landmarks]) -> None:
+    X = moons(30)
+    for count in (0, -1, 2.5, True):
+        with pytest.raises(InvalidInput, match="max_landmarks="):
+            method(X, Gaussian(), max_landmarks=count)
+    with pytest.raises(InvalidInput, match="row 3, column 1"):
+        method(np.where(np.arange(60).reshape(30, 2) == 7, np.nan, X), Gaussian(), max_landmarks=5)
+    with pytest.raises(InvalidInput, match="dtype"):
+        method(X, Gaussian(), max_landmarks=5, dtype="float16")
+    with pytest.raises(InvalidInput, match="kernel='gaussian'"):
+        method(X, "gaussian", max_landmarks=5)
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_matrix_that_is_not_positive_semidefinite(method: Callable[..., Landmarks]) -> None:
+    G = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(InvalidInput, match="not positive semidefinite"):
+        method(G, "precomputed", max_landmarks=3)
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_given_entry_that_is_not_finite(method: Callable[..., Landmarks]) -> None:
+    G = np.eye(3)
+    G[0, 2] = G[2, 0] = np.nan
+    with pytest.raises(InvalidInput, match=r"row.*not finite|entry.*is nan"):
+        method(G, "precomputed", max_landmarks=3)
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_a_matrix_of_zeros_has_no_landmarks(method: Callable[..., Landmarks]) -> None:
+    found = method(np.zeros((5, 2)), Linear(), max_landmarks=3)
+    assert found.factor.shape == (5, 0)
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_a_matrix_that_is_too_large_is_not_formed(
+    method: Callable[..., Landmarks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match=r"whole matrix, which takes 10\.1 GiB .*oasis"):
+        method(np.zeros((36_800, 1)), Gaussian(), max_landmarks=3)
+    monkeypatch.setattr(sys.modules["streamk.landmarks.full"], "LIMIT", 8 * 30**2)
+    assert len(method(moons(30), Gaussian(), max_landmarks=3)) == 3
+    with pytest.raises(InvalidInput, match="whole matrix"):
+        method(moons(31), Gaussian(), max_landmarks=3)
+
+
+def test_a_given_matrix_is_not_written_to() -> None:
+    K = Gaussian(bandwidth=0.5).pairwise(moons(50))
+    before = K.copy()
+    for method in OF_ROWS.values():
+        method(K, "precomputed", max_landmarks=5)
+    assert np.array_equal(K, before)
+
+
+def test_options_of_one_method() -> None:
+    X = moons(30)
+    with pytest.raises(InvalidInput, match="block_size=0"):
+        block_rpcholesky(X, Gaussian(), max_landmarks=5, block_size=0)
+    with pytest.raises(InvalidInput, match="rank=0"):
+        leverage_scores(X, Gaussian(), max_landmarks=5, rank=0)
+    with pytest.raises(InvalidInput, match="needs points"):
+        k_means(np.eye(3), "precomputed", max_landmarks=2)
+
+
+def test_k_means_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'streamk\[sklearn\]'"):
+        k_means(moons(30), Gaussian(), max_landmarks=2)

@@ -1,0 +1,269 @@
+"""The landmarks as scikit-learn transformers: scikit-learn's own checks, and what they compute."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from streamk import landmarks
+from streamk.adapters.sklearn import (
+    FarahatNystroem,
+    KMeansNystroem,
+    LeverageNystroem,
+    OasisNystroem,
+    RPCholeskyNystroem,
+    UniformNystroem,
+)
+from streamk.errors import InvalidInput
+from streamk.kernels import Gaussian, Matern
+
+ALL = [
+    OasisNystroem,
+    UniformNystroem,
+    KMeansNystroem,
+    LeverageNystroem,
+    FarahatNystroem,
+    RPCholeskyNystroem,
+]
+DRAWN = [made for made in ALL if made is not FarahatNystroem]
+OF_ROWS = [made for made in ALL if made is not KMeansNystroem]
+
+
+def not_a_kernel(estimator: Any) -> dict[str, str]:
+    """Checks that hand a precomputed matrix over that is none of a kernel."""
+    if estimator.kernel != "precomputed":
+        return {}
+    return {
+        "check_positive_only_tag_during_fit": "a kernel matrix less its mean is not definite",
+        "check_estimators_dtypes": "one rounded to single precision is not, in double precision",
+    }
+
+
+@parametrize_with_checks(
+    [
+        *(made() for made in ALL),
+        OasisNystroem(kernel="laplacian", tol=1e-3, n_init=3),
+        RPCholeskyNystroem(kernel=Matern(nu=2.5), block_size=1, n_components=5),
+        UniformNystroem(kernel="linear"),
+        OasisNystroem(kernel="precomputed"),
+    ],
+    expected_failed_checks=not_a_kernel,
+)
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def moons(n: int = 300) -> Any:
+    return make_moons(n, noise=0.1, random_state=0)[0]
+
+
+def error(features: Any, K: Any) -> float:
+    return float(np.linalg.norm(features @ features.T - K) / np.linalg.norm(K))
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("made", ALL)
+def test_products_of_features_approximate_the_kernel(made: Any) -> None:
+    X = moons()
+    model = made(gamma=1.0, n_components=60).set_params(
+        **({} if made is FarahatNystroem else {"random_state": 0})
+    )
+    features = model.fit_transform(X)
+    assert features.shape == (300, len(model.components_))
+    assert error(features, rbf_kernel(X, gamma=1.0)) < 1e-3
+    assert model.kernel_ == Gaussian(gamma=1.0)
+    Y = moons(50) + 0.01
+    new = model.transform(Y)
+    assert np.allclose(new @ features.T, rbf_kernel(Y, X, gamma=1.0), atol=1e-2)
+
+
+@pytest.mark.parametrize("made", ALL)
+def test_fit_then_transform_is_fit_transform(made: Any) -> None:
+    X = moons()
+    options = {} if made is FarahatNystroem else {"random_state": 3}
+    together = made(n_components=40, **options).fit_transform(X)
+    apart = made(n_components=40, **options).fit(X).transform(X)
+    assert np.array_equal(together, apart)
+
+
+@pytest.mark.parametrize("made", OF_ROWS)
+def test_components_are_rows(made: Any) -> None:
+    X = moons()
+    model = made(n_components=30).fit(X)
+    assert model.component_indices_.shape == (30,)
+    assert np.array_equal(model.components_, X[model.component_indices_])
+    assert len(set(model.component_indices_.tolist())) == 30
+    assert model.get_feature_names_out()[-1] == f"{made.__name__.lower()}29"
+
+
+def test_centers_are_no_rows() -> None:
+    model = KMeansNystroem(n_components=30, random_state=0).fit(moons())
+    assert model.component_indices_ is None
+    assert model.components_.shape == (30, 2)
+
+
+def test_the_landmarks_are_those_of_the_function() -> None:
+    X = moons()
+    model = OasisNystroem(gamma=2.0, n_components=25, n_init=2, random_state=5).fit(X)
+    seed = int(np.random.RandomState(5).randint(2**31))
+    found = landmarks.oasis(X, Gaussian(gamma=2.0), max_landmarks=25, n_init=2, seed=seed)
+    assert np.array_equal(model.component_indices_, found.indices)
+    assert np.array_equal(model.transform(X), found.transform(X))
+
+
+def test_uniform_is_as_good_as_that_of_sklearn_and_the_others_are_better() -> None:
+    X = moons(1000)
+    K = rbf_kernel(X, gamma=4.0)
+
+    def mean_error(made: Any, **options: Any) -> float:
+        errors = [
+            error(
+                made(gamma=4.0, n_components=50, random_state=seed, **options).fit_transform(X), K
+            )
+            for seed in range(8)
+        ]
+        return float(np.mean(errors))
+
+    theirs = mean_error(Nystroem)
+    assert mean_error(UniformNystroem) == pytest.approx(theirs, rel=0.5)
+    for better in (OasisNystroem, KMeansNystroem, RPCholeskyNystroem):
+        assert mean_error(better) < 0.7 * theirs
+    assert error(FarahatNystroem(gamma=4.0, n_components=50).fit_transform(X), K) < 0.5 * theirs
+
+
+def test_the_approximation_is_that_of_sklearn_from_the_same_landmarks() -> None:
+    X = moons()
+    theirs = Nystroem(gamma=4.0, n_components=50, random_state=0).fit(X)
+    found = landmarks.nystrom(X, Gaussian(gamma=4.0), indices=theirs.component_indices_)
+    features = theirs.transform(X)
+    assert np.allclose(found.factor @ found.factor.T, features @ features.T, atol=1e-6)
+
+
+def test_the_default_bandwidth_is_that_of_sklearn() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    for name, kernel in (("gaussian", rbf_kernel), ("laplacian", laplacian_kernel)):
+        features = OasisNystroem(kernel=name, n_components=40).fit_transform(X)
+        assert np.allclose(features @ features.T, kernel(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_precomputed_kernel(dtype: Any) -> None:
+    X, Y = moons(), moons(50) + 0.01
+    plain = RPCholeskyNystroem(gamma=1.0, n_components=50, random_state=0).fit(X)
+    given = RPCholeskyNystroem(kernel="precomputed", n_components=50, random_state=0)
+    features = given.fit_transform(rbf_kernel(X, gamma=1.0).astype(dtype))
+    assert features.dtype == dtype
+    assert given.components_ is None
+    new = given.transform(rbf_kernel(Y, X, gamma=1.0).astype(dtype))
+    assert np.allclose(new @ features.T, rbf_kernel(Y, X, gamma=1.0), atol=1e-2)
+    if dtype == np.float64:
+        assert np.array_equal(given.component_indices_, plain.component_indices_)
+        assert np.allclose(new, plain.transform(Y), atol=1e-6)
+
+
+def test_rows_that_are_spanned_bring_no_feature() -> None:
+    X = np.repeat(moons(20), 3, axis=0)
+    for made in OF_ROWS:
+        features = made(n_components=60).fit_transform(X)
+        assert features.shape == (60, 20)
+
+
+def test_the_random_state_decides() -> None:
+    X = moons()
+    for made in DRAWN:
+
+        def fit(random_state: Any, made: Any = made) -> Any:
+            return made(n_components=10, random_state=random_state).fit(X).components_
+
+        assert np.array_equal(fit(1), fit(1))
+        assert np.array_equal(fit(np.random.RandomState(1)), fit(1))
+        assert not np.array_equal(fit(1), fit(2))
+        assert not np.array_equal(fit(None), fit(None))
+
+
+# What it refuses
+
+
+def test_bad_options() -> None:
+    X = moons(30)
+    for options, match in (
+        ({"n_components": 0}, "max_landmarks=0"),
+        ({"kernel": "gausian"}, "gausian"),
+        ({"kernel": "matern", "gamma": 1.0}, "gamma"),
+        ({"gamma": 1.0, "bandwidth": 1.0}, "not both"),
+        ({"kernel": Gaussian(), "bandwidth": 1.0}, "bandwidth are for a kernel given by name"),
+        ({"kernel": "precomputed"}, "as many rows as columns"),
+        ({"kernel": 3}, "kernel=3"),
+    ):
+        with pytest.raises(InvalidInput, match=match):
+            UniformNystroem(**options).fit(X)
+    with pytest.raises(InvalidInput, match="block_size=0"):
+        RPCholeskyNystroem(block_size=0).fit(X)
+    with pytest.raises(InvalidInput, match="rank=0"):
+        LeverageNystroem(rank=0).fit(X)
+    with pytest.raises(InvalidInput, match="needs points"):
+        KMeansNystroem(kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(NotFittedError):
+        OasisNystroem().transform(X)
+    with pytest.raises(ValueError, match="NaN"):
+        OasisNystroem().fit(np.where(X > 1, np.nan, X))
+
+
+# Copies and tools
+
+
+@pytest.mark.parametrize("made", ALL)
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
+def test_a_copy_transforms_alike(made: Any, copied: Any) -> None:
+    X = moons()
+    model = made(n_components=10).fit(X)
+    assert np.array_equal(copied(model).transform(X), model.transform(X))
+    assert clone(copied(model)).get_params() == model.get_params()
+
+
+def test_what_is_kept_does_not_grow_with_the_rows() -> None:
+    few, many = (
+        len(pickle.dumps(OasisNystroem(n_components=10).fit(moons(n)))) for n in (200, 2000)
+    )
+    assert many == few
+
+
+def test_frames_in_and_out() -> None:
+    frame = pd.DataFrame(moons(), columns=["a", "b"])
+    model = OasisNystroem(n_components=3, random_state=0).set_output(transform="pandas")
+    features = model.fit_transform(frame)
+    assert features.columns.tolist() == ["oasisnystroem0", "oasisnystroem1", "oasisnystroem2"]
+    assert np.array_equal(model.transform(frame), features)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_a_pipeline_and_a_search() -> None:
+    X, y = (rows[:900] for rows in load_digits(return_X_y=True))
+    pipeline = make_pipeline(
+        StandardScaler(), RPCholeskyNystroem(random_state=0), LogisticRegression(max_iter=500)
+    )
+    search = GridSearchCV(
+        pipeline,
+        {"rpcholeskynystroem__n_components": [5, 150], "rpcholeskynystroem__gamma": [0.01]},
+        cv=2,
+    )
+    search.fit(X, y)
+    assert search.best_params_["rpcholeskynystroem__n_components"] == 150
+    assert search.score(X, y) > 0.9
