@@ -85,7 +85,7 @@ def oasis(
     >>> found.stopped, len(found) < 60, bool(found.residual.max() <= 1e-6)
     ('tolerance', True, True)
     """
-    _check_options(max_landmarks, tol, n_init, time_limit)
+    check_options(max_landmarks, tol, n_init, time_limit)
     clock = time.monotonic
     end = math.inf if time_limit is None else clock() + time_limit
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
@@ -117,7 +117,14 @@ def oasis(
     return landmarks_of(matrix, selection, indices=np.array(indices, np.int64), stopped=stopped)
 
 
-def _check_options(max_landmarks: int, tol: float, n_init: int, time_limit: float | None) -> None:
+def check_options(max_landmarks: int, tol: float, n_init: int, time_limit: float | None) -> None:
+    """Check the options of a selection.
+
+    Raises
+    ------
+    InvalidInput
+        If one cannot be used, naming it.
+    """
     for name, value, least in (("max_landmarks", max_landmarks, 1), ("n_init", n_init, 0)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
