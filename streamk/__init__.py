@@ -16,6 +16,7 @@ from streamk.errors import (
     NotLearned,
     StateError,
     StreamkError,
+    WorkerLost,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NotLearned",
     "StateError",
     "StreamkError",
+    "WorkerLost",
     "__version__",
     "warm_up",
 ]

@@ -15,6 +15,7 @@ __all__ = [
     "NotLearned",
     "StateError",
     "StreamkError",
+    "WorkerLost",
 ]
 
 
@@ -44,3 +45,7 @@ class BackendUnavailable(StreamkError):
 
 class EngineError(StreamkError):
     """The engine cannot go on: its policy forbids it, or its input or output is gone."""
+
+
+class WorkerLost(StreamkError):
+    """A worker on another machine died, and more often than it may be replaced."""

@@ -31,6 +31,15 @@ def test_river_loop(tmp_path: Path) -> None:
     assert lines[-2].partition(": {")[2] == lines[-1].partition(" {")[2]
 
 
+def test_self_expressive(tmp_path: Path) -> None:
+    exact, clustered, denoised, drawn = run("self_expressive.py", cwd=tmp_path).splitlines()
+    assert exact == "1,000 points of rank 20: exact with 20 landmarks of oasis"
+    assert float(clustered.partition(": ")[2].partition("%")[0]) >= 99
+    assert float(denoised.partition("codes ")[2].partition("%")[0]) <= 7.5
+    picture = tmp_path / drawn.removeprefix("drawn in ")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_kafka_quickstart(tmp_path: Path, kafka_address: str) -> None:

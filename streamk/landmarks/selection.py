@@ -239,8 +239,8 @@ class Selection:
         few = self._all.few()
         self._append(landmark, few.factor.F[few.place(i), : len(self)], self.delta(i), i)
 
-    def add_foreign(self, landmark: Numbers, row: Row, delta: float) -> None:
-        """Append a landmark that is none of the rows.
+    def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
+        """Append a landmark of which all is known, whether or not it is one of the rows.
 
         Parameters
         ----------
@@ -249,8 +249,10 @@ class Selection:
             Its row of the factor.
         delta : float
             Its Schur complement.
+        i : int, optional
+            Which of the rows it is.
         """
-        self._append(landmark, row, delta, None)
+        self._append(landmark, row, delta, i)
 
     def _append(self, landmark: Numbers, row: Row, delta: float, i: int | None) -> None:
         own = np.empty(len(row) + 1, self._chosen.dtype)

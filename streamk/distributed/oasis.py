@@ -1,0 +1,324 @@
+"""oASIS-P: landmarks of points that are spread over machines (Patel et al., Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from streamk.distributed.crew import Crew
+from streamk.distributed.shards import Known, Shard
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.landmarks.matrices import Indices, Numbers
+from streamk.landmarks.nystrom import Landmarks, checked_dtype, nystrom
+from streamk.landmarks.oasis import check_options
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedLandmarks:
+    """Landmarks of points that stay on their machines, as does each shard's part of the factor.
+
+    Made by `oasis_parallel`. The workers live as long as it does; `close` it, or use it in a
+    ``with`` statement, to dismiss them sooner.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : float64 array of shape (landmarks, d)
+    indices : int64 array of shape (landmarks,)
+        Rows of the landmarks in all shards put one after the other, in the order chosen.
+    schur : float64 array of shape (landmarks,)
+        Schur complement of each landmark when it was chosen.
+    stopped : str
+        "count", "tolerance", "rounding" (what was left may be rounding) or "all".
+    offsets : int64 array of shape (shards + 1,)
+        Where each shard's rows begin, and how many there are in all.
+    """
+
+    kernel: Kernel
+    points: Numbers
+    indices: Indices
+    schur: Numbers
+    stopped: str
+    offsets: Indices
+    _dtype: np.dtype[Any]
+    _crew: Crew
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def n(self) -> int:
+        """Points in all shards."""
+        return int(self.offsets[-1])
+
+    @property
+    def restarts(self) -> int:
+        """Workers that died and were replaced so far."""
+        return self._crew.restarts
+
+    @cached_property
+    def landmarks(self) -> Landmarks:
+        """The Nyström approximation that the landmarks make, with themselves as its only rows."""
+        order = np.arange(len(self))
+        return nystrom(self.points, self.kernel, indices=order, dtype=self._dtype)
+
+    def transform(self, Y: ArrayLike) -> Numbers:
+        """Return the Nyström features of points, (m, landmarks); see `Landmarks.transform`."""
+        return self.landmarks.transform(Y)
+
+    def factor(self, shard: int) -> NDArray[Any]:
+        """Fetch one shard's rows of the factor F, (rows, landmarks).
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such shard.
+        """
+        if not 0 <= shard < len(self._crew):
+            raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._crew) - 1}")
+        found: NDArray[Any] = self._crew.one(shard, "factor")
+        return found
+
+    def close(self) -> None:
+        """Dismiss the workers: their parts of the factor are gone, all else stays."""
+        self._crew.close()
+
+    def __enter__(self) -> ShardedLandmarks:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def oasis_parallel(
+    shards: Sequence[Shard],
+    kernel: Kernel,
+    *,
+    max_landmarks: int,
+    tol: float = 0.0,
+    n_init: int = 1,
+    seed: int = 0,
+    block_size: int = 1,
+    dtype: DTypeLike = "float64",
+    threads: int = 1,
+    max_restarts: int = 3,
+    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] = {},
+) -> ShardedLandmarks:
+    """Choose landmarks among points that are spread over machines (oASIS-P, Patel et al., §III-C).
+
+    Each shard has a worker, a Ray actor that reads the shard itself and keeps that shard's rows of
+    the factor. For a landmark, each worker sends its largest Schur complement and that row's
+    number, the worker that has the largest of all sends the point, and the point goes to all, who
+    find its row of the factor from their own copies of the landmarks and of L. Nothing else
+    travels. The landmarks are those of `streamk.landmarks.oasis` on the shards put one after the
+    other, to the last bit where the machines' processors are alike.
+
+    A worker that dies, with its machine or alone, is replaced by one that reads the shard again and
+    takes up all landmarks at once; the result is the same.
+
+    Parameters
+    ----------
+    shards : sequence of path, function or array
+        Points (n, d), all with the same columns: files written by `numpy.save`, found where the
+        worker runs; functions without arguments that return the points; or arrays, which are sent
+        from here. Each must read the same every time.
+    kernel : Kernel
+    max_landmarks : int
+        Most landmarks.
+    tol : float, default 0
+        The paper's epsilon, see `streamk.landmarks.oasis`.
+    n_init : int, default 1
+        Landmarks drawn at random to start with.
+    seed : int, default 0
+        Of that draw.
+    block_size : int, default 1
+        An approximation if more than 1: so many landmarks are chosen a round, of which each had at
+        least half of the largest Schur complement of the round's beginning when it was chosen,
+        where `oasis` always takes the largest. Saves round trips, for small shards and slow
+        networks.
+    dtype : {"float64", "float32"}
+        Of the factor.
+    threads : int, default 1
+        Of each worker; results do not depend on it.
+    max_restarts : int, default 3
+        Times that the worker of one shard is replaced.
+    options : mapping, or sequence of one for each shard
+        Options of the Ray actors, such as ``{"num_cpus": 4, "resources": {"disk-7": 1}}`` for a
+        worker where the shard's disk is.
+
+    Returns
+    -------
+    ShardedLandmarks
+
+    Raises
+    ------
+    InvalidInput
+        If an argument or a shard cannot be used, naming it.
+    WorkerLost
+        If a worker dies more often than `max_restarts`.
+    BackendUnavailable
+        If Ray is not installed.
+
+    Notes
+    -----
+    Ray is used as it is connected; where it is not, Ray starts itself on this machine. A worker
+    takes ``8 rows max_landmarks`` bytes for its part of the factor, twice its points, and
+    ``8 max_landmarks^2`` for L.
+    """
+    check_options(max_landmarks, tol, n_init, seed, None)
+    real = checked_dtype(dtype)
+    for name, value, least in (
+        ("block_size", block_size, 1),
+        ("threads", threads, 1),
+        ("max_restarts", max_restarts, 0),
+    ):
+        if not isinstance(value, int) or value < least:
+            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(
+            f"kernel={kernel!r} must be a streamk Kernel; a diffusion kernel or a given matrix "
+            "would need rows of other shards: take streamk.landmarks.oasis"
+        )
+    if isinstance(shards, str | np.ndarray) or not len(shards):
+        raise InvalidInput("shards must be a list of at least one shard, such as [X] for one array")
+    crew = Crew(
+        shards, kernel, dtype=real, threads=threads, options=options, max_restarts=max_restarts
+    )
+    try:
+        run = Run(crew, kernel, max_landmarks, tol, block_size, real)
+        run.start(n_init, seed)
+        while not run.stopped:
+            run.step()
+    except BaseException:
+        crew.close()
+        raise
+    return run.result()
+
+
+class Run:
+    """The choice as it goes on: what the paper's central node knows."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        kernel: Kernel,
+        max_landmarks: int,
+        tol: float,
+        block_size: int,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._crew, self._kernel, self._dtype = crew, kernel, dtype
+        self._tol, self._block = tol, block_size
+        crew.load()
+        columns = [size.columns for size in crew.sizes]
+        if set(columns) != {columns[0]}:
+            other = next(s for s, c in enumerate(columns) if c != columns[0])
+            raise InvalidInput(
+                f"shard {other} has {columns[other]} columns and shard 0 has {columns[0]}; all "
+                "must have the same"
+            )
+        self.offsets = np.cumsum([0, *(size.rows for size in crew.sizes)], dtype=np.int64)
+        n = int(self.offsets[-1])
+        self._most = min(max_landmarks, n)
+        self._when_full = "count" if self._most == max_landmarks else "all"
+        self._eps = 4.0 * float(np.finfo(dtype).eps)
+        self._largest = max(size.largest for size in crew.sizes)
+        self._known = Known(kernel, self._most, columns[0], dtype)
+        self._indices: list[int] = []
+        self._named: list[tuple[float, int]] = []
+        self.stopped = ""
+
+    @property
+    def _rounding(self) -> float:
+        """As `Selection.rounding` of all rows."""
+        return self._eps * (len(self._known) + 1) * self._largest
+
+    def start(self, n_init: int, seed: int) -> None:
+        """Take the landmarks that are drawn at random."""
+        self._crew.begin(self._most)
+        random = np.random.Generator(np.random.Philox(seed))
+        drawn = random.choice(int(self.offsets[-1]), size=min(n_init, self._most), replace=False)
+        points = self._fetch(drawn.tolist())
+        factor, chosen = self._known.factor(points), list[int]()
+        for place, point in enumerate(points):
+            if factor.schur[place] > self._rounding:
+                self._known.append(point, factor, place)
+                chosen.append(place)
+        self._tell(points[chosen], drawn[chosen].tolist())
+
+    def step(self) -> None:
+        """Take the next landmark or block of landmarks, or stop."""
+        top = self._named[0][0] if self._named else -np.inf
+        if len(self._indices) == self._most:
+            self.stopped = self._when_full
+        elif top <= self._rounding:
+            self.stopped = "rounding"
+        elif top <= self._tol:
+            self.stopped = "tolerance"
+        else:
+            indices = [i for _, i in self._named]
+            points = self._fetch(indices)
+            order = self._take(points, max(self._tol, top / 2.0))
+            self._tell(points[order], [indices[place] for place in order])
+
+    def _take(self, points: Numbers, least: float) -> list[int]:
+        """Append points in the order of what is left of them, while that is enough."""
+        known, order = self._known, list[int]()
+        factor = known.factor(points)
+        while len(known) < self._most and len(order) < len(points):
+            place = int(np.argmax(factor.schur))
+            # The first is above all bounds where its worker is; the last bits may differ here.
+            if order and factor.schur[place] <= max(least, self._rounding):
+                break
+            known.append(points[place], factor, place)
+            order.append(place)
+        return order
+
+    def _fetch(self, indices: list[int]) -> Numbers:
+        """Return points by their rows in all shards, in that order."""
+        found = np.empty((len(indices), self._crew.sizes[0].columns))
+        local = self._local(indices)
+        parts = self._crew.points([[row for row in rows if row is not None] for rows in local])
+        for rows, part in zip(local, parts, strict=True):
+            found[[row is not None for row in rows]] = part
+        return found
+
+    def _local(self, indices: list[int]) -> list[list[int | None]]:
+        """Return for each shard which of its rows some rows are, None where they are others'."""
+        edges = self.offsets.tolist()
+        return [[i - a if a <= i < b else None for i in indices] for a, b in pairwise(edges)]
+
+    def _tell(self, points: Numbers, indices: list[int]) -> None:
+        """Tell the workers of new landmarks, and hear what could come next."""
+        named = self._crew.extend(points, self._local(indices), self._block)
+        offsets = self.offsets.tolist()
+        every = [(delta, offsets[s] + row) for s, some in enumerate(named) for delta, row in some]
+        # Of equal complements the first row's counts.
+        self._named = sorted(every, key=lambda pair: (-pair[0], pair[1]))[: self._block]
+        self._indices += indices
+
+    def result(self) -> ShardedLandmarks:
+        """Return the landmarks chosen."""
+        return ShardedLandmarks(
+            kernel=self._kernel,
+            points=self._known.points,
+            indices=np.array(self._indices, np.int64),
+            schur=np.array(self._known.schur),
+            stopped=self.stopped,
+            offsets=self.offsets,
+            _dtype=self._dtype,
+            _crew=self._crew,
+        )

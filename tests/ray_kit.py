@@ -1,0 +1,87 @@
+"""Ray as far as `streamk.distributed` uses it, in this process, with deaths where a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+
+class ActorDied(Exception):
+    pass
+
+
+class ObjectLost(Exception):
+    pass
+
+
+class TaskFailed(Exception):
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+Call = Callable[[], Any]
+Death = Callable[[int, str], str]
+"""From the number of a call and its method: "" to live, or to die "before" or "after" it."""
+
+
+class FakeRay:
+    exceptions = SimpleNamespace(
+        RayActorError=ActorDied, ObjectLostError=ObjectLost, RayTaskError=TaskFailed
+    )
+
+    def __init__(self, death: Death = lambda *_: "") -> None:
+        self.death, self.calls = death, list[str]()
+        self.hired = list[tuple[dict[str, Any], "FakeActor"]]()
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def get(self, ref: Call) -> Any:
+        return ref()
+
+    def kill(self, actor: FakeActor) -> None:
+        actor.alive = False
+
+    def remote(self, kind: type) -> Any:
+        def options(**chosen: Any) -> Any:
+            def hire(*arguments: Any) -> FakeActor:
+                actor = FakeActor(self, kind(*arguments))
+                self.hired.append((chosen, actor))
+                return actor
+
+            return SimpleNamespace(remote=hire)
+
+        return SimpleNamespace(options=options)
+
+
+class FakeActor:
+    def __init__(self, ray: FakeRay, inside: Any) -> None:
+        self.ray, self.inside, self.alive = ray, inside, True
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(remote=lambda *arguments: self._call(method, arguments))
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Call:
+        number = len(self.ray.calls)
+        self.ray.calls.append(method)
+        when = self.ray.death(number, method) if self.alive else "before"
+        if when == "before":
+            self.alive = False
+            return self._raise(ActorDied(f"died before call {number}, {method}"))
+        try:
+            answer = getattr(self.inside, method)(*arguments)
+        except Exception as error:
+            return self._raise(TaskFailed(error))
+        if when == "after":
+            self.alive = False
+            return self._raise(ActorDied(f"died after call {number}, {method}"))
+        return lambda: answer
+
+    @staticmethod
+    def _raise(error: Exception) -> Call:
+        def answer() -> Any:
+            raise error
+
+        return answer
