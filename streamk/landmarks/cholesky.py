@@ -1,0 +1,151 @@
+"""The Cholesky factor of a matrix that gains and loses rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends.numpy_backend import triangles as twin
+from streamk.errors import InvalidInput
+
+Matrix = NDArray[np.float64]
+
+
+class GrowingCholesky:
+    """The factor L of a positive definite ``W = L L'`` to which rows are added and removed.
+
+    A new row is a forward substitution. Removing one is an update by Givens rotations, which are
+    orthogonal and so do not let rounding grow. The diagonal of the inverse of W is kept with it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> factor = GrowingCholesky()
+    >>> for k, own in [([], 4.0), ([2.0], 5.0), ([2.0, 3.0], 6.0)]:
+    ...     Phi, schur = factor.solve(np.array([k]), np.array([own]))
+    ...     factor.append(Phi[0], float(schur[0]))
+    >>> factor.lower
+    array([[2., 0., 0.],
+           [1., 2., 0.],
+           [1., 1., 2.]])
+    >>> cosines, sines = factor.remove(0)
+    >>> (factor.lower @ factor.lower.T).round(12)
+    array([[5., 3.],
+           [3., 6.]])
+    """
+
+    def __init__(self) -> None:
+        self._room = np.zeros((0, 0))
+        self._inverse = np.zeros(0)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._room.nbytes + self._inverse.nbytes
+
+    @property
+    def lower(self) -> Matrix:
+        """L, a copy of shape (l, l)."""
+        return np.tril(self._room[: self._size, : self._size])
+
+    @property
+    def inverse_diagonal(self) -> Matrix:
+        """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
+        return self._inverse[: self._size]
+
+    def solve(self, K: Matrix, own: Matrix) -> tuple[Matrix, Matrix]:
+        """Return ``L^-1 k`` of each row k of `K` (n, l), and the Schur complements.
+
+        `own` (n,) holds the diagonal elements that belong to the rows; what is left of them after
+        the squares of ``L^-1 k`` is the Schur complement.
+        """
+        Phi, schur = np.array(K), np.array(own)
+        twin.substitute(self._room, Phi, schur)
+        return Phi, schur
+
+    def solve_back(self, Phi: Matrix) -> Matrix:
+        """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
+        Q = np.array(Phi)
+        twin.substitute_back(self._room, Q)
+        return Q
+
+    def append(self, phi: Matrix, schur: float) -> None:
+        """Add a row of W, given as ``phi = L^-1 k`` (l,) and its Schur complement."""
+        q = self.solve_back(phi[None])[0]
+        n = self._size
+        self._make_room(n + 1)
+        self._room[n, :n] = self._room[:n, n] = phi
+        self._room[n, n] = math.sqrt(schur)
+        self._inverse[:n] += q * q / schur
+        self._inverse[n] = 1.0 / schur
+        self._size = n + 1
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._room):
+            room = np.zeros((max(16, 2 * size), max(16, 2 * size)))
+            inverse = np.zeros(len(room))
+            n = self._size
+            room[:n, :n] = self._room[:n, :n]
+            inverse[:n] = self._inverse[:n]
+            self._room, self._inverse = room, inverse
+
+    def remove(self, j: int) -> tuple[Matrix, Matrix]:
+        """Remove row and column j of W.
+
+        Returns
+        -------
+        cosines, sines : arrays of shape (l - 1 - j,)
+            Of the rotations of columns (j, j+1), (j+1, j+2), ... of L without row j, one after the
+            other: ``a, b`` become ``c a + s b, c b - s a``. The last column is then 0.
+        """
+        n = self._size
+        unit = np.zeros((1, n))
+        unit[0, j] = 1.0
+        column = self.solve_back(self.solve(unit, np.zeros(1))[0])[0]
+        cosines, sines = np.empty(n - 1 - j), np.empty(n - 1 - j)
+        twin.remove_row(self._room, n, j, cosines, sines)
+        left = self._inverse[:n] - column * column / column[j]
+        self._inverse[: n - 1] = np.delete(left, j)
+        self._size = n - 1
+        return cosines, sines
+
+    def refactor(self, W: Matrix) -> float:
+        """Compute the factor anew from W (l, l).
+
+        Returns
+        -------
+        float
+            Largest error of an element of ``L L'`` before.
+        """
+        n, L = self._size, self.lower
+        residual = float(np.abs(L @ L.T - W).max(initial=0.0))
+        try:
+            L = np.asarray(np.linalg.cholesky(W), np.float64)
+        except np.linalg.LinAlgError:
+            raise InvalidInput("W is not positive definite in double precision") from None
+        self._room[:n, :n] = L + np.tril(L, -1).T
+        inverse = self.solve(np.eye(n), np.zeros(n))[0]
+        self._inverse[:n] = (inverse * inverse).sum(axis=1)
+        return residual
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays to go on from, copies."""
+        return {"factor": self.lower, "inverse_diagonal": self.inverse_diagonal.copy()}
+
+    @classmethod
+    def from_state(cls, factor: Matrix, inverse_diagonal: Matrix) -> GrowingCholesky:
+        """Return the factor that `state` described."""
+        made = cls()
+        n = len(factor)
+        made._make_room(n)
+        made._room[:n, :n] = np.tril(factor) + np.tril(factor, -1).T
+        made._inverse[:n] = inverse_diagonal
+        made._size = n
+        return made
