@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends.numpy_backend import triangles as twin
-from streamk.errors import InvalidInput
+from streamk.backends import landmarks as backend
 
 Matrix = NDArray[np.float64]
 
@@ -25,8 +24,8 @@ class GrowingCholesky:
     >>> import numpy as np
     >>> factor = GrowingCholesky()
     >>> for k, own in [([], 4.0), ([2.0], 5.0), ([2.0, 3.0], 6.0)]:
-    ...     Phi, schur = factor.solve(np.array([k]), np.array([own]))
-    ...     factor.append(Phi[0], float(schur[0]))
+    ...     phi = factor.solve(np.array([k]))[0]
+    ...     factor.append(phi, own - float(phi @ phi))
     >>> factor.lower
     array([[2., 0., 0.],
            [1., 2., 0.],
@@ -41,6 +40,7 @@ class GrowingCholesky:
         self._room = np.zeros((0, 0))
         self._inverse = np.zeros(0)
         self._size = 0
+        self._twin = backend.select()
 
     def __len__(self) -> int:
         return self._size
@@ -60,20 +60,21 @@ class GrowingCholesky:
         """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
         return self._inverse[: self._size]
 
-    def solve(self, K: Matrix, own: Matrix) -> tuple[Matrix, Matrix]:
-        """Return ``L^-1 k`` of each row k of `K` (n, l), and the Schur complements.
+    @property
+    def room(self) -> Matrix:
+        """L and its transpose in the corner of a symmetric square, which changes as L does."""
+        return self._room
 
-        `own` (n,) holds the diagonal elements that belong to the rows; what is left of them after
-        the squares of ``L^-1 k`` is the Schur complement.
-        """
-        Phi, schur = np.array(K), np.array(own)
-        twin.substitute(self._room, Phi, schur)
-        return Phi, schur
+    def solve(self, K: Matrix) -> Matrix:
+        """Return ``L^-1 k`` of each row k of `K` (n, l)."""
+        Phi = np.array(K)
+        self._twin.solve(self._room, Phi)
+        return Phi
 
     def solve_back(self, Phi: Matrix) -> Matrix:
         """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
         Q = np.array(Phi)
-        twin.substitute_back(self._room, Q)
+        self._twin.solve_back(self._room, Q)
         return Q
 
     def append(self, phi: Matrix, schur: float) -> None:
@@ -108,9 +109,9 @@ class GrowingCholesky:
         n = self._size
         unit = np.zeros((1, n))
         unit[0, j] = 1.0
-        column = self.solve_back(self.solve(unit, np.zeros(1))[0])[0]
+        column = self.solve_back(self.solve(unit))[0]
         cosines, sines = np.empty(n - 1 - j), np.empty(n - 1 - j)
-        twin.remove_row(self._room, n, j, cosines, sines)
+        self._twin.remove_row(self._room, n, j, cosines, sines)
         left = self._inverse[:n] - column * column / column[j]
         self._inverse[: n - 1] = np.delete(left, j)
         self._size = n - 1
@@ -119,20 +120,20 @@ class GrowingCholesky:
     def refactor(self, W: Matrix) -> float:
         """Compute the factor anew from W (l, l).
 
+        Where W is not positive definite in double precision, the factor stays as it is.
+
         Returns
         -------
         float
             Largest error of an element of ``L L'`` before.
         """
-        n, L = self._size, self.lower
-        residual = float(np.abs(L @ L.T - W).max(initial=0.0))
-        try:
-            L = np.asarray(np.linalg.cholesky(W), np.float64)
-        except np.linalg.LinAlgError:
-            raise InvalidInput("W is not positive definite in double precision") from None
-        self._room[:n, :n] = L + np.tril(L, -1).T
-        inverse = self.solve(np.eye(n), np.zeros(n))[0]
-        self._inverse[:n] = (inverse * inverse).sum(axis=1)
+        n = self._size
+        residual = self._twin.residual(self._room, W)
+        anew = np.zeros((n, n))
+        if self._twin.factorise(W, anew):
+            self._room[:n, :n] = anew
+            columns = self.solve(np.eye(n))
+            self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
         return residual
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
+from streamk.backends import landmarks as backend
+from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.landmarks.cholesky import GrowingCholesky
@@ -16,8 +18,8 @@ from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
-_AHEAD = 32
-"""Most events that are looked at together."""
+_REFACTOR = 64
+"""Fewest removals between two refactorisations; of more landmarks, as many as there are."""
 
 
 class Admission(NamedTuple):
@@ -137,6 +139,11 @@ class IncrementalOasis:
         self._leaned = np.zeros(0)
         self._factor = GrowingCholesky()
         self._since = 0
+        self._twin = backend.select()
+        self._numbers = backend.KernelNumbers(
+            int(kernel.code), kernel.parameter, kernel.frequency_scale
+        )
+        self._known: backend.Span | None = None
         self._floor = max(self.tol, 64 * self.max_landmarks * float(np.finfo(float).eps))
 
     @property
@@ -168,13 +175,18 @@ class IncrementalOasis:
         if self._points is None:
             self._points = np.zeros((0, rows.shape[1]))
         changes: list[Change] = []
-        at, ahead = 0, _AHEAD
+        at = 0
         while at < len(rows):
-            some = rows[at : at + ahead]
-            seen, found = self._look(some)
+            phi = np.empty(self.n_landmarks)
+            seen, verdict, schur = self._twin.watch(
+                self._numbers, self._span(), self._rule(), rows[at:], self.n_events, phi
+            )
             at += seen
-            ahead = 1 if found else min(_AHEAD, 2 * ahead)
-            changes += found
+            self.n_events += seen
+            if verdict != backend.KEEP:
+                changes.append(self._admit(rows[at - 1], phi, schur))
+                if verdict != backend.ADMIT:
+                    changes.append(self._remove(verdict))
         return changes
 
     def _rows(self, X: ArrayLike) -> Matrix:
@@ -194,37 +206,30 @@ class IncrementalOasis:
             )
         return rows
 
-    def _look(self, X: Matrix) -> tuple[int, list[Change]]:
-        """Look at events until one changes the landmarks; return how many, and the changes."""
-        Phi, schur = self._coordinates(X)
-        Q = self._factor.solve_back(Phi)
-        for i, delta in enumerate(schur.tolist()):
-            self.n_events += 1
-            q = Q[i]
-            if self.half_life is not None and len(q):
-                self._leaned[np.argmax(np.abs(q))] = self.n_events
-            if delta <= self._floor:
-                continue
-            if self.n_landmarks < self.max_landmarks:
-                return i + 1, [self._admit(X[i], Phi[i], delta)]
-            gains = delta * self._factor.inverse_diagonal + q * q
-            if self.half_life is not None:
-                idle = (self.n_events - self._leaned) / self.half_life
-                gains *= np.exp2(np.minimum(idle, 512.0))
-            j = int(np.argmax(gains))
-            if gains[j] > 1.0 + self.margin:
-                return i + 1, [self._admit(X[i], Phi[i], delta), self._remove(j)]
-        return len(X), []
+    def _span(self) -> backend.Span:
+        if self._known is None:
+            assert self._points is not None
+            self._known = backend.Span(
+                self._points, self._twin.laid(self._points), self._factor.room
+            )
+        return self._known
 
-    def _coordinates(self, X: Matrix) -> tuple[Matrix, Matrix]:
-        assert self._points is not None
-        return self._factor.solve(self.kernel.pairwise(X, self._points), np.ones(len(X)))
+    def _rule(self) -> backend.Rule:
+        return backend.Rule(
+            self._factor.inverse_diagonal,
+            self._leaned,
+            self._floor,
+            1.0 + self.margin,
+            0.0 if self.half_life is None else 1.0 / self.half_life,
+            self.n_landmarks >= self.max_landmarks,
+        )
 
-    def _admit(self, x: Matrix, phi: Matrix, delta: float) -> Change:
+    def _admit(self, x: Matrix, phi: Matrix, schur: float) -> Change:
         assert self._points is not None
-        self._factor.append(phi, delta)
+        self._factor.append(phi, schur)
         self._points = np.vstack([self._points, x])
         self._leaned = np.append(self._leaned, self.n_events)
+        self._known = None
         self.n_admitted += 1
         return Admission()
 
@@ -233,9 +238,10 @@ class IncrementalOasis:
         cosines, sines = self._factor.remove(j)
         self._points = np.delete(self._points, j, axis=0)
         self._leaned = np.delete(self._leaned, j)
+        self._known = None
         self.n_removed += 1
         self._since += 1
-        if self._since >= max(64, self.n_landmarks):
+        if self._since >= max(_REFACTOR, self.n_landmarks):
             self.residual = self._factor.refactor(self.kernel.pairwise(self._points))
             self._since = 0
         return Removal(j, cosines, sines)
@@ -247,9 +253,17 @@ class IncrementalOasis:
         coordinates are the kernels' values as far as the landmarks tell them.
         """
         rows = self._rows(X)
+        Phi = np.empty((len(rows), self.n_landmarks))
         if self._points is None:
-            return np.zeros((len(rows), 0))
-        return self._coordinates(rows)[0]
+            return Phi
+        span, schur = self._span(), np.empty(len(rows))
+
+        def fill(some: slice) -> None:
+            self._twin.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
+
+        flops = Phi.size * (rows.shape[1] + self.n_landmarks // 2)
+        divide(len(rows), flops, fill)
+        return Phi
 
     def transform_one(self, x: ArrayLike) -> Matrix:
         """Return the coordinates of an event x (d,), shape (l,)."""
@@ -260,6 +274,7 @@ class IncrementalOasis:
         """Append columns that were zero in all events so far."""
         if self._points is not None:
             self._points = np.hstack([self._points, np.zeros((len(self._points), count))])
+            self._known = None
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
