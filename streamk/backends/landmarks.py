@@ -2,9 +2,10 @@
 
 The factor L of the landmarks' kernel matrix W lies in the lower triangle of a square room S and its
 transpose in the upper one: S is symmetric, and both a row and a column of L are consecutive. The
-room may be larger than the factor. An event x has the coordinates ``phi = L^-1 k(points, x)``; of
-k(x, x) = 1 the Schur complement ``1 - |phi|^2`` is left, and ``q = L^-T phi`` are the coefficients
-of its kernel's projection. Each twin's module `landmarks` defines the functions of `Twin`.
+room's side is a multiple of `streamk.backends.LANES`; what lies beside the factor are finite
+numbers. An event x has the coordinates ``phi = L^-1 k(points, x)``; of k(x, x) = 1 the Schur
+complement ``1 - |phi|^2`` is left, and ``q = L^-T phi`` are the coefficients of its kernel's
+projection. Each twin's module `landmarks` defines the functions of `Twin`.
 
 All arrays are float64 and C-contiguous. What is computed for a row is the same, bit for bit,
 whatever rows are computed with it.

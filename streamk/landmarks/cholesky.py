@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LANES
 from streamk.backends import landmarks as backend
 
 Matrix = NDArray[np.float64]
+
+
+def _square(size: int) -> Matrix:
+    side = -(-size // LANES) * LANES
+    return np.zeros((side, side))
 
 
 class GrowingCholesky:
@@ -18,6 +24,11 @@ class GrowingCholesky:
 
     A new row is a forward substitution. Removing one is an update by Givens rotations, which are
     orthogonal and so do not let rounding grow. The diagonal of the inverse of W is kept with it.
+
+    Parameters
+    ----------
+    capacity : int, default 0
+        Rows up to which room is made with care; more may come.
 
     Examples
     --------
@@ -36,7 +47,8 @@ class GrowingCholesky:
            [3., 6.]])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = 0) -> None:
+        self._capacity = capacity
         self._room = np.zeros((0, 0))
         self._inverse = np.zeros(0)
         self._size = 0
@@ -90,12 +102,11 @@ class GrowingCholesky:
 
     def _make_room(self, size: int) -> None:
         if size > len(self._room):
-            room = np.zeros((max(16, 2 * size), max(16, 2 * size)))
-            inverse = np.zeros(len(room))
             n = self._size
+            room, inverse = _square(min(2 * size, max(size, self._capacity))), self._inverse[:n]
             room[:n, :n] = self._room[:n, :n]
-            inverse[:n] = self._inverse[:n]
-            self._room, self._inverse = room, inverse
+            self._room, self._inverse = room, np.zeros(len(room))
+            self._inverse[:n] = inverse
 
     def remove(self, j: int) -> tuple[Matrix, Matrix]:
         """Remove row and column j of W.
@@ -129,9 +140,9 @@ class GrowingCholesky:
         """
         n = self._size
         residual = self._twin.residual(self._room, W)
-        anew = np.zeros((n, n))
+        anew = _square(n)
         if self._twin.factorise(W, anew):
-            self._room[:n, :n] = anew
+            self._room[:n, :n] = anew[:n, :n]
             columns = self.solve(np.eye(n))
             self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
         return residual
@@ -141,9 +152,11 @@ class GrowingCholesky:
         return {"factor": self.lower, "inverse_diagonal": self.inverse_diagonal.copy()}
 
     @classmethod
-    def from_state(cls, factor: Matrix, inverse_diagonal: Matrix) -> GrowingCholesky:
+    def from_state(
+        cls, factor: Matrix, inverse_diagonal: Matrix, capacity: int = 0
+    ) -> GrowingCholesky:
         """Return the factor that `state` described."""
-        made = cls()
+        made = cls(capacity)
         n = len(factor)
         made._make_room(n)
         made._room[:n, :n] = np.tril(factor) + np.tril(factor, -1).T

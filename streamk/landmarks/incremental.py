@@ -137,7 +137,7 @@ class IncrementalOasis:
         self.residual = 0.0
         self._points: Matrix | None = None
         self._leaned = np.zeros(0)
-        self._factor = GrowingCholesky()
+        self._factor = GrowingCholesky(self.max_landmarks + 1)
         self._since = 0
         self._twin = backend.select()
         self._numbers = backend.KernelNumbers(
@@ -323,7 +323,7 @@ class IncrementalOasis:
         if made.n_events:
             made._points = points
         made._leaned = leaned
-        made._factor = GrowingCholesky.from_state(factor, inverse)
+        made._factor = GrowingCholesky.from_state(factor, inverse, made.max_landmarks + 1)
         return made
 
 
