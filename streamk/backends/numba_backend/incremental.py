@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamk.backends.landmarks import ADMIT, KEEP, LONGEST
+from streamk.backends.incremental import ADMIT, KEEP, LONGEST
 from streamk.backends.numba_backend.compiling import compiled, exact
 from streamk.backends.numba_backend.pairwise import GROUP, _lay, _of_sums, _sums
 from streamk.backends.numba_backend.triangles import (

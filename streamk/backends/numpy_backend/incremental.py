@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends.landmarks import ADMIT, KEEP, LONGEST, KernelNumbers, Rule, Span
+from streamk.backends.incremental import ADMIT, KEEP, LONGEST, KernelNumbers, Rule, Span
 from streamk.backends.numpy_backend.pairwise import pairwise
 
 Array = NDArray[Any]
