@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamk.backends import GROUP
 from streamk.backends.incremental import ADMIT, KEEP, LONGEST
 from streamk.backends.numba_backend.compiling import compiled, exact
-from streamk.backends.numba_backend.pairwise import GROUP, _lay, _of_sums, _sums
+from streamk.backends.numba_backend.pairwise import _lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,
     factorise,
@@ -102,8 +103,8 @@ def _one(kernel: Any, span: Any, x: Any, room: Any) -> Any:
     points, P, S = span
     groups, d, size = P.shape[0], P.shape[1], points.shape[0]
     for g in range(groups):
-        _sums(code, P, g * d * GROUP, d, x, 0, 1, d, 1, f, room.k[g * GROUP :])
-    _of_sums(code, parameter, f, room.k, room.spare[: groups * GROUP])
+        sums(code, P, g * d * GROUP, d, x, 0, 1, d, 1, f, room.k[g * GROUP :])
+    of_sums(code, parameter, f, room.k, room.spare[: groups * GROUP])
     solve_one(S, size, room.k, room.s)
     return _left(room.k, size)
 
@@ -115,8 +116,8 @@ def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
     points, _, S = span
     size, d = points.shape
     _lay(X, first, room.E)
-    _sums(code, room.E, 0, d, points.reshape(-1), 0, size, d, 1, f, room.T)
-    _of_sums(code, parameter, f, room.T, room.spare[: size * GROUP])
+    sums(code, room.E, 0, d, points.reshape(-1), 0, size, d, 1, f, room.T)
+    of_sums(code, parameter, f, room.T, room.spare[: size * GROUP])
     solve_lanes(S, size, False, room.T, room.R)
     _left_lanes(room.T, size, room.left)
 
@@ -230,22 +231,28 @@ def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, phi: Any) -> 
 def laid(points: Any) -> Any:
     """Return the landmarks laid into lanes."""
     size, d = points.shape
-    P = np.empty((-(-size // GROUP), d, GROUP))
-    _lay(points, 0, P)
+    P = np.empty((-(-size // GROUP), max(d, 1), GROUP))
+    _lay(with_columns(points), 0, P)
     return P
 
 
 def coordinates(kernel: Any, span: Any, X: Any, Phi: Any, schur: Any) -> None:
     """Write ``L^-1 k(points, x)`` of the rows of `X`, and their Schur complements."""
-    _coordinates(_with_factor(kernel), span, X, Phi, schur)
+    _coordinates(_with_factor(kernel), _with_columns(span), with_columns(X), Phi, schur)
 
 
 def watch(
     kernel: Any, span: Any, rule: Any, X: Any, number: int, phi: Any
 ) -> tuple[int, int, float]:
     """Look at events until one should change the landmarks."""
-    seen, verdict, delta = _watch(_with_factor(kernel), span, rule, X, number, phi)
+    seen, verdict, delta = _watch(
+        _with_factor(kernel), _with_columns(span), rule, with_columns(X), number, phi
+    )
     return int(seen), int(verdict), float(delta)
+
+
+def _with_columns(span: Any) -> Any:
+    return span if span.points.shape[1] else span._replace(points=with_columns(span.points))
 
 
 def _with_factor(kernel: Any) -> Any:
