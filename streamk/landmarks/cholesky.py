@@ -131,7 +131,8 @@ class GrowingCholesky:
     def refactor(self, W: Matrix) -> float:
         """Compute the factor anew from W (l, l).
 
-        Where W is not positive definite in double precision, the factor stays as it is.
+        Where W is not positive definite in double precision, the factor stays as it is. The
+        diagonal of the inverse is computed anew in any case.
 
         Returns
         -------
@@ -143,8 +144,8 @@ class GrowingCholesky:
         anew = _square(n)
         if self._twin.factorise(W, anew):
             self._room[:n, :n] = anew[:n, :n]
-            columns = self.solve(np.eye(n))
-            self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
+        columns = self.solve(np.eye(n))
+        self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
         return residual
 
     def state(self) -> dict[str, NDArray[Any]]:

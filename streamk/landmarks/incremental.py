@@ -97,7 +97,7 @@ class IncrementalOasis:
     >>> import numpy as np
     >>> from streamk.kernels import Gaussian
     >>> landmarks = IncrementalOasis(Gaussian(bandwidth=1.0), max_landmarks=2)
-    >>> landmarks.learn_many(np.array([[0.0], [0.0], [1.0]]))
+    >>> landmarks.learn_many(np.array([[0.0], [0.0], [0.5]]))
     [Admission(), Admission()]
     >>> changes = landmarks.learn_one(np.array([3.0]))
     >>> [type(change).__name__ for change in changes]
@@ -117,22 +117,13 @@ class IncrementalOasis:
         max_landmarks: int,
         tol: float = 1e-3,
         half_life: float | None = None,
-        margin: float = 0.1,
+        margin: float = 1.0,
     ) -> None:
-        if not isinstance(kernel, Kernel) or not kernel.cosine:
-            raise InvalidInput(f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, not linear")
-        if isinstance(max_landmarks, bool) or int(max_landmarks) != max_landmarks:
-            raise InvalidInput(f"max_landmarks={max_landmarks!r} must be a whole number")
-        if max_landmarks < 1:
-            raise InvalidInput(f"max_landmarks={max_landmarks!r} must be at least 1")
-        for name, number in (("tol", tol), ("margin", margin)):
-            if not 0.0 <= number < math.inf:
-                raise InvalidInput(f"{name}={number!r} must be a number from 0 on")
-        if half_life is not None and not 0.0 < half_life < math.inf:
-            raise InvalidInput(f"half_life={half_life!r} must be a positive number of events")
+        _check_options(kernel, max_landmarks, tol, half_life, margin)
         self.kernel = kernel
         self.max_landmarks = int(max_landmarks)
-        self.tol, self.margin, self.half_life = float(tol), float(margin), half_life
+        self.tol, self.margin = float(tol), float(margin)
+        self.half_life = None if half_life is None else float(half_life)
         self.n_events = self.n_admitted = self.n_removed = 0
         self.residual = 0.0
         self._points: Matrix | None = None
@@ -164,15 +155,12 @@ class IncrementalOasis:
 
     def learn_one(self, x: ArrayLike) -> list[Change]:
         """Look at an event x (d,) and return how the landmarks changed, in order."""
-        row = np.asarray(x, dtype=np.float64)
-        if row.ndim != 1:
-            raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")
-        return self.learn_many(row[None])
+        return self.learn_many(_row(x))
 
     def learn_many(self, X: ArrayLike) -> list[Change]:
         """Look at events X (n, d), one after the other, and return how the landmarks changed."""
         rows = self._rows(X)
-        if self._points is None:
+        if self._points is None and len(rows):
             self._points = np.zeros((0, rows.shape[1]))
         changes: list[Change] = []
         at = 0
@@ -266,12 +254,15 @@ class IncrementalOasis:
         return Phi
 
     def transform_one(self, x: ArrayLike) -> Matrix:
-        """Return the coordinates of an event x (d,), shape (l,)."""
-        coordinates: Matrix = self.transform(np.asarray(x, dtype=np.float64)[None])[0]
+        """Return the coordinates of an event x (d,), shape (l,), the same bits as in a batch."""
+        coordinates: Matrix = self.transform(_row(x))[0]
         return coordinates
 
     def add_columns(self, count: int) -> None:
-        """Append columns that were zero in all events so far."""
+        """Append columns that were zero in all events so far; nothing changes for these.
+
+        Before the first event there is nothing to do: it tells how many columns there are.
+        """
         if self._points is not None:
             self._points = np.hstack([self._points, np.zeros((len(self._points), count))])
             self._known = None
@@ -325,6 +316,31 @@ class IncrementalOasis:
         made._leaned = leaned
         made._factor = GrowingCholesky.from_state(factor, inverse, made.max_landmarks + 1)
         return made
+
+
+def _row(x: ArrayLike) -> Matrix:
+    row = np.asarray(x, dtype=np.float64)
+    if row.ndim != 1:
+        raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")
+    return row[None]
+
+
+def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, margin: Any) -> None:
+    if not isinstance(kernel, Kernel) or not kernel.cosine:
+        raise InvalidInput(
+            f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits all"
+            " events; Linear is not"
+        )
+    whole = isinstance(max_landmarks, int | np.integer) and not isinstance(max_landmarks, bool)
+    if not whole or max_landmarks < 1:
+        raise InvalidInput(f"max_landmarks={max_landmarks!r} must be a whole number of at least 1")
+    for name, number in (("tol", tol), ("margin", margin)):
+        if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
+            raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
+    if half_life is not None and (
+        not isinstance(half_life, int | float | np.number) or not 0.0 < half_life < math.inf
+    ):
+        raise InvalidInput(f"half_life={half_life!r} must be a positive number of events, or None")
 
 
 _COUNTS = ("n_events", "n_admitted", "n_removed")

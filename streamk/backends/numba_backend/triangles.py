@@ -157,13 +157,17 @@ def _remove_row(S: Any, size: Any, j: Any, cosines: Any, sines: Any) -> None:
 
 @compiled
 def _residual(S: Any, size: Any, W: Any) -> Any:
-    worst, row = 0.0, np.empty(size)
+    flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
+    worst, row = 0.0, np.empty(S.shape[0])
     for i in range(size):
         row[:] = 0.0
-        for m in range(i + 1):
-            factor, other = S[i, m], S[m]
-            for c in range(m, size):
-                row[c] += factor * other[c]
+        start = i // LANES * LANES
+        chunks = (size - start + LANES - 1) // LANES
+        for first in range(0, i + 1, LANES):
+            stop = min(i + 1, first + LANES)
+            v[:] = 0.0
+            v[: stop - first] = S[i, first:stop]
+            _add_rows(flat, row, v, first * stride + start, stride, start, chunks)
         for c in range(i, size):
             worst = max(worst, abs(row[c] - W[i, c]))
     return worst
