@@ -64,6 +64,8 @@ CHUNK = 64
 """Features a chunk."""
 LANES = 16
 """Partial sums kept for each output until the last chunk has been added."""
+GROUP = 2 * LANES
+"""Points that lie in lanes together where points are many."""
 
 
 class Law(IntEnum):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from streamk.landmarks.farahat import farahat
+from streamk.landmarks.incremental import Admission, Change, IncrementalOasis, Removal, carried
 from streamk.landmarks.k_means import k_means
 from streamk.landmarks.leverage import leverage_scores
 from streamk.landmarks.matrices import Diffusion
@@ -13,9 +14,14 @@ from streamk.landmarks.uniform import uniform
 
 __all__ = [
     "METHODS",
+    "Admission",
+    "Change",
     "Diffusion",
+    "IncrementalOasis",
     "Landmarks",
+    "Removal",
     "block_rpcholesky",
+    "carried",
     "farahat",
     "k_means",
     "leverage_scores",

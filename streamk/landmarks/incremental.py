@@ -1,0 +1,347 @@
+"""Landmarks chosen while the events pass by: oASIS on a stream."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import kernels
+from streamk.backends import incremental as backend
+from streamk.backends.threads import divide
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Kernel
+from streamk.landmarks.cholesky import GrowingCholesky
+from streamk.state import State
+
+Matrix = NDArray[np.float64]
+
+_REFACTOR = 64
+"""Fewest removals between two refactorisations; of more landmarks, as many as there are."""
+
+
+class Admission(NamedTuple):
+    """A landmark was added: the coordinates got a new one at their end."""
+
+
+class Removal(NamedTuple):
+    """A landmark was removed, and the span of the landmarks lost a direction.
+
+    The coordinates from `position` on were rotated, each with the next, and the last one dropped.
+    """
+
+    position: int
+    cosines: Matrix
+    sines: Matrix
+
+
+Change = Admission | Removal
+
+
+def carried(W: Matrix, change: Change) -> Matrix:
+    """Return what coefficients become when the landmarks change.
+
+    The function ``W' phi(x)`` stays the same at an admission, and becomes its projection on the
+    span of the landmarks that are left at a removal.
+
+    Parameters
+    ----------
+    W : array of shape (l, outputs)
+        Coefficients of the coordinates, as `IncrementalOasis.transform` returns them.
+    change : Admission or Removal
+
+    Returns
+    -------
+    array of shape (l + 1, outputs) or (l - 1, outputs)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> carried(np.array([[2.0]]), Admission())
+    array([[2.],
+           [0.]])
+    """
+    if isinstance(change, Admission):
+        return np.vstack([W, np.zeros((1, W.shape[1]))])
+    V = np.array(W)
+    for i, (c, s) in enumerate(zip(change.cosines, change.sines, strict=True), change.position):
+        V[i], V[i + 1] = c * V[i] + s * V[i + 1], c * V[i + 1] - s * V[i]
+    return V[:-1]
+
+
+class IncrementalOasis:
+    """Landmarks of a stream: the events that the span of the others' kernels does not hold.
+
+    An event x is measured by its Schur complement, the squared distance of its kernel from the span
+    of the landmarks' kernels. While there is room, an event above the tolerance becomes a landmark.
+    Then it takes the place of the landmark whose removal costs least, if that makes the determinant
+    of the landmarks' kernel matrix larger by more than the margin.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any with ``k(x, x) = 1``.
+    max_landmarks : int
+    tol : float, default 1e-3
+        Schur complement that an event must have to become a landmark.
+    half_life : float, optional
+        In events. The claim of a landmark halves for every so many events of which none leaned on
+        it most. By default nothing is forgotten.
+    margin : float, default 0.1
+        How much larger the determinant must become for a landmark to be replaced.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> landmarks = IncrementalOasis(Gaussian(bandwidth=1.0), max_landmarks=2)
+    >>> landmarks.learn_many(np.array([[0.0], [0.0], [0.5]]))
+    [Admission(), Admission()]
+    >>> changes = landmarks.learn_one(np.array([3.0]))
+    >>> [type(change).__name__ for change in changes]
+    ['Admission', 'Removal']
+    >>> landmarks.points
+    array([[0.],
+           [3.]])
+    """
+
+    TYPE = "incremental-oasis"
+    FORMAT = 1
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        max_landmarks: int,
+        tol: float = 1e-3,
+        half_life: float | None = None,
+        margin: float = 1.0,
+    ) -> None:
+        _check_options(kernel, max_landmarks, tol, half_life, margin)
+        self.kernel = kernel
+        self.max_landmarks = int(max_landmarks)
+        self.tol, self.margin = float(tol), float(margin)
+        self.half_life = None if half_life is None else float(half_life)
+        self.n_events = self.n_admitted = self.n_removed = 0
+        self.residual = 0.0
+        self._points: Matrix | None = None
+        self._leaned = np.zeros(0)
+        self._factor = GrowingCholesky(self.max_landmarks + 1)
+        self._since = 0
+        self._twin = backend.select()
+        self._numbers = backend.KernelNumbers(
+            int(kernel.code), kernel.parameter, kernel.frequency_scale
+        )
+        self._known: backend.Span | None = None
+        self._floor = max(self.tol, 64 * self.max_landmarks * float(np.finfo(float).eps))
+
+    @property
+    def points(self) -> Matrix:
+        """The landmarks, shape (l, d), in the order of admission."""
+        return np.zeros((0, 0)) if self._points is None else self._points.copy()
+
+    @property
+    def n_landmarks(self) -> int:
+        """Number of landmarks."""
+        return len(self._factor)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        points = 0 if self._points is None else self._points.nbytes
+        return points + self._leaned.nbytes + self._factor.nbytes
+
+    def learn_one(self, x: ArrayLike) -> list[Change]:
+        """Look at an event x (d,) and return how the landmarks changed, in order."""
+        return self.learn_many(_row(x))
+
+    def learn_many(self, X: ArrayLike) -> list[Change]:
+        """Look at events X (n, d), one after the other, and return how the landmarks changed."""
+        rows = self._rows(X)
+        if self._points is None and len(rows):
+            self._points = np.zeros((0, rows.shape[1]))
+        changes: list[Change] = []
+        at = 0
+        while at < len(rows):
+            phi = np.empty(self.n_landmarks)
+            seen, verdict, schur = self._twin.watch(
+                self._numbers, self._span(), self._rule(), rows[at:], self.n_events, phi
+            )
+            at += seen
+            self.n_events += seen
+            if verdict != backend.KEEP:
+                changes.append(self._admit(rows[at - 1], phi, schur))
+                if verdict != backend.ADMIT:
+                    changes.append(self._remove(verdict))
+        return changes
+
+    def _rows(self, X: ArrayLike) -> Matrix:
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+        if rows.ndim != 2:
+            raise InvalidInput(f"events must have shape (n, columns), not {rows.shape}")
+        if self._points is not None and rows.shape[1] != self._points.shape[1]:
+            raise InvalidInput(
+                f"events have {rows.shape[1]} columns, but those before had"
+                f" {self._points.shape[1]}; call add_columns for new ones"
+            )
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InvalidInput(
+                f"value {rows[row, column]} in row {row}, column {column}; fill in what is missing"
+            )
+        return rows
+
+    def _span(self) -> backend.Span:
+        if self._known is None:
+            assert self._points is not None
+            self._known = backend.Span(
+                self._points, self._twin.laid(self._points), self._factor.room
+            )
+        return self._known
+
+    def _rule(self) -> backend.Rule:
+        return backend.Rule(
+            self._factor.inverse_diagonal,
+            self._leaned,
+            self._floor,
+            1.0 + self.margin,
+            0.0 if self.half_life is None else 1.0 / self.half_life,
+            self.n_landmarks >= self.max_landmarks,
+        )
+
+    def _admit(self, x: Matrix, phi: Matrix, schur: float) -> Change:
+        assert self._points is not None
+        self._factor.append(phi, schur)
+        self._points = np.vstack([self._points, x])
+        self._leaned = np.append(self._leaned, self.n_events)
+        self._known = None
+        self.n_admitted += 1
+        return Admission()
+
+    def _remove(self, j: int) -> Change:
+        assert self._points is not None
+        cosines, sines = self._factor.remove(j)
+        self._points = np.delete(self._points, j, axis=0)
+        self._leaned = np.delete(self._leaned, j)
+        self._known = None
+        self.n_removed += 1
+        self._since += 1
+        if self._since >= max(_REFACTOR, self.n_landmarks):
+            self.residual = self._factor.refactor(self.kernel.pairwise(self._points))
+            self._since = 0
+        return Removal(j, cosines, sines)
+
+    def transform(self, X: ArrayLike) -> Matrix:
+        """Return the coordinates of X (n, d) in the span of the landmarks, shape (n, l).
+
+        They are ``L^-1 k(landmarks, x)``, in an orthonormal basis of the span: inner products of
+        coordinates are the kernels' values as far as the landmarks tell them.
+        """
+        rows = self._rows(X)
+        Phi = np.empty((len(rows), self.n_landmarks))
+        if self._points is None:
+            return Phi
+        span, schur = self._span(), np.empty(len(rows))
+
+        def fill(some: slice) -> None:
+            self._twin.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
+
+        flops = Phi.size * (rows.shape[1] + self.n_landmarks // 2)
+        divide(len(rows), flops, fill)
+        return Phi
+
+    def transform_one(self, x: ArrayLike) -> Matrix:
+        """Return the coordinates of an event x (d,), shape (l,), the same bits as in a batch."""
+        coordinates: Matrix = self.transform(_row(x))[0]
+        return coordinates
+
+    def add_columns(self, count: int) -> None:
+        """Append columns that were zero in all events so far; nothing changes for these.
+
+        Before the first event there is nothing to do: it tells how many columns there are.
+        """
+        if self._points is not None:
+            self._points = np.hstack([self._points, np.zeros((len(self._points), count))])
+            self._known = None
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kernel": self.kernel.to_json(),
+            "options": {
+                "max_landmarks": self.max_landmarks,
+                "tol": self.tol,
+                "half_life": self.half_life,
+                "margin": self.margin,
+            },
+            "counts": {name: getattr(self, name) for name in _COUNTS},
+            "residual": self.residual,
+            "since": self._since,
+        }
+        arrays = {"points": self.points, "leaned": self._leaned.copy(), **self._factor.state()}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> IncrementalOasis:
+        """Return the landmarks whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its arrays do not fit.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = state.header
+        try:
+            made = cls(kernels.from_json(header["kernel"]), **header["options"])
+            for name in _COUNTS:
+                setattr(made, name, int(header["counts"][name]))
+            made.residual, made._since = float(header["residual"]), int(header["since"])
+            arrays = {name: np.array(state.arrays[name], np.float64) for name in _ARRAYS}
+        except (KeyError, TypeError, InvalidInput) as error:
+            raise StateError(f"damaged state of incremental landmarks: {error}") from error
+        points, leaned, factor, inverse = (arrays[name] for name in _ARRAYS)
+        n = len(points)
+        if points.ndim != 2 or leaned.shape != (n,) or inverse.shape != (n,):
+            raise StateError("arrays of incremental landmarks do not fit each other")
+        if factor.shape != (n, n):
+            raise StateError(f"array 'factor' of {n} landmarks must have shape ({n}, {n})")
+        if made.n_events:
+            made._points = points
+        made._leaned = leaned
+        made._factor = GrowingCholesky.from_state(factor, inverse, made.max_landmarks + 1)
+        return made
+
+
+def _row(x: ArrayLike) -> Matrix:
+    row = np.asarray(x, dtype=np.float64)
+    if row.ndim != 1:
+        raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")
+    return row[None]
+
+
+def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, margin: Any) -> None:
+    if not isinstance(kernel, Kernel) or not kernel.cosine:
+        raise InvalidInput(
+            f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits all"
+            " events; Linear is not"
+        )
+    whole = isinstance(max_landmarks, int | np.integer) and not isinstance(max_landmarks, bool)
+    if not whole or max_landmarks < 1:
+        raise InvalidInput(f"max_landmarks={max_landmarks!r} must be a whole number of at least 1")
+    for name, number in (("tol", tol), ("margin", margin)):
+        if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
+            raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
+    if half_life is not None and (
+        not isinstance(half_life, int | float | np.number) or not 0.0 < half_life < math.inf
+    ):
+        raise InvalidInput(f"half_life={half_life!r} must be a positive number of events, or None")
+
+
+_COUNTS = ("n_events", "n_admitted", "n_removed")
+_ARRAYS = ("points", "leaned", "factor", "inverse_diagonal")

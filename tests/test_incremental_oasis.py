@@ -1,0 +1,517 @@
+"""Landmarks on a stream against the oracle; their factor, their state, and a long life."""
+
+from __future__ import annotations
+
+import itertools
+
+import naive
+import naive_landmarks
+import numpy as np
+import pytest
+
+from streamk.backends import incremental as backend
+from streamk.backends import numba_backend, numpy_backend
+from streamk.backends.numba_backend import incremental as compiled
+from streamk.backends.numpy_backend import incremental as plain
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Linear, Matern, RationalQuadratic
+from streamk.landmarks import Admission, IncrementalOasis, Removal, carried, oasis
+from streamk.landmarks.cholesky import GrowingCholesky
+from streamk.state import State
+
+TWINS = {"numpy": plain, "numba": compiled}
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Landmarks made in the test use this twin."""
+    monkeypatch.setattr(backend, "select", lambda: TWINS[request.param])
+    return str(request.param)
+
+
+with_each_twin = pytest.mark.usefixtures("twin")
+
+
+def normal(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def drifting(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return normal(n, d, seed) * 0.3 + np.linspace(0.0, 8.0, n)[:, None]
+
+
+def arrays(landmarks: IncrementalOasis) -> dict[str, np.ndarray]:
+    return landmarks.state().arrays
+
+
+def same(a: IncrementalOasis, b: IncrementalOasis) -> bool:
+    """Whether two are in the same state, bit for bit."""
+    first, second = a.state(), b.state()
+    return first.header == second.header and all(
+        np.array_equal(first.arrays[name], second.arrays[name]) for name in first.arrays
+    )
+
+
+def schur(kernel: Kernel, points: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Schur complements of X given the points, by the textbook."""
+    K = kernel.pairwise(points, X)
+    return 1.0 - (K * np.linalg.solve(kernel.pairwise(points), K)).sum(axis=0)
+
+
+def named(change: Admission | Removal, n_landmarks: int) -> tuple[str, int]:
+    """A change as the oracle tells it."""
+    if isinstance(change, Removal):
+        return "removal", change.position
+    return "admission", n_landmarks
+
+
+# --- the choice -----------------------------------------------------------------------------
+
+CASES = {
+    "gaussian": (Gaussian(bandwidth=1.5), naive.Kernel("gaussian", 1.5), {}),
+    "every gain counts": (Gaussian(bandwidth=1.5), naive.Kernel("gaussian", 1.5), {"margin": 0.0}),
+    "a high tolerance": (Laplacian(bandwidth=3.0), naive.Kernel("laplacian", 3.0), {"tol": 0.3}),
+    "forgetting": (
+        Matern(nu=1.5, bandwidth=2.0),
+        naive.Kernel("matern", 2.0, 1.5),
+        {"half_life": 40.0, "margin": 0.5},
+    ),
+}
+
+
+@with_each_twin
+@pytest.mark.parametrize("stream", [normal, drifting])
+@pytest.mark.parametrize("case", CASES)
+def test_the_choice_is_the_oracles_event_by_event(case, stream):
+    kernel, plain_kernel, options = CASES[case]
+    X = stream(400, 3)
+    ours = IncrementalOasis(kernel, max_landmarks=20, **options)
+    oracle = naive_landmarks.Incremental(
+        lambda a, b: naive_landmarks.kernel_matrix(plain_kernel, a, b),
+        20,
+        **{"margin": 1.0, **options},
+    )
+    removals = 0
+    for x in X:
+        before = ours.n_landmarks
+        told = [named(change, before) for change in ours.learn_one(x)]
+        assert told == oracle.learn_one(x)
+        removals += len(told) == 2
+    assert np.array_equal(ours.points, np.array(oracle.points))
+    assert removals > 5
+    assert ours.n_events == 400
+    assert ours.n_removed == removals
+    assert ours.n_admitted == removals + ours.n_landmarks
+
+
+def test_the_determinant_grows_with_every_replacement():
+    kernel = Gaussian(bandwidth=2.0)
+    landmarks = IncrementalOasis(kernel, max_landmarks=25, margin=0.25)
+    last = -np.inf
+    for x in normal(2000, 3):
+        changes = landmarks.learn_one(x)
+        if len(changes) == 2:
+            now = np.linalg.slogdet(kernel.pairwise(landmarks.points))[1]
+            assert now > last + 0.99 * np.log(1.25)
+        if changes and landmarks.n_landmarks == 25:
+            last = np.linalg.slogdet(kernel.pairwise(landmarks.points))[1]
+    assert landmarks.n_removed > 20
+
+
+@with_each_twin
+@pytest.mark.parametrize("half_life", [None, 100.0])
+def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
+    X = drifting(350, 4, seed=3)
+
+    def after(cuts: list[int]) -> IncrementalOasis:
+        landmarks = IncrementalOasis(
+            Gaussian(bandwidth=2.0), max_landmarks=37, half_life=half_life, margin=0.1
+        )
+        for start, stop in itertools.pairwise([0, *cuts, len(X)]):
+            landmarks.learn_many(X[start:stop])
+        return landmarks
+
+    whole = after([])
+    assert whole.n_removed > 20
+    assert same(whole, after(list(range(1, 350))))
+    random = np.random.default_rng(1)
+    for _ in range(3):
+        assert same(whole, after(sorted(random.integers(0, 350, 15).tolist())))
+
+
+def test_the_changes_of_many_are_those_of_one_after_the_other():
+    X = normal(300, 3)
+    one, many = (IncrementalOasis(Gaussian(), max_landmarks=10, margin=0.1) for _ in range(2))
+    expected = [change for x in X for change in one.learn_one(x)]
+    found = many.learn_many(X)
+    assert len(found) == len(expected) > 20
+    for a, b in zip(found, expected, strict=True):
+        assert type(a) is type(b)
+        assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("half_life", [None, 60.0])
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Laplacian(), Matern(nu=2.5), Cauchy(), RationalQuadratic(alpha=1.5)],
+    ids=lambda kernel: kernel.name,
+)
+def test_the_twins_agree(kernel, half_life, monkeypatch):
+    X, Y = drifting(500, 3), normal(50, 3, seed=1)
+    found = []
+    for twin in TWINS.values():
+        monkeypatch.setattr(backend, "select", lambda twin=twin: twin)
+        landmarks = IncrementalOasis(kernel, max_landmarks=30, half_life=half_life)
+        landmarks.learn_many(X)
+        found.append((landmarks, landmarks.transform(Y)))
+    (a, Phi), (b, Psi) = found
+    assert np.array_equal(a.points, b.points)
+    np.testing.assert_allclose(Phi, Psi, atol=1e-10)
+    np.testing.assert_allclose(
+        arrays(a)["inverse_diagonal"], arrays(b)["inverse_diagonal"], rtol=1e-9
+    )
+
+
+def test_every_backend_for_the_host_has_a_twin():
+    assert backend.select().__name__.removesuffix(".incremental") in (
+        numba_backend.__name__,
+        numpy_backend.__name__,
+    )
+
+
+def test_what_is_kept_is_nearly_as_good_as_the_choice_from_all():
+    # Clusters of very different sizes, the rare ones late.
+    random = np.random.default_rng(4)
+    centers = random.standard_normal((12, 5)) * 4.0
+    cluster = np.minimum(random.geometric(0.3, 6000) - 1, 11)
+    X = centers[np.sort(cluster)] + 0.4 * random.standard_normal((6000, 5))
+    kernel, held_out = Gaussian(bandwidth=2.0), np.arange(0, 6000, 10)
+    seen = np.setdiff1d(np.arange(6000), held_out)
+    landmarks = IncrementalOasis(kernel, max_landmarks=60)
+    landmarks.learn_many(X[seen])
+    until_full = IncrementalOasis(kernel, max_landmarks=60, margin=1e300)
+    until_full.learn_many(X[seen])
+    batch = oasis(X[seen], kernel, max_landmarks=60, n_init=0)
+    ours, first_come, best = (
+        schur(kernel, points, X[held_out]).mean()
+        for points in (landmarks.points, until_full.points, batch.points)
+    )
+    assert ours < 1.3 * best
+    assert first_come > 2.0 * best
+
+
+def test_landmarks_that_nothing_leans_on_are_forgotten():
+    early, late = normal(600, 2), normal(600, 2, seed=1) * 0.5 + 50.0
+    X = np.vstack([early, late])
+
+    def share_of_late(half_life: float | None) -> float:
+        landmarks = IncrementalOasis(Gaussian(), max_landmarks=20, half_life=half_life)
+        landmarks.learn_many(X)
+        return float((landmarks.points[:, 0] > 25.0).mean())
+
+    assert share_of_late(60.0) > 0.9
+    assert share_of_late(None) < 0.6
+
+
+def test_what_is_known_already_is_refused():
+    X = np.repeat(normal(30, 3), 5, axis=0)
+    landmarks = IncrementalOasis(Gaussian(bandwidth=0.5), max_landmarks=100, tol=0.0)
+    landmarks.learn_many(X)
+    assert landmarks.n_landmarks == 30
+    assert landmarks.learn_many(X[::-1]) == []
+    assert landmarks.n_events == 300
+
+
+@pytest.mark.parametrize("half_life", [None, 20.0])
+def test_a_tolerance_below_rounding_ends_at_rounding(half_life):
+    # So smooth a kernel has far fewer dimensions in double precision than there is room for.
+    landmarks = IncrementalOasis(
+        Gaussian(bandwidth=8.0), max_landmarks=200, tol=0.0, half_life=half_life, margin=0.0
+    )
+    landmarks.learn_many(normal(3000, 2))
+    assert landmarks.n_landmarks < 100
+    Phi = landmarks.transform(normal(40, 2, seed=5))
+    assert np.isfinite(Phi).all()
+    assert abs(Phi @ Phi.T - Gaussian(bandwidth=8.0).pairwise(normal(40, 2, seed=5))).max() < 1e-8
+
+
+# --- coordinates ----------------------------------------------------------------------------
+
+
+@with_each_twin
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 33, 48])
+def test_coordinates_reproduce_the_kernel_in_the_span(count):
+    kernel = Matern(nu=0.5, bandwidth=2.0)
+    landmarks = IncrementalOasis(kernel, max_landmarks=count)
+    landmarks.learn_many(normal(400, 3))
+    assert landmarks.n_landmarks == count
+    Y, Z = normal(70, 3, seed=1), landmarks.points
+    Phi = landmarks.transform(Y)
+    np.testing.assert_allclose(Phi @ landmarks.transform(Z).T, kernel.pairwise(Y, Z), atol=1e-12)
+    C = kernel.pairwise(Y, Z)
+    expected = C @ np.linalg.solve(kernel.pairwise(Z), C.T)
+    np.testing.assert_allclose(Phi @ Phi.T, expected, atol=1e-12)
+
+
+@with_each_twin
+def test_a_row_has_the_same_coordinates_in_any_batch():
+    landmarks = IncrementalOasis(RationalQuadratic(alpha=0.5), max_landmarks=45)
+    landmarks.learn_many(normal(500, 5))
+    Y = normal(101, 5, seed=2)
+    Phi = landmarks.transform(Y)
+    assert np.array_equal(Phi[7:50], landmarks.transform(Y[7:50]))
+    for y, phi in zip(Y, Phi, strict=True):
+        assert np.array_equal(landmarks.transform_one(y), phi)
+
+
+def carried_all(W: np.ndarray, changes: list) -> np.ndarray:
+    for change in changes:
+        W = carried(W, change)
+    return W
+
+
+@with_each_twin
+def test_carried_coefficients_are_the_projection_of_the_function():
+    kernel, Y = Gaussian(bandwidth=1.5), normal(40, 3, seed=9) * 2.0
+    landmarks = IncrementalOasis(kernel, max_landmarks=12, margin=0.05)
+    random = np.random.default_rng(0)
+    admissions = removals = 0
+    for x in normal(300, 3):
+        points, Phi = landmarks.points, landmarks.transform(Y)
+        W = random.standard_normal((landmarks.n_landmarks, 2))
+        changes = landmarks.learn_one(x)
+        predictions = landmarks.transform(Y) @ carried_all(W, changes)
+        if len(changes) == 1:
+            admissions += 1
+            np.testing.assert_allclose(predictions, Phi @ W, atol=1e-12)
+        if len(changes) == 2:
+            removals += 1
+            j = changes[1].position
+            with_x = np.vstack([points, x])
+            G, rest = kernel.pairwise(with_x), np.delete(with_x, j, axis=0)
+            # What the coefficients of the landmarks' kernels were; the newcomer's are 0.
+            L = np.linalg.cholesky(kernel.pairwise(points))
+            a = np.vstack([np.linalg.solve(L.T, W), np.zeros((1, 2))])
+            b = np.column_stack([naive_landmarks.projected(G, a[:, o], j) for o in range(2)])
+            np.testing.assert_allclose(predictions, kernel.pairwise(Y, rest) @ b, atol=1e-10)
+            lost = schur(kernel, rest, points[j : j + 1])[0]
+            bound = np.abs(a[j]) * np.sqrt(lost)
+            assert (np.abs(predictions - Phi @ W) <= bound + 1e-10).all()
+    assert admissions == 12
+    assert removals > 10
+
+
+# --- the factor -----------------------------------------------------------------------------
+
+
+@with_each_twin
+def test_the_factor_of_a_matrix_that_gains_and_loses_rows():
+    random = np.random.default_rng(7)
+    points, factor = np.zeros((0, 4)), GrowingCholesky(20)
+    kernel = Laplacian(bandwidth=4.0)
+    for step in range(600):
+        # It grows to about 40, beyond its capacity, shrinks to nothing and grows again.
+        growing = 0.7 if step % 300 < 150 else 0.25
+        if len(points) == 0 or random.random() < growing:
+            x = random.standard_normal((1, 4))
+            phi = factor.solve(kernel.pairwise(x, points))[0]
+            factor.append(phi, 1.0 - float(phi @ phi))
+            points = np.vstack([points, x])
+        else:
+            j = int(random.integers(len(points)))
+            before, n = factor.lower, len(points)
+            cosines, sines = factor.remove(j)
+            rotated = np.delete(before, j, axis=0)
+            for i, (c, s) in enumerate(zip(cosines, sines, strict=True), j):
+                rotated[:, [i, i + 1]] = rotated[:, [i, i + 1]] @ np.array([[c, -s], [s, c]])
+            np.testing.assert_allclose(rotated[:, : n - 1], factor.lower, atol=1e-13)
+            np.testing.assert_allclose(rotated[:, n - 1], 0.0, atol=1e-13)
+            points = np.delete(points, j, axis=0)
+        W = kernel.pairwise(points)
+        assert len(factor) == len(points)
+        assert (np.diag(factor.lower) > 0.0).all()
+        np.testing.assert_allclose(factor.lower @ factor.lower.T, W, atol=1e-13)
+        np.testing.assert_allclose(
+            factor.inverse_diagonal, np.diag(np.linalg.inv(W)), rtol=1e-10, atol=1e-12
+        )
+    assert factor.refactor(W) < 1e-13
+
+
+@with_each_twin
+def test_refactoring_repairs_the_factor_and_tells_how_wrong_it_was():
+    W = Gaussian().pairwise(normal(20, 3))
+    factor = GrowingCholesky.from_state(
+        np.linalg.cholesky(W) + 1e-6 * np.eye(20), np.diag(np.linalg.inv(W)) + 1e-3
+    )
+    assert factor.refactor(W) == pytest.approx(2e-6, rel=0.1)
+    assert factor.refactor(W) < 1e-15
+    np.testing.assert_allclose(factor.inverse_diagonal, np.diag(np.linalg.inv(W)), rtol=1e-12)
+
+
+@with_each_twin
+def test_what_is_not_positive_definite_leaves_the_factor_as_it_is():
+    factor = GrowingCholesky.from_state(np.eye(3), np.full(3, 7.0))
+    assert factor.refactor(np.ones((3, 3))) == 1.0
+    assert np.array_equal(factor.lower, np.eye(3))
+    assert np.array_equal(factor.inverse_diagonal, np.ones(3))
+
+
+@with_each_twin
+@pytest.mark.parametrize("size", [1, 7, 16, 31, 32, 48])
+def test_systems_solved_in_either_direction(size):
+    L = np.tril(normal(size, size)) + 4.0 * np.eye(size)
+    factor = GrowingCholesky.from_state(L, np.ones(size))
+    K = normal(9, size, seed=1)
+    np.testing.assert_allclose(factor.solve(K), np.linalg.solve(L, K.T).T, atol=1e-12)
+    np.testing.assert_allclose(factor.solve_back(K), np.linalg.solve(L.T, K.T).T, atol=1e-12)
+
+
+# --- a long life ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("swaps", "size"),
+    [
+        (3000, 40),
+        pytest.param(1_000_000, 32, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_replacements_without_end_leave_the_factor_sound(swaps, size):
+    # Claims that fade within an event: nearly every event takes the place of another landmark.
+    kernel = Gaussian(bandwidth=1.0)
+    landmarks = IncrementalOasis(kernel, max_landmarks=size, tol=1e-6, half_life=0.5)
+    random = np.random.default_rng(0)
+    worst = 0.0
+    while landmarks.n_removed < swaps:
+        changes = landmarks.learn_many(random.standard_normal((min(swaps, 2000), 3)))
+        assert len(changes) > 100
+        worst = max(worst, landmarks.residual)
+    W = kernel.pairwise(landmarks.points)
+    lower, inverse = arrays(landmarks)["factor"], arrays(landmarks)["inverse_diagonal"]
+    assert worst < 1e-13
+    assert abs(lower @ lower.T - W).max() < 1e-13
+    condition = np.linalg.cond(W)
+    np.testing.assert_allclose(inverse, np.diag(np.linalg.inv(W)), rtol=1e-14 * condition)
+
+
+# --- state ----------------------------------------------------------------------------------
+
+
+@with_each_twin
+@pytest.mark.parametrize("seen", [0, 1, 30, 333])
+def test_from_its_state_it_goes_on_bit_for_bit(seen):
+    X = drifting(700, 3)
+    landmarks = IncrementalOasis(
+        Matern(nu=2.5, bandwidth=3.0), max_landmarks=21, tol=1e-4, half_life=200, margin=0.2
+    )
+    landmarks.learn_many(X[:seen])
+    restored = IncrementalOasis.from_state(landmarks.state())
+    assert same(landmarks, restored)
+    landmarks.learn_many(X[seen:])
+    restored.learn_many(X[seen:])
+    assert same(landmarks, restored)
+    assert np.array_equal(landmarks.transform(X), restored.transform(X))
+
+
+def test_a_state_is_a_copy():
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5, half_life=50.0)
+    landmarks.learn_many(normal(20, 2))
+    state = landmarks.state()
+    kept = {name: array.copy() for name, array in state.arrays.items()}
+    landmarks.learn_many(normal(200, 2, seed=1) * 3.0)
+    assert all(np.array_equal(kept[name], state.arrays[name]) for name in kept)
+
+
+@pytest.mark.parametrize("name", ["points", "leaned", "factor", "inverse_diagonal"])
+def test_a_damaged_state_is_refused(name):
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
+    landmarks.learn_many(normal(50, 2))
+    state = landmarks.state()
+    without = {key: array for key, array in state.arrays.items() if key != name}
+    for arrays_ in (without, {**state.arrays, name: state.arrays[name][:-1]}):
+        with pytest.raises(StateError, match=f"{name}|fit"):
+            IncrementalOasis.from_state(State(state.header, arrays_))
+
+
+def test_states_of_others_are_refused():
+    state = IncrementalOasis(Gaussian(), max_landmarks=5).state()
+    with pytest.raises(StateError, match="newer"):
+        IncrementalOasis.from_state(State({**state.header, "format": 99}, state.arrays))
+    with pytest.raises(StateError, match="'other'"):
+        IncrementalOasis.from_state(State({"type": "other", "format": 1}))
+    with pytest.raises(StateError, match="kernel"):
+        IncrementalOasis.from_state(State({"type": state.type, "format": 1}, state.arrays))
+
+
+# --- arguments and columns ------------------------------------------------------------------
+
+
+def test_new_columns_were_zero_before():
+    X = normal(300, 3)
+    wide = np.hstack([X, np.zeros((300, 2))])
+    grown, from_the_start = (
+        IncrementalOasis(Gaussian(bandwidth=2.0), max_landmarks=15) for _ in range(2)
+    )
+    grown.add_columns(7)  # nothing to append to yet
+    grown.learn_many(X[:150])
+    grown.add_columns(2)
+    grown.learn_many(wide[150:])
+    from_the_start.learn_many(wide)
+    assert same(grown, from_the_start)
+
+
+@with_each_twin
+def test_events_without_columns_are_all_alike():
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
+    assert landmarks.learn_many(np.zeros((9, 0))) == [Admission()]
+    assert np.array_equal(landmarks.transform(np.zeros((8, 0))), np.ones((8, 1)))
+    landmarks.add_columns(1)
+    assert landmarks.learn_one([3.0]) == [Admission()]
+
+
+def test_before_the_first_event():
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
+    assert landmarks.transform(normal(3, 4)).shape == (3, 0)
+    assert landmarks.transform_one([1.0]).shape == (0,)
+    assert landmarks.points.shape == (0, 0)
+    assert landmarks.learn_many(np.zeros((0, 4))) == []
+    assert landmarks.nbytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_landmarks": 0}, "max_landmarks=0 must"),
+        ({"max_landmarks": 2.5}, "max_landmarks=2.5 must"),
+        ({"max_landmarks": "many"}, "max_landmarks='many' must"),
+        ({"tol": -1e-9}, "tol=-1e-09 must"),
+        ({"tol": float("nan")}, "tol=nan must"),
+        ({"margin": -0.5}, "margin=-0.5 must"),
+        ({"half_life": 0.0}, "half_life=0.0 must"),
+        ({"half_life": "1d"}, "half_life='1d' must"),
+        ({"kernel": Linear()}, r"Linear\(\)"),
+        ({"kernel": "gaussian"}, "kernel='gaussian' must"),
+    ],
+)
+def test_options_that_cannot_be(options, told):
+    with pytest.raises(InvalidInput, match=told):
+        IncrementalOasis(**{"kernel": Gaussian(), "max_landmarks": 5, **options})
+
+
+def test_events_that_cannot_be_learned_change_nothing():
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
+    landmarks.learn_many(normal(20, 3))
+    before = IncrementalOasis.from_state(landmarks.state())
+    bad = normal(4, 3)
+    bad[2, 1] = np.nan
+    with pytest.raises(InvalidInput, match="nan in row 2, column 1"):
+        landmarks.learn_many(bad)
+    with pytest.raises(InvalidInput, match="4 columns, but those before had 3"):
+        landmarks.learn_many(normal(2, 4))
+    with pytest.raises(InvalidInput, match="shape"):
+        landmarks.learn_one(normal(2, 3))
+    with pytest.raises(InvalidInput, match="shape"):
+        landmarks.transform(normal(1, 3)[0])
+    with pytest.raises(InvalidInput, match="inf in row 0"):
+        landmarks.transform_one([0.0, np.inf, 0.0])
+    assert same(landmarks, before)
