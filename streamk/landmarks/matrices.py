@@ -292,7 +292,8 @@ class GivenMatrix(Matrix):
             )
 
         if self.sparse:  # for which a column is as long to find as all of them
-            apart = abs(G - G.T).max(axis=1).toarray()[:, 0]
+            # Of a sparse array the result has one dimension, of a sparse matrix two.
+            apart = np.ravel(abs(G - G.T).max(axis=1).toarray())
             i = int(np.argmax(apart))
             self._check_symmetry(i, apart[i : i + 1])
 
