@@ -86,7 +86,7 @@ def oasis(
     >>> found.stopped, len(found) < 60, bool(found.residual.max() <= 1e-6)
     ('tolerance', True, True)
     """
-    _check_options(max_landmarks, tol, n_init, time_limit)
+    _check_options(max_landmarks, tol, n_init, seed, time_limit)
     clock = time.monotonic
     end = math.inf if time_limit is None else clock() + time_limit
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
@@ -118,9 +118,12 @@ def oasis(
     return landmarks_of(matrix, selection, indices=np.array(indices, np.int64), stopped=stopped)
 
 
-def _check_options(max_landmarks: int, tol: float, n_init: int, time_limit: float | None) -> None:
+def _check_options(
+    max_landmarks: int, tol: float, n_init: int, seed: int, time_limit: float | None
+) -> None:
     check_count("max_landmarks", max_landmarks)
     check_count("n_init", n_init, least=0)
+    check_count("seed", seed, least=0)
     for name, number in (("tol", tol), ("time_limit", 0.0 if time_limit is None else time_limit)):
         if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
             raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
