@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 
 from streamk.backends import select
 from streamk.backends.threads import divide
+from streamk.errors import InvalidInput
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _ENTRIES = 1 << 15
 """Entries of the matrix that are evaluated before they are used: they stay in the second cache."""
+_NEGATIVE = 1e-5
+"""Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of
+a matrix given in single precision, say."""
 
 
 class Factor:
@@ -40,7 +44,20 @@ class Factor:
         self.F: NDArray[Any] = np.empty((len(rows), capacity), dtype)
         """(n, capacity); columns that have not come yet are of no meaning."""
         self.schur: Numbers = np.array(rows.diagonal(), np.float64)
-        """Schur complements of the rows, (n,)."""
+        """Schur complements of the rows, (n,); -inf where a row is not to be chosen."""
+        if not np.isfinite(self.schur).all():
+            i = int(np.argmax(~np.isfinite(self.schur)))
+            raise InvalidInput(
+                f"the kernel of row {i} with itself is {self.schur[i]}; scale the points"
+            )
+        self.largest = float(np.max(self.schur, initial=0.0))
+        """The largest diagonal entry of the matrix in these rows."""
+        limits = np.finfo(dtype)
+        if self.largest and not limits.tiny / limits.eps < self.largest < limits.max:
+            raise InvalidInput(
+                f"the largest diagonal entry of the matrix is {self.largest:.3g}, too far from 1 "
+                f"for {np.dtype(dtype)}; scale the matrix"
+            )
 
     def __len__(self) -> int:
         return len(self.F)
@@ -67,6 +84,28 @@ class Factor:
                 twin.extend(K, L, self.F[part], start, self.schur[part])
 
         divide(-(-n // step), n * new * (start + new + 64), work, self.threads)
+
+    def check(self, columns: int) -> None:
+        """Check that what is left of the diagonal after so many columns is not negative.
+
+        Raises
+        ------
+        InvalidInput
+            If a Schur complement is below 0 by more than rounding: the matrix is not positive
+            semidefinite.
+        """
+        precision = float(np.finfo(self.F.dtype).eps)
+        limit = -max(_NEGATIVE, precision**0.5) * self.largest
+        wrong = np.isnan(self.schur) | ((self.schur < limit) & (self.schur > -np.inf))
+        if np.count_nonzero(self.schur == -np.inf) > columns:  # squares overflowed
+            wrong |= self.schur == -np.inf
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidInput(
+                f"the Schur complement of row {i} is {self.schur[i]:.3g} after {columns} "
+                "landmarks, so the matrix is not positive semidefinite; take a kernel that is, or "
+                "add a multiple of the identity"
+            )
 
     def take(self, indices: Indices, columns: int) -> Factor:
         """Return a factor of some rows, of which the first columns are known."""

@@ -20,13 +20,12 @@ from streamk.landmarks.matrices import (
     KernelMatrix,
     Matrix,
     Numbers,
+    Rows,
     as_matrix,
     checked_points,
 )
 from streamk.landmarks.selection import Selection, lower
 
-_BLOCK = 256
-"""Given landmarks that reach the other rows together."""
 _ROWS = 4096
 """Rows of the factor that are copied at a time."""
 
@@ -132,7 +131,7 @@ class Landmarks:
         return W
 
     def first(self, k: int) -> Landmarks:
-        """Return the first k landmarks, with the same memory.
+        """Return the first k landmarks, with the same memory where the factor is in their order.
 
         Raises
         ------
@@ -141,14 +140,21 @@ class Landmarks:
         """
         if not 0 <= k <= len(self):
             raise InvalidInput(f"k={k!r} must be between 0 and the {len(self)} landmarks")
-        used = self._used[self._used < k]
+        stopped = self.stopped if k == len(self) else "count"
+        indices, every = None if self.indices is None else self.indices[:k], self._all[:k]
+        if not np.array_equal(self._used, np.arange(len(self))):
+            dtype, threads = self._factor.F.dtype, self._factor.threads
+            if indices is not None:
+                return of_rows(self.matrix, indices, dtype, threads, stopped)
+            assert self.points is not None
+            return of_points(self.matrix, self.points[:k], dtype, threads, stopped)
         return replace(
             self,
-            indices=None if self.indices is None else self.indices[:k],
-            schur=self.schur[: len(used)],
-            stopped=self.stopped if k == len(self) else "count",
-            _all=self._all[:k],
-            _used=used,
+            indices=indices,
+            schur=self.schur[:k],
+            stopped=stopped,
+            _all=every,
+            _used=self._used[:k],
         )
 
     def compact(self) -> Landmarks:
@@ -225,7 +231,7 @@ class Landmarks:
         >>> found.approximate([0, 1], [1, 2]).round(12)
         array([1., 2.])
         """
-        i, j = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(columns, np.int64))
+        i, j = np.broadcast_arrays(rows, columns)
         out, F = np.empty(i.size), self.factor
         i_flat, j_flat = i.reshape(-1), j.reshape(-1)
         for first in range(0, i.size, _ROWS):
@@ -261,45 +267,20 @@ class Landmarks:
         return F @ (V / np.sqrt(values)), values
 
 
-def landmarks_of(
-    matrix: Matrix,
-    selection: Selection,
-    *,
-    indices: Indices | None,
-    stopped: str,
-    every: Numbers | None = None,
-    used: Indices | None = None,
-    factor: Factor | None = None,
-) -> Landmarks:
-    """Return what a selection has chosen.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    selection : Selection
-    indices : int64 array or None
-    stopped : str
-    every : array, optional
-        What stands for all landmarks, where the selection passed over some.
-    used : int64 array, optional
-        Which of them it took.
-    factor : Factor, optional
-        Of the matrix's rows, where the selection was made among others.
-    """
+def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped: str) -> Landmarks:
+    """Return what a selection has chosen among the rows of a matrix, in that order."""
     selection.flush()
     rank = len(selection)
-    if factor is None:
-        factor = selection.factor
-    factor.trim(rank)
+    selection.factor.trim(rank)
     return Landmarks(
         matrix=matrix,
         indices=indices,
         schur=np.array(selection.schur),
         stopped=stopped,
-        _factor=factor,
+        _factor=selection.factor,
         _rows=selection.rows,
-        _all=selection.landmarks if every is None else every,
-        _used=np.arange(rank) if used is None else used,
+        _all=matrix.landmarks(indices),
+        _used=np.arange(rank),
     )
 
 
@@ -311,7 +292,10 @@ def checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     InvalidInput
         If it is another type.
     """
-    found = np.dtype(dtype)
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
     if found not in (np.float32, np.float64):
         raise InvalidInput(f"dtype={dtype!r} must be float32 or float64")
     return found
@@ -381,22 +365,8 @@ def of_rows(
     stopped: str = "count",
 ) -> Landmarks:
     """Return the approximation from rows of the matrix, without the redundant ones."""
-    selection = Selection(matrix.rows(dtype), len(indices), dtype, threads)
-    every, used = matrix.landmarks(indices), []
-    for first in range(0, len(indices), _BLOCK):
-        selection.consider(indices[first : first + _BLOCK])
-        for number, i in enumerate(indices[first : first + _BLOCK].tolist(), first):
-            if selection.delta(i) > selection.rounding:
-                selection.add(every[number], i)
-                used.append(number)
-    return landmarks_of(
-        matrix,
-        selection,
-        indices=indices,
-        stopped=stopped,
-        every=every,
-        used=np.array(used, np.int64),
-    )
+    own, every = matrix.rows(dtype).take(indices), matrix.landmarks(indices)
+    return _spanned(matrix, own, every, dtype, threads, indices=indices, stopped=stopped)
 
 
 def of_points(
@@ -417,11 +387,29 @@ def of_points(
             f"points has {points.shape[1]} columns and X {matrix.points.shape[1]}; "
             "they must be the same columns"
         )
-    own = matrix.among(points)
-    every = own.landmarks(np.arange(len(points)))
-    selection = Selection(own.rows(dtype), len(points), dtype, threads)
+    among = matrix.among(points)
+    own, every = among.rows(dtype), among.landmarks(np.arange(len(points)))
+    return _spanned(matrix, own, every, dtype, threads, indices=None, stopped=stopped)
+
+
+def _spanned(
+    matrix: Matrix,
+    own: Rows,
+    every: Numbers,
+    dtype: np.dtype[Any],
+    threads: int | None,
+    *,
+    indices: Indices | None,
+    stopped: str,
+) -> Landmarks:
+    """Return the approximation from landmarks, whose own rows of the matrix are given.
+
+    They enter the factor in the order of a greedy choice among them: in another, what rounding left
+    of a landmark that is nearly spanned would be divided by its small pivot, and grow.
+    """
+    selection = Selection(own, len(own), dtype, threads)
     used: list[int] = []
-    while len(used) < len(points):
+    while len(used) < len(own):
         delta, i = selection.best()
         if delta <= selection.rounding:
             break
@@ -430,12 +418,15 @@ def of_points(
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     if used:
         factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
-    return landmarks_of(
-        matrix,
-        selection,
-        indices=None,
+    for reached in (selection.factor, factor):
+        reached.check(len(used))
+    return Landmarks(
+        matrix=matrix,
+        indices=indices,
+        schur=np.array(selection.schur),
         stopped=stopped,
-        every=every,
-        used=np.array(used, np.int64),
-        factor=factor,
+        _factor=factor,
+        _rows=selection.rows,
+        _all=every,
+        _used=np.array(used, np.int64),
     )

@@ -115,7 +115,7 @@ def oasis(
             break
         selection.add(matrix.landmarks(np.array([i]))[0], i)
         indices.append(i)
-    return landmarks_of(matrix, selection, indices=np.array(indices, np.int64), stopped=stopped)
+    return landmarks_of(matrix, selection, np.array(indices, np.int64), stopped)
 
 
 def check_options(

@@ -151,7 +151,7 @@ def block_rpcholesky(
         if block_size is None:
             count = _next_count(count, len(kept), most - len(indices), matrix.n)
     stopped = "rounding" if len(indices) < most else "count" if most == max_landmarks else "all"
-    return landmarks_of(matrix, selection, indices=np.array(indices, np.int64), stopped=stopped)
+    return landmarks_of(matrix, selection, np.array(indices, np.int64), stopped)
 
 
 def _draw(

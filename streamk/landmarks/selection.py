@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput
 from streamk.landmarks.factor import Factor
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
@@ -93,7 +92,7 @@ class _Many:
             if self._part is not None:
                 top, i = self._part.best(chosen)
                 bound, first = self._others
-                if top > bound or (top == bound and i < first):
+                if top > bound or bound == -np.inf or (top == bound and i < first):
                     return top, i
             self.update(chosen)
             self._choose(len(self.indices) // _PART)
@@ -182,13 +181,6 @@ class Selection:
         self._chosen = _Chosen(dtype)
         self._all = _Many(self.factor, np.arange(len(rows)), 0)
         self._precision = float(np.finfo(dtype).eps)
-        diagonal = self.factor.schur
-        if not np.isfinite(diagonal).all():
-            i = int(np.argmax(~np.isfinite(diagonal)))
-            raise InvalidInput(
-                f"the kernel of row {i} with itself is {diagonal[i]}; scale the points"
-            )
-        self._largest = float(np.max(diagonal, initial=0.0))
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -206,7 +198,7 @@ class Selection:
     @property
     def rounding(self) -> float:
         """Schur complement up to which it may be nothing but rounding."""
-        return 4.0 * self._precision * (len(self) + 1) * self._largest
+        return 4.0 * self._precision * (len(self) + 1) * self.factor.largest
 
     def best(self) -> tuple[float, int]:
         """Return the largest Schur complement, -inf if there is none, and its row."""
@@ -272,13 +264,4 @@ class Selection:
             semidefinite.
         """
         self._all.update(self._chosen)
-        schur = self.factor.schur
-        limit = -np.sqrt(self._precision) * self._largest
-        wrong = np.isnan(schur) | ((schur < limit) & (schur > -np.inf))
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise InvalidInput(
-                f"the Schur complement of row {i} is {schur[i]:.3g} after {len(self)} landmarks, "
-                "so the matrix is not positive semidefinite; take a kernel that is, or add a "
-                "multiple of the identity"
-            )
+        self.factor.check(len(self))
