@@ -11,6 +11,7 @@ from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
+from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
 from streamk.losses import Loss
