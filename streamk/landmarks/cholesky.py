@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES
-from streamk.backends import landmarks as backend
+from streamk.backends import incremental as backend
 
 Matrix = NDArray[np.float64]
 

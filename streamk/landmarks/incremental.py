@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
 from streamk.backends import coordinates
-from streamk.backends import landmarks as backend
+from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel

@@ -1,254 +1,91 @@
-"""Coordinates in the span of landmarks, and which events are worth a place among them.
+"""The growing factor of a kernel matrix, whose points lie in groups of `GROUP` lanes.
 
-Of many events, `GROUP` at a time lie in the lanes of vectors, so that the landmarks and their
-factor are read once for all of them; few are looked at one by one. An event's sums have the same
-terms in the same order either way, so that it gets the same bits.
+Entry (i, m) of the factor is ``(k(x_i, z_m) - sum_q F[i, q] L[m, q]) / L[m, m]`` for the landmark
+z_m, with L the rows of the landmarks themselves. The sum is added up in the order of q, one
+multiply-add after the other, however many landmarks come at once: so a point's row has the same
+bits whether landmarks came to it one by one or in blocks. In blocks, the register tiles of
+`pairwise` do all of it but a corner, and the factor is read once a block, not once a landmark.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from streamk.backends.landmarks import ADMIT, KEEP, LONGEST
-from streamk.backends.numba_backend.compiling import compiled, exact
-from streamk.backends.numba_backend.pairwise import GROUP, _lay, _of_sums, _sums
-from streamk.backends.numba_backend.triangles import (
-    ROWS,
-    factorise,
-    remove_row,
-    residual,
-    solve,
-    solve_back,
-    solve_lanes,
-    solve_one,
-    solve_one_back,
+from streamk.backends import GROUP, KernelCode
+from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.pairwise import (
+    CENTERS,
+    DOUBLES,
+    SINGLES,
+    of_sums,
+    sums,
+    with_columns,
 )
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
-__all__ = [
-    "coordinates",
-    "factorise",
-    "laid",
-    "remove_row",
-    "residual",
-    "solve",
-    "solve_back",
-    "watch",
-]
-
-_ALONE = 4
-"""Events looked at one by one after a change: where changes are frequent, what a group has
-computed for the events after the change is lost."""
-_FEW = 6
-"""Events from which on a group is quicker than one after the other."""
-
-
-@exact
-def _left(k: Any, size: Any) -> Any:
-    """Return what the squares of k leave of 1."""
-    left = 1.0
-    for m in range(size):
-        left -= k[m] * k[m]
-    return left
-
-
-@exact
-def _left_lanes(T: Any, size: Any, left: Any) -> None:
-    left[:] = 1.0
-    for m in range(size):
-        for lane in range(GROUP):
-            value = T[m * GROUP + lane]
-            left[lane] -= value * value
-
-
-class _Room(NamedTuple):
-    """What is computed on the way, for one event and for a group."""
-
-    k: Any
-    q: Any
-    s: Any
-    spare: Any
-    E: Any
-    """A group's events in the lanes."""
-    T: Any
-    U: Any
-    R: Any
-    left: Any
+_LINEAR = KernelCode.LINEAR
 
 
 @compiled
-def _make_room(size: Any, d: Any, n: Any, side: Any) -> Any:
-    padded = -(-size // GROUP) * GROUP
-    many, few = (size * GROUP, d) if n >= _FEW else (0, 0)
-    return _Room(
-        np.empty(padded),
-        np.empty(size),
-        np.empty(side),
-        np.empty(max(many, padded)),
-        np.empty((1, few, GROUP)),
-        np.empty(many),
-        np.empty(many),
-        np.empty(ROWS * GROUP),
-        np.empty(GROUP),
-    )
-
-
-@compiled
-def _one(kernel: Any, span: Any, x: Any, room: Any) -> Any:
-    """Write the coordinates of an event into k and return its Schur complement."""
-    code, parameter, f = kernel
-    points, P, S = span
-    groups, d, size = P.shape[0], P.shape[1], points.shape[0]
+def _cross(code: Any, parameter: Any, f: Any, P: Any, Y: Any, out: Any) -> None:
+    (groups, d, _), m = P.shape, Y.shape[0]
+    spare = np.empty(CENTERS * GROUP, P.dtype)
     for g in range(groups):
-        _sums(code, P, g * d * GROUP, d, x, 0, 1, d, 1, f, room.k[g * GROUP :])
-    _of_sums(code, parameter, f, room.k, room.spare[: groups * GROUP])
-    solve_one(S, size, room.k, room.s)
-    return _left(room.k, size)
+        K = out[g].reshape(m * GROUP)
+        for c in range(0, m, CENTERS):
+            centers = min(CENTERS, m - c)
+            some = K[c * GROUP : (c + centers) * GROUP]
+            sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, some)
+            of_sums(code, parameter, f, some, spare)
+
+
+def cross(code: int, parameter: float, scale: float, P: Any, Y: Any, out: Any) -> None:
+    """Write the kernel between the points that lie in groups in `P` and the rows of `Y`."""
+    f = sum_factor(code, parameter, scale, P.dtype)
+    if not Y.shape[1]:
+        P, Y = np.zeros((len(P), 1, GROUP), P.dtype), with_columns(Y)
+    _cross(int(code), float(parameter), f, P, Y, out)
 
 
 @compiled
-def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
-    """Write the coordinates of a group of events into T, their Schur complements into `left`."""
-    code, parameter, f = kernel
-    points, _, S = span
-    size, d = points.shape
-    _lay(X, first, room.E)
-    _sums(code, room.E, 0, d, points.reshape(-1), 0, size, d, 1, f, room.T)
-    _of_sums(code, parameter, f, room.T, room.spare[: size * GROUP])
-    solve_lanes(S, size, False, room.T, room.R)
-    _left_lanes(room.T, size, room.left)
+def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
+    """Append columns to the factor, from column `start` on, and take them off `delta`."""
+    groups, capacity, _ = F.shape
+    new = K.shape[1]
+    real = F.dtype.type
+    tile = SINGLES if F.itemsize == 4 else DOUBLES
+    some = np.empty(tile * GROUP, F.dtype)
+    for g in range(groups):
+        for first in range(0, new, tile):
+            rows, done = min(tile, new - first), start + first
+            at = done * L.shape[1]
+            sums(
+                _LINEAR, F, g * capacity * GROUP, done, L, at, rows, L.shape[1], 1, real(1.0), some
+            )
+            for i in range(rows):
+                m = done + i
+                pivot = real(1.0) / L[m, m]
+                for q in range(i):
+                    for lane in range(GROUP):
+                        some[i * GROUP + lane] += F[g, done + q, lane] * L[m, done + q]
+                for lane in range(GROUP):
+                    value = (K[g, first + i, lane] - some[i * GROUP + lane]) * pivot
+                    F[g, m, lane] = value
+                    delta[g, lane] -= np.float64(value) * np.float64(value)
 
 
 @compiled
-def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
-    n, size = Phi.shape
-    room = _make_room(size, X.shape[1], n, len(span[2]))
-    r = 0
-    while r < n:
-        count = min(GROUP, n - r)
-        if count < _FEW:
-            left[r] = _one(kernel, span, X[r], room)
-            Phi[r] = room.k[:size]
-            r += 1
-            continue
-        _group(kernel, span, X, r, room)
-        for lane in range(count):
-            left[r + lane] = room.left[lane]
-            for m in range(size):
-                Phi[r + lane, m] = room.T[m * GROUP + lane]
-        r += count
-
-
-@exact
-def _cheapest(q: Any, delta: Any, now: Any, rule: Any) -> Any:
-    """Return the landmark that an event should replace, KEEP if none."""
-    inverse, leaned, _, threshold, rate, _ = rule
-    best, at = threshold, KEEP
-    for m in range(len(q)):
-        gain = delta * inverse[m] + q[m] * q[m]
-        if rate > 0.0:
-            gain *= 2.0 ** min(rate * (now - leaned[m]), LONGEST)
-        if gain > best:
-            best, at = gain, m
-    return at
-
-
-@exact
-def _verdict(q: Any, delta: Any, now: Any, rule: Any) -> Any:
-    """Return what becomes of an event; note the landmark that it leans on most."""
-    _, leaned, floor, _, rate, full = rule
-    if rate > 0.0 and len(q) > 0:
-        most = 0
-        for m in range(1, len(q)):
-            if abs(q[m]) > abs(q[most]):
-                most = m
-        leaned[most] = now
-    if not delta > floor:
-        return KEEP
-    return _cheapest(q, delta, now, rule) if full else ADMIT
-
-
-@compiled
-def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -> Any:
-    _, _, floor, _, rate, full = rule
-    delta = _one(kernel, span, x, room)
-    if rate > 0.0 or (full and delta > floor):
-        room.q[:] = room.k[: len(room.q)]
-        solve_one_back(span[2], len(room.q), room.q, room.s)
-    return _verdict(room.q, delta, now, rule), delta
-
-
-@compiled
-def _watch_group(
-    kernel: Any, span: Any, rule: Any, X: Any, first: Any, number: Any, room: Any
-) -> Any:
-    """Return how many of a group were looked at, the verdict on the last and its complement."""
-    _, _, floor, _, rate, full = rule
-    size, count = len(room.q), min(GROUP, X.shape[0] - first)
-    _group(kernel, span, X, first, room)
-    above = False
-    for lane in range(count):
-        above |= room.left[lane] > floor
-    leans = rate > 0.0 or (full and above)
-    if leans:
-        for m in range(size):
-            here, there = m * GROUP, (size - 1 - m) * GROUP
-            room.U[there : there + GROUP] = room.T[here : here + GROUP]
-        solve_lanes(span[2], size, True, room.U, room.R)
-    for lane in range(count):
-        delta = room.left[lane]
-        if rate > 0.0 or delta > floor:
-            if leans:
-                for m in range(size):
-                    room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
-            verdict = _verdict(room.q, delta, number + lane + 1, rule)
-            if verdict != KEEP:
-                for m in range(size):
-                    room.k[m] = room.T[m * GROUP + lane]
-                return lane + 1, verdict, delta
-    return count, KEEP, 0.0
-
-
-@compiled
-def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, phi: Any) -> Any:
-    n, size = X.shape[0], len(phi)
-    room = _make_room(size, X.shape[1], n, len(span[2]))
-    r, verdict, delta = 0, KEEP, 0.0
-    while r < n and verdict == KEEP:
-        if r < _ALONE or n - r < _FEW:
-            verdict, delta = _watch_one(kernel, span, rule, X[r], number + r + 1, room)
-            r += 1
-        else:
-            seen, verdict, delta = _watch_group(kernel, span, rule, X, r, number + r, room)
-            r += seen
-    phi[:] = room.k[:size]
-    return r, verdict, delta
-
-
-def laid(points: Any) -> Any:
-    """Return the landmarks laid into lanes."""
-    size, d = points.shape
-    P = np.empty((-(-size // GROUP), d, GROUP))
-    _lay(points, 0, P)
-    return P
-
-
-def coordinates(kernel: Any, span: Any, X: Any, Phi: Any, schur: Any) -> None:
-    """Write ``L^-1 k(points, x)`` of the rows of `X`, and their Schur complements."""
-    _coordinates(_with_factor(kernel), span, X, Phi, schur)
-
-
-def watch(
-    kernel: Any, span: Any, rule: Any, X: Any, number: int, phi: Any
-) -> tuple[int, int, float]:
-    """Look at events until one should change the landmarks."""
-    seen, verdict, delta = _watch(_with_factor(kernel), span, rule, X, number, phi)
-    return int(seen), int(verdict), float(delta)
-
-
-def _with_factor(kernel: Any) -> Any:
-    code, parameter, scale = kernel
-    factor = sum_factor(code, parameter, scale, np.dtype(np.float64))
-    return int(code), float(parameter), factor
+def gather(F: Any, count: Any, rows: Any, out: Any) -> None:
+    """Copy the first `count` columns of some rows into the lanes of `out`; the rest becomes 0."""
+    for g in range(out.shape[0]):
+        for lane in range(GROUP):
+            place = g * GROUP + lane
+            if place < rows.shape[0]:
+                group, there = divmod(rows[place], GROUP)
+                for q in range(count):
+                    out[g, q, lane] = F[group, q, there]
+            else:
+                for q in range(count):
+                    out[g, q, lane] = 0.0

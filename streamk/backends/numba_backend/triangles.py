@@ -19,9 +19,9 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends import LANES, KernelCode
+from streamk.backends import GROUP, LANES, KernelCode
 from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.pairwise import GROUP, _sums
+from streamk.backends.numba_backend.pairwise import sums as tile_sums
 from streamk.backends.numba_backend.vectors import Emitter, data
 
 ROWS = 8
@@ -116,7 +116,7 @@ def solve_lanes(S: Any, size: Any, back: Any, T: Any, R: Any) -> None:
     for first in range(0, size, ROWS):
         rows = min(ROWS, size - first)
         if first > 0:
-            _sums(_LINEAR, T, 0, first, flat, at + first * by, rows, by, step, 0.0, R)
+            tile_sums(_LINEAR, T, 0, first, flat, at + first * by, rows, by, step, 0.0, R)
         else:
             R[:] = 0.0
         for i in range(rows):

@@ -5,7 +5,7 @@ transpose in the upper one: S is symmetric, and both a row and a column of L are
 room's side is a multiple of `streamk.backends.LANES`; what lies beside the factor are finite
 numbers. An event x has the coordinates ``phi = L^-1 k(points, x)``; of k(x, x) = 1 the Schur
 complement ``1 - |phi|^2`` is left, and ``q = L^-T phi`` are the coefficients of its kernel's
-projection. Each twin's module `landmarks` defines the functions of `Twin`.
+projection. Each twin's module `incremental` defines the functions of `Twin`.
 
 All arrays are float64 and C-contiguous. What is computed for a row is the same, bit for bit,
 whatever rows are computed with it.
@@ -64,7 +64,7 @@ class Rule(NamedTuple):
 
 
 class Twin(Protocol):
-    """What a backend's module `landmarks` defines."""
+    """What a backend's module `incremental` defines."""
 
     def laid(self, points: Array) -> Array:
         """Return the points (l, d) in the layout that `Span` wants them in besides."""
@@ -121,5 +121,5 @@ class Twin(Protocol):
 @cache
 def select() -> Twin:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    twin: Any = importlib.import_module(f"{backends.select().__name__}.landmarks")  # type: ignore[attr-defined]
+    twin: Any = importlib.import_module(f"{backends.select().__name__}.incremental")  # type: ignore[attr-defined]
     return twin  # type: ignore[no-any-return]
