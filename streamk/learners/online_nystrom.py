@@ -34,7 +34,9 @@ from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
-OPTIMIZERS = ("newton", "sgd")
+OPTIMIZERS = ("sgd", "newton")
+RIDGE = 0.1
+"""Default regularization of Newton steps."""
 
 
 class OnlineNystrom(Decider):
@@ -59,21 +61,21 @@ class OnlineNystrom(Decider):
         As of `streamk.learners.DoublyStochastic`.
     task : {"classification", "regression"}, optional
         What labels are. Follows from the loss, except that "squared" is regression by default.
-    optimizer : {"newton", "sgd"}, optional
-        "newton" takes steps of second order, which for the squared loss is recursive least squares:
-        after each event the function is the one with the least sum of squared errors, on landmarks
-        that stay. The hinge, epsilon-insensitive and quantile losses have no curvature and take
-        "sgd", gradient steps, which is their default. A step of second order takes the time of
-        about three times the landmarks squared, a gradient step that of one.
+    optimizer : {"sgd", "newton"}, default "sgd"
+        Gradient steps follow a stream that changes. "newton" takes steps of second order, which get
+        more out of each event where it does not: with the squared loss they are recursive least
+        squares, the least sum of squared errors after each event on landmarks that stay. The hinge,
+        epsilon-insensitive and quantile losses have no curvature for them. Of l landmarks a
+        gradient step takes the time of some l^2 multiplications, and the other thrice that.
     step : Step, optional
-        Of gradient steps only; ``Constant(1.0)`` by default. Not AdaGrad: its sums belong to single
+        Of gradient steps, ``Constant(1.0)`` by default. Not AdaGrad: its sums belong to single
         coordinates, and these turn where a landmark goes.
     regularization : float, optional
-        Of "newton", the factor of ``|f|^2 / 2`` beside the sum of the losses, 1 by default. Of
-        gradient steps, that beside the mean loss, 0 by default.
+        Of gradient steps the factor of ``|f|^2 / 2`` beside the mean loss, 0 by default; of
+        "newton" that beside the sum of all losses, 0.1 by default.
     forgetting : float, default 1
-        Of "newton" only: an event counts by this factor less for each one after it.
-    max_landmarks : int, default 256
+        Of "newton": an event counts by this factor less for each one after it.
+    max_landmarks : int, default 512
     tol : float, default 1e-3
         Squared distance that an event's kernel must have from the landmarks' span to become one.
     half_life : float, optional
@@ -116,11 +118,11 @@ class OnlineNystrom(Decider):
         *,
         loss: str | Loss = "softmax",
         task: str | None = None,
-        optimizer: str | None = None,
+        optimizer: str = "sgd",
         step: Step | None = None,
         regularization: float | None = None,
         forgetting: float = 1.0,
-        max_landmarks: int = 256,
+        max_landmarks: int = 512,
         tol: float = 1e-3,
         half_life: float | None = None,
         columns: Sequence[Column] | None = None,
@@ -150,38 +152,36 @@ class OnlineNystrom(Decider):
 
     def _choose(
         self,
-        optimizer: str | None,
+        optimizer: str,
         step: Step | None,
         regularization: float | None,
         forgetting: float,
     ) -> None:
         """Set and check the optimizer and its options."""
-        self.optimizer = optimizer or ("newton" if Newton.takes(self.loss) else "sgd")
-        if self.optimizer not in OPTIMIZERS:
+        if optimizer not in OPTIMIZERS:
             raise InvalidInput(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}")
-        newton = self.optimizer == "newton"
+        self.optimizer, newton = optimizer, optimizer == "newton"
         if newton and not Newton.takes(self.loss):
             raise InvalidInput(f"loss {self.loss.name!r} has no curvature; choose optimizer='sgd'")
         if newton and step is not None:
             raise InvalidInput(f"step={step!r} is for optimizer='sgd'; leave it out")
         if not newton and forgetting != 1.0:
             raise InvalidInput(f"forgetting={forgetting!r} is for optimizer='newton'; leave it out")
-        if not (step is None or (isinstance(step, Step) and not isinstance(step, AdaGrad))):
+        if not (step is None or isinstance(step, Step)) or isinstance(step, AdaGrad):
             raise InvalidInput(
-                f"step={step!r} must be a streamk Step other than AdaGrad, whose sums cannot follow "
-                "where a landmark goes"
+                f"step={step!r} must be a streamk Step, and not AdaGrad: its sums belong to single "
+                "coordinates, and these turn where a landmark goes"
             )
         self.step = Constant(1.0) if step is None and not newton else step
-        self.regularization = float(newton) if regularization is None else regularization
-        for name, least in (("regularization", 0.0), ("forgetting", 0.0)):
-            value = {"regularization": self.regularization, "forgetting": forgetting}[name]
-            number = isinstance(value, int | float | np.number) and math.isfinite(value)
-            if not number or value < least or (newton and value == 0.0):
-                above = "above" if newton else "at least"
-                raise InvalidInput(f"{name}={value!r} must be a number {above} 0")
-        if forgetting > 1.0:
-            raise InvalidInput(f"forgetting={forgetting!r} must be at most 1, which forgets nothing")
+        self.regularization = RIDGE * newton if regularization is None else regularization
         self.forgetting = forgetting
+        number = (int, float, np.number)
+        if not isinstance(forgetting, number) or not 0.0 < forgetting <= 1.0:
+            raise InvalidInput(f"forgetting={forgetting!r} must be above 0 and at most 1")
+        nu = self.regularization
+        if not isinstance(nu, number) or not 0.0 <= nu < math.inf or (newton and nu == 0.0):
+            least = "above 0, for the first steps" if newton else "at least 0"
+            raise InvalidInput(f"regularization={nu!r} must be a number {least}")
 
     def _make_optimizer(self) -> Optimizer:
         shape: Any = {"classes": self.is_classifier, "n_outputs": self._n_outputs()}
@@ -326,13 +326,15 @@ class OnlineNystrom(Decider):
 
     def decision_one(self, x: ArrayLike) -> Matrix:
         """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
-        return self.decision_many(one_row(x))[0]
+        F: Matrix = self.decision_many(one_row(x))[0]
+        return F
 
     def decide_checked(self, events: Matrix) -> Matrix:
         """Outputs as of `decision_many`, of finite events of the dtype."""
         if not self.n_features:
             return np.zeros((len(events), self._optimizer.W.shape[1]))
-        return self.kernel.product(events, *self._serve())
+        F: Matrix = self.kernel.product(events, *self._serve())
+        return F
 
     def _serve(self) -> tuple[Matrix, Matrix]:
         """Return landmarks and coefficients, which are made when they are asked for."""
@@ -341,7 +343,8 @@ class OnlineNystrom(Decider):
         return self._served
 
     def _probabilities(self, F: Matrix) -> Matrix:
-        return self.loss.probabilities(F)
+        probabilities: Matrix = self.loss.probabilities(F)
+        return probabilities
 
     # Columns and outputs
 
@@ -487,7 +490,7 @@ class OnlineNystrom(Decider):
         chosen = self.landmarks
         L = self._landmarks.transform(chosen)
         parts = [
-            Part(optimizer, np.linalg.solve(L, landmarks.transform(chosen)), events)
+            Part(optimizer, np.asarray(np.linalg.solve(L, landmarks.transform(chosen))), events)
             for optimizer, landmarks, events in (
                 (self._optimizer, before, self.n_events),
                 (guest._optimizer, guest._landmarks, guest.n_events),

@@ -184,8 +184,8 @@ class Newton(Optimizer):
         return loss.code not in (LossCode.HINGE, LossCode.EPSILON_INSENSITIVE, LossCode.QUANTILE)
 
     @property
-    def P(self) -> Matrix:
-        """Inverse of the squares' matrix."""
+    def inverse(self) -> Matrix:
+        """P, the inverse of the squares' matrix."""
         return self.T.T @ self.T
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
@@ -209,7 +209,7 @@ class Newton(Optimizer):
         for optimizer, B, n_events in parts:
             weight = 1.0 - self._share(common_events, n_events) / len(parts)
             # Of what is out of its own span it knows the ridge alone.
-            P = B @ optimizer.P @ B.T + (np.eye(size) - B @ B.T) / self._ridge
+            P = B @ optimizer.inverse @ B.T + (np.eye(size) - B @ B.T) / self._ridge
             squares = weight * np.linalg.inv(0.5 * (P + P.T))
             A += squares
             b += squares @ (B @ optimizer.W)
