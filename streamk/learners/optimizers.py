@@ -138,9 +138,10 @@ class StochasticGradient(Optimizer):
     def join(self, parts: Sequence[Part], common_events: int) -> None:
         """Become the mean, weighed by the events since."""
         since = [part.n_events - common_events for part in parts]
-        self.W = np.zeros((len(parts[0].B), self.n_outputs))
+        W = np.zeros((len(parts[0].B), self.n_outputs))
         for part, events in zip(parts, since, strict=True):
-            self.W += events / sum(since) * (part.B @ part.optimizer.W)
+            W += events / sum(since) * (part.B @ part.optimizer.W)
+        self.W = W
         self.n_steps = max(part.optimizer.n_steps for part in parts)
 
 
