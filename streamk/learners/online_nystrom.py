@@ -143,6 +143,7 @@ class OnlineNystrom(Decider):
         self._landmarks = IncrementalOasis(
             kernel, max_landmarks=max_landmarks, tol=tol, half_life=half_life
         )
+        self.max_landmarks, self.tol, self.half_life = max_landmarks, tol, half_life
         self._optimizer = self._make_optimizer()
         self._columns: tuple[Column, ...] | None = None
         self._served: tuple[Matrix, Matrix] | None = None
@@ -210,21 +211,6 @@ class OnlineNystrom(Decider):
     def nbytes(self) -> int:
         """Memory of landmarks and coefficients, in bytes."""
         return self._landmarks.nbytes + self._optimizer.nbytes
-
-    @property
-    def max_landmarks(self) -> int:
-        """Landmarks at most."""
-        return self._landmarks.max_landmarks
-
-    @property
-    def tol(self) -> float:
-        """Squared distance from the span that makes a landmark."""
-        return self._landmarks.tol
-
-    @property
-    def half_life(self) -> float | None:
-        """Events in which an idle landmark's claim halves."""
-        return self._landmarks.half_life
 
     @property
     def landmarks(self) -> Matrix:

@@ -13,13 +13,12 @@ from streamk.adapters.river.learners import (
     logistic_regression,
 )
 from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
-from streamk.adapters.rows import Model as _Model
+from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
 
 __all__ = [
     "KernelClassifier",
     "KernelRegressor",
     "NystromClassifier",
     "NystromRegressor",
-    "_Model",  # by which older pickles know it
     "logistic_regression",
 ]
