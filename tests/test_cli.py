@@ -22,7 +22,7 @@ from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StreamkError
 from streamk.kernels import KERNELS
-from streamk.learners import MODELS, DoublyStochastic, MultiKernel
+from streamk.learners import MODELS, DoublyStochastic, MultiKernel, OnlineNystrom
 from streamk.losses import LOSSES
 
 N_EVENTS = 600
@@ -141,7 +141,9 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"}
     assert OPTIONS.keys() == MODELS.keys()
-    for learner, more in ((DoublyStochastic, composed), (MultiKernel, {"delta", "q"})):
+    many = {"delta", "q"}
+    of_one = ((DoublyStochastic, composed), (OnlineNystrom, composed))
+    for learner, more in (*of_one, (MultiKernel, many)):
         own = inspect.signature(learner.__init__).parameters
         assert OPTIONS[learner.TYPE].keys() == (own.keys() - elsewhere) | more
 
@@ -183,6 +185,12 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
     for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
         assert OPTIONS["doubly-stochastic"][name].what.endswith(f"({learner[name]})"), name
+    model = build("online-nystrom", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("optimizer", "forgetting", "max_landmarks", "tol"):
+        assert OPTIONS["online-nystrom"][name].what.endswith(
+            f"({learner[name]:g})" if name != "optimizer" else "(sgd)"
+        ), name
     header = build(MODEL, task="classification", seed=0, settings=[]).state().header
     assert OPTIONS[MODEL]["pending_bytes"].what.endswith(f"({header['pending_bytes']})")
 

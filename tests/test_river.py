@@ -33,7 +33,12 @@ from river import (
 )
 
 from streamk import learners
-from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.adapters.river import (
+    KernelClassifier,
+    KernelRegressor,
+    NystromClassifier,
+    NystromRegressor,
+)
 from streamk.errors import InvalidInput
 from streamk.kernels import Matern
 from streamk.learners import InverseTime
@@ -84,6 +89,10 @@ CHECKED: dict[str, base.Estimator] = {
     "blocks": classifier(max_features=512, kernel="laplacian"),
     "hadamard": classifier(sampler="hadamard"),
     "huber": regressor(loss="huber", regularization=1e-4),
+    "landmarks": NystromClassifier(),
+    "regressor on landmarks": NystromRegressor(),
+    "landmarks by least squares": NystromRegressor(optimizer="newton", forgetting=0.999),
+    "landmarks by Newton steps": NystromClassifier(optimizer="newton", kernel=Matern(nu=2.5)),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
@@ -103,11 +112,14 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
     check(model.clone())
 
 
-@pytest.mark.parametrize("model", [KernelClassifier(), KernelRegressor()])
+@pytest.mark.parametrize(
+    "model", [KernelClassifier(), KernelRegressor(), NystromClassifier(), NystromRegressor()]
+)
 def test_no_check_is_skipped(model: base.Estimator) -> None:
     assert model._unit_test_skips() == set()
     names = {check.__name__ for check in checks.yield_checks(model)}
-    assert {"check_learn_many_matches_learn_one", "check_seeding_is_idempotent"} <= names
+    assert "check_learn_many_matches_learn_one" in names
+    assert ("check_seeding_is_idempotent" in names) == ("seed" in model._get_params())
 
 
 # What it computes
@@ -168,6 +180,33 @@ def test_regression_is_in_the_unit_of_the_label(kernel: str | None) -> None:
     learned(model, events)
     assert abs(model.predict_one({"a": 0.5}) - (1e6 + 1e3 * math.sin(1.5))) < 50
     assert error.get() < 2e6 / 1000 + 100  # the first prediction is 0
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "newton"])
+def test_on_landmarks_an_event_is_what_the_learner_gets(optimizer: str) -> None:
+    model = NystromClassifier(optimizer=optimizer, max_landmarks=32)
+    learner = learners.create(
+        "online-nystrom",
+        task="classification",
+        optimizer=optimizer,
+        max_landmarks=32,
+        classes=(False, True),
+    )
+    learner.add_columns(["a", "b"])
+    rng = np.random.default_rng(0)
+    for a, b in rng.normal(size=(200, 2)):
+        expected = learner.predict_proba_many([[a, b]])[0].tolist()
+        found = model.predict_proba_one({"b": b, "a": a})
+        assert not found or list(found.values()) == expected
+        model.learn_one({"a": a, "b": b}, bool(a * b > 0))
+        learner.learn_many([[a, b]], [bool(a * b > 0)])
+    assert learner.n_features == 32
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict_proba_one({"a": 1.0, "b": 1.0}) == model.predict_proba_one(
+        {"a": 1.0, "b": 1.0}
+    )
+    assert "predicted: True" in model.debug_one({"a": 1.0, "b": 1.0})
+    assert model.clone()._get_params() == model._get_params()
 
 
 # Before anything is learned

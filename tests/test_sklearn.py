@@ -19,7 +19,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk import learners
-from streamk.adapters.sklearn import KernelClassifier, KernelRegressor
+from streamk.adapters.sklearn import (
+    KernelClassifier,
+    KernelRegressor,
+    NystromClassifier,
+    NystromRegressor,
+)
 from streamk.errors import InvalidInput
 from streamk.kernels import Matern
 from streamk.learners import AdaGrad
@@ -30,6 +35,9 @@ ESTIMATORS = [
     KernelClassifier(loss="logistic", kernel="laplacian", batch_size=1),
     KernelClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
     KernelRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
+    NystromClassifier(),
+    NystromRegressor(),
+    NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
 ]
 
 
@@ -102,6 +110,9 @@ def test_accuracy() -> None:
     assert cross_val_score(KernelClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
     diabetes = load_diabetes(return_X_y=True)
     assert cross_val_score(KernelRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
+    assert cross_val_score(NystromClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
+    assert cross_val_score(NystromClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
+    assert cross_val_score(NystromRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])

@@ -22,6 +22,12 @@ OF_ONE_KERNEL: dict[str, Any] = {
 }
 """Options of a learner of a single kernel, and their defaults; of numbers, many take a loss too."""
 
+OF_LANDMARKS = (
+    *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
+    *("max_landmarks", "tol", "half_life"),
+)
+"""Options of a learner on landmarks, as estimators have them."""
+
 
 def make_learner(
     task: str,

@@ -92,6 +92,21 @@ _DOUBLY_STOCHASTIC: dict[str, Option] = {
     ),
 }
 
+_LIKEWISE = (
+    *("kernel", "bandwidth", "gamma", "nu", "alpha"),
+    *("loss", "delta", "epsilon", "q"),
+)
+_ONLINE_NYSTROM: dict[str, Option] = {
+    **{name: _DOUBLY_STOCHASTIC[name] for name in _LIKEWISE},
+    "optimizer": Option(one_of("sgd", "newton"), "sgd, or newton where nothing drifts (sgd)"),
+    "step": Option(_step, "of sgd, see below, not adagrad (1; regression: 0.5)"),
+    "regularization": Option(number, "weight of the function's norm (0; newton: 0.1)"),
+    "forgetting": Option(number, "of newton: what an event counts after the next (1)"),
+    "max_landmarks": Option(whole(1), "events that carry the function (512)"),
+    "tol": Option(number, "least squared distance of a landmark from the others (0.001)"),
+    "half_life": Option(number, "events until an idle landmark counts half (never)"),
+}
+
 OPTIONS: dict[str, dict[str, Option]] = {
     "multi-kernel": {
         "loss": Option(
@@ -107,6 +122,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "threads": _THREADS,
     },
     "doubly-stochastic": _DOUBLY_STOCHASTIC,
+    "online-nystrom": _ONLINE_NYSTROM,
 }
 """The options of each model."""
 

@@ -13,6 +13,7 @@ __all__ = ["main"]
 MODELS = {
     "multi-kernel": "many kernels, mixed as the stream asks for (default)",
     "doubly-stochastic": "one kernel, random features, columns scaled",
+    "online-nystrom": "one kernel, events as landmarks, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

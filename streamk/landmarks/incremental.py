@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
+from streamk.backends import coordinates
 from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, StateError
@@ -65,9 +67,8 @@ def carried(W: Matrix, change: Change) -> Matrix:
     """
     if isinstance(change, Admission):
         return np.vstack([W, np.zeros((1, W.shape[1]))])
-    V = np.array(W)
-    for i, (c, s) in enumerate(zip(change.cosines, change.sines, strict=True), change.position):
-        V[i], V[i + 1] = c * V[i] + s * V[i + 1], c * V[i + 1] - s * V[i]
+    V = np.array(W, dtype=np.float64, order="C")
+    coordinates.select().rotate(V, change.position, change.cosines, change.sines)
     return V[:-1]
 
 
@@ -159,23 +160,45 @@ class IncrementalOasis:
 
     def learn_many(self, X: ArrayLike) -> list[Change]:
         """Look at events X (n, d), one after the other, and return how the landmarks changed."""
+        return [change for _, changes in self.follow(X) for change in changes]
+
+    def follow(self, X: ArrayLike) -> Iterator[tuple[slice, list[Change]]]:
+        """Look at events X (n, d), and stop wherever the landmarks change.
+
+        It is for what is learned in the coordinates: an event that changes the landmarks is looked
+        at only when all before it have been asked for.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Yields
+        ------
+        some : slice
+            The next events, whose landmarks are now those there are.
+        changes : list of Admission or Removal
+            How they became that, in order.
+        """
         rows = self._rows(X)
         if self._points is None and len(rows):
             self._points = np.zeros((0, rows.shape[1]))
-        changes: list[Change] = []
         at = 0
         while at < len(rows):
             phi = np.empty(self.n_landmarks)
             seen, verdict, schur = self._twin.watch(
                 self._numbers, self._span(), self._rule(), rows[at:], self.n_events, phi
             )
-            at += seen
+            stop = at + seen
+            last = stop - (verdict != backend.KEEP)
+            if last > at:
+                yield slice(at, last), []
             self.n_events += seen
-            if verdict != backend.KEEP:
-                changes.append(self._admit(rows[at - 1], phi, schur))
+            if last < stop:
+                changes = [self._admit(rows[last], phi, schur)]
                 if verdict != backend.ADMIT:
                     changes.append(self._remove(verdict))
-        return changes
+                yield slice(last, stop), changes
+            at = stop
 
     def _rows(self, X: ArrayLike) -> Matrix:
         rows = np.ascontiguousarray(X, dtype=np.float64)
@@ -257,6 +280,13 @@ class IncrementalOasis:
         """Return the coordinates of an event x (d,), shape (l,), the same bits as in a batch."""
         coordinates: Matrix = self.transform(_row(x))[0]
         return coordinates
+
+    def coefficients(self, W: Matrix) -> Matrix:
+        """Return coefficients W (l, outputs) of coordinates as those of the landmarks' kernels.
+
+        ``W' transform(x)`` is ``coefficients(W)' k(landmarks, x)``.
+        """
+        return self._factor.solve_back(np.ascontiguousarray(W.T)).T
 
     def add_columns(self, count: int) -> None:
         """Append columns that were zero in all events so far; nothing changes for these.

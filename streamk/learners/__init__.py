@@ -3,6 +3,7 @@
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
+from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import AdaGrad, Constant, InverseTime, Step
@@ -15,6 +16,7 @@ __all__ = [
     "InverseTime",
     "Learner",
     "MultiKernel",
+    "OnlineNystrom",
     "Scaled",
     "Step",
     "create",

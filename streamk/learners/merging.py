@@ -15,12 +15,15 @@ _IN_COMMON = (
     *("kernel", "loss", "is_classifier", "step", "dtype", "seed", "sampler"),
     *("regularization", "batch_size", "block_size", "max_features"),
 )
-"""What learners must have in common to be merged."""
+"""What doubly stochastic learners must have in common to be merged."""
 
 
-def check_mergeable(one: Any, other: Any) -> None:
-    """Raise InvalidInput if two doubly stochastic learners differ in an option, naming it."""
-    for name in _IN_COMMON:
+def check_mergeable(one: Any, other: Any, names: Sequence[str] = _IN_COMMON) -> None:
+    """Raise InvalidInput if two learners differ in an option, naming it.
+
+    The options are those of doubly stochastic learners unless others are named.
+    """
+    for name in names:
         mine, others = getattr(one, name), getattr(other, name)
         if mine != others:
             raise InvalidInput(

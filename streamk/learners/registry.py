@@ -7,10 +7,12 @@ from typing import Any
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
+from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
+from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
 from streamk.losses import Loss
@@ -18,6 +20,18 @@ from streamk.state import State
 
 BANDWIDTH = 0.5
 """Default bandwidth on scaled columns, whose root mean squared distance is sqrt(2)."""
+
+
+def _kernel(kernel: str | Kernel, bandwidth: float) -> Kernel:
+    if isinstance(kernel, str):
+        kernel = kernels.by_name(kernel, **({} if kernel == "linear" else {"bandwidth": bandwidth}))
+    return kernel
+
+
+def _step(step: float | Step | None, task: str) -> Step:
+    if step is None:
+        step = 1.0 if task == "classification" else 0.5
+    return Constant(step) if isinstance(step, int | float) else step
 
 
 def _doubly_stochastic(
@@ -32,17 +46,12 @@ def _doubly_stochastic(
     max_features: int = 2048,
     **options: Any,
 ) -> Scaled:
-    if isinstance(kernel, str):
-        kernel = kernels.by_name(kernel, **({} if kernel == "linear" else {"bandwidth": bandwidth}))
-    classifies = task == "classification"
-    if step is None:
-        step = 1.0 if classifies else 0.5
     return Scaled(
         DoublyStochastic(
-            kernel,
-            loss=loss or ("softmax" if classifies else "squared"),
+            _kernel(kernel, bandwidth),
+            loss=loss or ("softmax" if task == "classification" else "squared"),
             task=task,
-            step=Constant(step) if isinstance(step, int | float) else step,
+            step=_step(step, task),
             batch_size=batch_size,
             block_size=block_size,
             max_features=max_features,
@@ -51,13 +60,38 @@ def _doubly_stochastic(
     )
 
 
+def _online_nystrom(
+    *,
+    task: str,
+    seed: int = 0,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: float = BANDWIDTH,
+    loss: str | Loss | None = None,
+    optimizer: str = "sgd",
+    step: float | Step | None = None,
+    **options: Any,
+) -> Scaled:
+    check_seed(seed)  # that is all: nothing in it is random
+    return Scaled(
+        OnlineNystrom(
+            _kernel(kernel, bandwidth),
+            loss=loss or ("softmax" if task == "classification" else "squared"),
+            task=task,
+            optimizer=optimizer,
+            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
+            **options,
+        )
+    )
+
+
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
+    OnlineNystrom.TYPE: _online_nystrom,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 _TYPES: dict[str, Any] = {
-    learner.TYPE: learner for learner in (MultiKernel, DoublyStochastic, Scaled)
+    learner.TYPE: learner for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, Scaled)
 }
 
 
@@ -75,7 +109,9 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         ``kernel`` (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; 1
         for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1),
         ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every
-        event moves every feature; with ``max_features`` above ``block_size`` the model grows.
+        event moves every feature; with ``max_features`` above ``block_size`` the model grows. For
+        "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
+        and the other options of `OnlineNystrom`; the seed is of no consequence.
 
     Raises
     ------

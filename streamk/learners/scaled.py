@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.features.scaling import RunningScale
 from streamk.learners.classes import Label
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.predictor import Predictor, one_row
 from streamk.state import State
 
+OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom
+"""The learners that can be scaled."""
+
+_TYPES: dict[str, type[OfOneKernel]] = {
+    DoublyStochastic.TYPE: DoublyStochastic,
+    OnlineNystrom.TYPE: OnlineNystrom,
+}
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -32,7 +40,7 @@ class Scaled(Predictor):
 
     Parameters
     ----------
-    learner : DoublyStochastic
+    learner : DoublyStochastic or OnlineNystrom
         It has not learned yet.
 
     Raises
@@ -54,7 +62,7 @@ class Scaled(Predictor):
     TYPE = "scaled"
     FORMAT = 1
 
-    def __init__(self, learner: DoublyStochastic) -> None:
+    def __init__(self, learner: OfOneKernel) -> None:
         if learner.n_events:
             raise InvalidInput(
                 f"the learner has learned {learner.n_events} events without scaling; "
@@ -86,7 +94,7 @@ class Scaled(Predictor):
 
     @property
     def n_features(self) -> int:
-        """Random features in use."""
+        """Random features or landmarks in use."""
         return self.learner.n_features
 
     @property
@@ -189,7 +197,10 @@ class Scaled(Predictor):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         scaled = cls.__new__(cls)
-        scaled.learner = DoublyStochastic.from_state(state.child("learner"))
+        inner = state.child("learner")
+        if inner.type not in _TYPES:
+            raise StateError(f"no {inner.type!r} can be scaled; there are {', '.join(_TYPES)}")
+        scaled.learner = _TYPES[inner.type].from_state(inner)
         scaled._scale = RunningScale.from_state(state.child("scale"))
         scaled._labels = RunningScale.from_state(state.child("labels"))
         return scaled
@@ -205,8 +216,13 @@ class Scaled(Predictor):
         InvalidInput
             If the learners differ in an option, naming it.
         """
+        if type(self.learner) is not type(other.learner):
+            raise InvalidInput(
+                f"cannot merge a {self.learner.TYPE!r} learner and a {other.learner.TYPE!r} one"
+            )
         ahead = other.n_events > self.n_events
-        self.learner.merge(other.learner, common_events=common_events)
+        learner: Any = self.learner
+        learner.merge(other.learner, common_events=common_events)
         there = {name: number for number, name in enumerate(other.columns or ())}
         self._scale.add_columns(len(self.columns or ()) - len(self._scale))
         if ahead:

@@ -10,6 +10,7 @@ import numpy as np
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
+from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import create
 
 
@@ -32,3 +33,5 @@ def _models(task: str) -> Iterator[Learner]:
     for sampler in ("iid", "hadamard"):
         options: dict[str, Any] = {"sampler": sampler, "max_features": 256, "batch_size": 8}
         yield create(DoublyStochastic.TYPE, task=task, **options)
+    for optimizer in ("sgd", "newton"):
+        yield create(OnlineNystrom.TYPE, task=task, optimizer=optimizer, max_landmarks=4)

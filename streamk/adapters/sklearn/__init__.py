@@ -9,6 +9,7 @@ from streamk.adapters.sklearn.landmarks import (
     UniformNystroem,
 )
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
+from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
 
 __all__ = [
     "FarahatNystroem",
@@ -16,6 +17,8 @@ __all__ = [
     "KernelClassifier",
     "KernelRegressor",
     "LeverageNystroem",
+    "NystromClassifier",
+    "NystromRegressor",
     "OasisNystroem",
     "RPCholeskyNystroem",
     "UniformNystroem",

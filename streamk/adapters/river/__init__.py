@@ -1,0 +1,24 @@
+"""Kernel learners as River estimators.
+
+Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
+or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
+1, and None or NaN is missing. The first 256 strings of a column have a column each; any further one
+shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns may come and go: a
+column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
+"""
+
+from streamk.adapters.river.learners import (
+    KernelClassifier,
+    KernelRegressor,
+    logistic_regression,
+)
+from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
+from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
+
+__all__ = [
+    "KernelClassifier",
+    "KernelRegressor",
+    "NystromClassifier",
+    "NystromRegressor",
+    "logistic_regression",
+]

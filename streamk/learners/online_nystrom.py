@@ -1,0 +1,491 @@
+"""A learner on the Nyström features of landmarks that follow the stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import kernels
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column, column_keys
+from streamk.features.random_features import check_events
+from streamk.kernels import Kernel
+from streamk.landmarks import IncrementalOasis
+from streamk.learners.classes import (
+    Classes,
+    Label,
+    check_labels,
+    check_numbers,
+    classifies,
+    is_number,
+)
+from streamk.learners.merging import check_mergeable, events_apart
+from streamk.learners.optimizers import Newton, Optimizer, Part, StochasticGradient
+from streamk.learners.outputs import aligned, widened
+from streamk.learners.predictor import Decider, one_row
+from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.losses import Loss
+from streamk.losses import loss as loss_by_name
+from streamk.state import State
+
+Matrix = NDArray[np.float64]
+
+OPTIMIZERS = ("sgd", "newton")
+RIDGE = 0.1
+"""Default regularization of Newton steps."""
+
+
+class OnlineNystrom(Decider):
+    """Kernel learning in the span of landmarks that are chosen while the stream goes by.
+
+    The landmarks are events whose kernels stand for those of the others, oASIS on a stream
+    (`streamk.landmarks.IncrementalOasis`). The learned function is a sum of their kernels,
+    ``f(x) = sum of coef_j k(landmark_j, x)``, learned in the coordinates of an orthonormal basis of
+    their span: ``f(x) = W' L^-1 k(landmarks, x)`` with ``L L'`` the landmarks' kernel matrix.
+
+    An event is looked at as a landmark first, and learned then. When it becomes one, no prediction
+    changes. When it takes the place of landmark j, the function is projected on what the others
+    span: the prediction of x changes by ``|coef_j| sqrt(Delta_j k(x, x))`` at most, where Delta_j
+    is the squared distance of the kernel of j from that span.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any but Linear. Its bandwidth is in the unit of the columns; `Scaled` gives them a common
+        one.
+    loss : str or Loss, default "softmax"
+        As of `streamk.learners.DoublyStochastic`.
+    task : {"classification", "regression"}, optional
+        What labels are. Follows from the loss, except that "squared" is regression by default.
+    optimizer : {"sgd", "newton"}, default "sgd"
+        Gradient steps follow a stream that changes. "newton" takes steps of second order, which get
+        more out of each event where it does not: with the squared loss they are recursive least
+        squares, the least sum of squared errors after each event on landmarks that stay. The hinge,
+        epsilon-insensitive and quantile losses have no curvature for them. Of l landmarks a
+        gradient step takes the time of some l^2 multiplications, and the other thrice that.
+    step : Step, optional
+        Of gradient steps, ``Constant(1.0)`` by default. Not AdaGrad: its sums belong to single
+        coordinates, and these turn where a landmark goes.
+    regularization : float, optional
+        Of gradient steps the factor of ``|f|^2 / 2`` beside the mean loss, 0 by default; of
+        "newton" that beside the sum of all losses, 0.1 by default.
+    forgetting : float, default 1
+        Of "newton": an event counts by this factor less for each one after it.
+    max_landmarks : int, default 512
+    tol : float, default 1e-3
+        Squared distance that an event's kernel must have from the landmarks' span to become one.
+    half_life : float, optional
+        Events in which the claim of a landmark that nothing leans on halves; see
+        `streamk.landmarks.IncrementalOasis`.
+    columns : sequence of str or int, optional
+        Names of the columns; ``range(d)`` at the first batch by default.
+    classes : sequence of str, int or bool, optional
+        Labels known beforehand, in the order wanted; others are added as they come.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, or is one of the other optimizer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import OnlineNystrom
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (600, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=64)
+    >>> model.learn_many(X[:500], y[:500])
+    >>> bool((model.predict_many(X[500:]) == y[500:]).mean() > 0.9)
+    True
+    >>> model.n_features
+    64
+    """
+
+    TYPE = "online-nystrom"
+    FORMAT = 1
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    """Of events and coefficients."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        loss: str | Loss = "softmax",
+        task: str | None = None,
+        optimizer: str = "sgd",
+        step: Step | None = None,
+        regularization: float | None = None,
+        forgetting: float = 1.0,
+        max_landmarks: int = 512,
+        tol: float = 1e-3,
+        half_life: float | None = None,
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+    ) -> None:
+        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self.kernel = kernel
+        for name, kind in (("kernel", Kernel), ("loss", Loss)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(
+                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
+                )
+        self.is_classifier = classifies(self.loss, task)
+        self._choose(optimizer, step, regularization, forgetting)
+        if classes and not self.is_classifier:
+            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        self._classes = Classes(classes)
+        self._landmarks = IncrementalOasis(
+            kernel, max_landmarks=max_landmarks, tol=tol, half_life=half_life
+        )
+        self.max_landmarks, self.tol, self.half_life = max_landmarks, tol, half_life
+        self._optimizer = self._make_optimizer()
+        self._columns: tuple[Column, ...] | None = None
+        self._served: tuple[Matrix, Matrix] | None = None
+        self.n_events = 0
+        if columns is not None:
+            self.add_columns(columns)
+
+    def _choose(
+        self,
+        optimizer: str,
+        step: Step | None,
+        regularization: float | None,
+        forgetting: float,
+    ) -> None:
+        """Set and check the optimizer and its options."""
+        if optimizer not in OPTIMIZERS:
+            raise InvalidInput(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}")
+        self.optimizer, newton = optimizer, optimizer == "newton"
+        if newton and not Newton.takes(self.loss):
+            raise InvalidInput(f"loss {self.loss.name!r} has no curvature; choose optimizer='sgd'")
+        if newton and step is not None:
+            raise InvalidInput(f"step={step!r} is for optimizer='sgd'; leave it out")
+        if not newton and forgetting != 1.0:
+            raise InvalidInput(f"forgetting={forgetting!r} is for optimizer='newton'; leave it out")
+        if not (step is None or isinstance(step, Step)) or isinstance(step, AdaGrad):
+            raise InvalidInput(
+                f"step={step!r} must be a streamk Step, and not AdaGrad: its sums belong to single "
+                "coordinates, and these turn where a landmark goes"
+            )
+        self.step = Constant(1.0) if step is None and not newton else step
+        self.regularization = RIDGE * newton if regularization is None else regularization
+        self.forgetting = forgetting
+        number = (int, float, np.number)
+        if not isinstance(forgetting, number) or not 0.0 < forgetting <= 1.0:
+            raise InvalidInput(f"forgetting={forgetting!r} must be above 0 and at most 1")
+        nu = self.regularization
+        if not isinstance(nu, number) or not 0.0 <= nu < math.inf or (newton and nu == 0.0):
+            least = "above 0, for the first steps" if newton else "at least 0"
+            raise InvalidInput(f"regularization={nu!r} must be a number {least}")
+
+    def _make_optimizer(self) -> Optimizer:
+        shape: Any = {"classes": self.is_classifier, "n_outputs": self._n_outputs()}
+        if self.step is None:
+            return Newton(self.loss, self.regularization, self.forgetting, **shape)
+        return StochasticGradient(self.loss, self.step, self.regularization, **shape)
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._classes.labels
+
+    @property
+    def n_features(self) -> int:
+        """Landmarks in use."""
+        return self._landmarks.n_landmarks
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of landmarks and coefficients, in bytes."""
+        return self._landmarks.nbytes + self._optimizer.nbytes
+
+    @property
+    def landmarks(self) -> Matrix:
+        """The landmarks, float64 (n_features, d), a copy."""
+        return self._landmarks.points
+
+    @property
+    def coefficients(self) -> Matrix:
+        """Coefficients of the landmarks' kernels, float64 (n_features, n_outputs), a copy."""
+        return np.array(self._serve()[1])
+
+    # Learning
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events one after the other.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : sequence of n labels: str, int or bool for classes, else finite numbers
+
+        Raises
+        ------
+        InvalidInput
+            If a value or label is not usable, naming its row; nothing of the call is learned. Also
+            if predictions overflow, naming the step; the events before it are learned.
+        """
+        events = self._check(X)
+        self.learn_checked(events, self.check_labels(y, len(events)))
+
+    def learn_checked(self, events: Matrix, labels: NDArray[Any]) -> None:
+        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
+        if self.columns is None:
+            self.add_columns(range(events.shape[1]))
+        numbers = self._numbers(labels)
+        self._served = None
+        for some, changes in self._landmarks.follow(events):
+            for change in changes:
+                self._optimizer.carry(change)
+            before = self._optimizer.n_steps
+            try:
+                self._optimizer.learn(self._landmarks.transform(events[some]), numbers[some])
+            finally:
+                self.n_events += self._optimizer.n_steps - before
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        if self.is_classifier:
+            return check_labels(y)
+        return check_numbers(y, n, self.dtype)
+
+    def _numbers(self, labels: NDArray[Any]) -> Matrix:
+        """Return labels as the loss takes them, new classes getting their outputs."""
+        if not self.is_classifier:
+            return labels
+        numbers = self._classes.encode(labels).astype(np.float64)
+        self._fit_outputs()
+        return numbers
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x of shape (d,) with label y."""
+        self.learn_many(one_row(x), [y])
+
+    def number(self, y: Any) -> float | None:
+        """Return a label as the loss takes it, None if it is new or asks for a closer look."""
+        if self.is_classifier:
+            return self._classes.number(y)
+        return y if is_number(y, self.dtype) else None
+
+    # Predicting
+
+    def decision_many(self, X: ArrayLike) -> Matrix:
+        """Outputs f(x), before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n, n_outputs)
+            One output for regression and for two classes (positive: the second one) under any
+            loss but softmax; else one a class.
+
+        Raises
+        ------
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        return self.decide_checked(self._check(X))
+
+    def decision_one(self, x: ArrayLike) -> Matrix:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        F: Matrix = self.decision_many(one_row(x))[0]
+        return F
+
+    def decide_checked(self, events: Matrix) -> Matrix:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        if not self.n_features:
+            return np.zeros((len(events), self._optimizer.W.shape[1]))
+        F: Matrix = self.kernel.product(events, *self._serve())
+        return F
+
+    def _serve(self) -> tuple[Matrix, Matrix]:
+        """Return landmarks and coefficients, which are made when they are asked for."""
+        if self._served is None:
+            self._served = self.landmarks, self._landmarks.coefficients(self._optimizer.W)
+        return self._served
+
+    def _probabilities(self, F: Matrix) -> Matrix:
+        probabilities: Matrix = self.loss.probabilities(F)
+        return probabilities
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        columns = (*(self.columns or ()), *names)
+        column_keys(columns)
+        self._landmarks.add_columns(len(names))
+        self._columns, self._served = columns, None
+
+    def _check(self, X: ArrayLike) -> Matrix:
+        return check_events(X, self.dtype, self.columns)
+
+    def _n_outputs(self) -> int:
+        return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        if self._optimizer.n_outputs < self._n_outputs():
+            self._optimizer.W = widened(self._optimizer.W, self._n_outputs(), self.loss)
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kernel": self.kernel.to_json(),
+            "loss": self.loss.to_json(),
+            "task": "classification" if self.is_classifier else "regression",
+            "step": None if self.step is None else self.step.to_json(),
+            "columns": None if self.columns is None else list(self.columns),
+            "classes": list(self.classes),
+            "n_steps": self._optimizer.n_steps,
+        }
+        for name in (*_OPTIONS, *_OF_LANDMARKS, "n_events"):
+            header[name] = getattr(self, name)
+        nested = State.nest({"landmarks": self._landmarks.state()}, header)
+        own = {name: array.copy() for name, array in self._optimizer.arrays().items()}
+        return State(nested.header, {**nested.arrays, **own})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or of a newer format, or is damaged.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = dict(state.header)
+        try:
+            step = header["step"]
+            learner = cls(
+                kernels.from_json(header["kernel"]),
+                loss=loss_by_name(**header["loss"]),
+                task=header["task"],
+                step=None if step is None else step_from_json(step),
+                columns=header["columns"],
+                classes=header["classes"],
+                **{name: header[name] for name in (*_OPTIONS, *_OF_LANDMARKS)},
+            )
+            learner.n_events = int(header["n_events"])
+            learner._optimizer.n_steps = int(header["n_steps"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
+                "it is damaged or was changed by hand"
+            ) from error
+        learner._landmarks = IncrementalOasis.from_state(state.child("landmarks"))
+        learner._optimizer.load(state.arrays, learner.n_features)
+        return learner
+
+    # Merging
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        The landmarks of the other are offered to those here, by the rule for events; both functions
+        are projected on the span of what comes of it. Gradient steps: the learners' changes since
+        their last common state count by their shares of the events since, as of
+        `DoublyStochastic.merge`. Newton steps: the sums that the two minimise are added, less one
+        part of what they have in common, taken to be its share of each. With no common events, the
+        squared loss, ``forgetting=1`` and landmarks alike, that is just what one learner of all
+        events would have learned.
+
+        Parameters
+        ----------
+        other : OnlineNystrom
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is the zero function.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or have fewer events than that.
+        """
+        check_mergeable(self, other, (*_IN_COMMON, *_OPTIONS, *_OF_LANDMARKS))
+        mine, others = events_apart(self, other, common_events)
+        if others == 0:
+            return
+        known = self.columns or ()
+        self.add_columns([name for name in other.columns or () if name not in known])
+        self._classes.encode(other.classes)
+        self._fit_outputs()
+        guest = self._guest(other)
+        if mine == 0:
+            self._landmarks, self._optimizer = guest._landmarks, guest._optimizer
+        else:
+            self._join(guest, common_events)
+        self.n_events += others
+        self._served = None
+
+    def _guest(self, other: Self) -> Self:
+        """Return a copy of another learner with the columns and classes of this one."""
+        guest = type(self).from_state(other.state())
+        columns = self.columns or ()
+        guest.add_columns([name for name in columns if name not in (guest.columns or ())])
+        places = {name: place for place, name in enumerate(guest.columns or ())}
+        state = guest._landmarks.state()
+        points = np.ascontiguousarray(state.arrays["points"][:, [places[c] for c in columns]])
+        guest._landmarks = IncrementalOasis.from_state(
+            State(state.header, {**state.arrays, "points": points})
+        )
+        optimizer = guest._optimizer
+        optimizer.W = aligned(
+            optimizer.W, other.classes, self.classes, self._optimizer.n_outputs, self.loss
+        )
+        return guest
+
+    def _join(self, guest: Self, common_events: int) -> None:
+        """Choose landmarks out of both, and let the optimizer join what both learned."""
+        before = IncrementalOasis.from_state(self._landmarks.state())
+        self._landmarks.learn_many(guest.landmarks)
+        chosen = self.landmarks
+        L = self._landmarks.transform(chosen)
+        parts = [
+            Part(optimizer, np.asarray(np.linalg.solve(L, landmarks.transform(chosen))), events)
+            for optimizer, landmarks, events in (
+                (self._optimizer, before, self.n_events),
+                (guest._optimizer, guest._landmarks, guest.n_events),
+            )
+        ]
+        self._optimizer.join(parts, common_events)
+
+
+_IN_COMMON = ("kernel", "loss", "is_classifier", "step")
+_OPTIONS = ("optimizer", "regularization", "forgetting")
+_OF_LANDMARKS = ("max_landmarks", "tol", "half_life")
+"""Options that are plain JSON, by their names."""

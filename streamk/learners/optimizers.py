@@ -1,0 +1,245 @@
+"""How coefficients of landmarks' coordinates are learned, and carried when the landmarks change.
+
+A function is ``f(x) = W' phi(x)`` of coordinates phi in an orthonormal basis of the landmarks' span
+(`streamk.landmarks.IncrementalOasis`), so ``|W|`` is its norm in the kernel's space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import LossCode, coordinates
+from streamk.errors import InvalidInput, StateError
+from streamk.landmarks import Change, carried
+from streamk.learners.steps import Step
+from streamk.losses import Loss
+
+Matrix = NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """What an optimizer brings along when several are joined."""
+
+    optimizer: Any
+    B: Matrix
+    """(l, l of its own): its coordinates are turned into those of the joint basis by this."""
+    n_events: int
+
+
+class Optimizer:
+    """Coefficients W (l, outputs) of coordinates, and what learning them takes.
+
+    Parameters
+    ----------
+    loss : Loss
+    classes : bool
+        Whether labels are numbers of classes.
+    n_outputs : int
+    """
+
+    def __init__(self, loss: Loss, *, classes: bool, n_outputs: int) -> None:
+        self.W: Matrix = np.zeros((0, n_outputs))
+        self.n_steps = 0
+        self._loss = (int(loss.code), float(loss.parameter), classes)
+        self._twin = coordinates.select()
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        outputs: int = self.W.shape[1]
+        return outputs
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def learn(self, Phi: Matrix, y: Matrix) -> None:
+        """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
+
+        Raises
+        ------
+        InvalidInput
+            If a prediction overflows; the events before it are learned.
+        """
+        done = self._learn(np.ascontiguousarray(Phi), np.ascontiguousarray(y, dtype=np.float64))
+        self.n_steps += done
+        if done < len(Phi):
+            raise InvalidInput(
+                f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
+                "smaller step"
+            )
+
+    def _learn(self, Phi: Matrix, y: Matrix) -> int:
+        """Learn and return how many are learned."""
+        raise NotImplementedError
+
+    def carry(self, change: Change) -> None:
+        """Follow a change of the landmarks."""
+        self.W = carried(self.W, change)
+
+    def join(self, parts: Sequence[Part], common_events: int) -> None:
+        """Become what several learned, in other bases, since they had `common_events` in common."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, Matrix]:
+        """The arrays to go on from, by name."""
+        return {"coefficients": self.W}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
+        """Take what `arrays` gave, checking that it is of so many landmarks.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or of another shape.
+        """
+        self.W = _loaded(arrays, "coefficients", (size, self.n_outputs))
+
+
+def _loaded(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Matrix:
+    found = arrays.get(name)
+    if found is None or found.shape != shape:
+        raise StateError(
+            f"array {name!r} of the state must have shape {shape}, "
+            f"not {None if found is None else found.shape}"
+        )
+    return np.array(found, dtype=np.float64, order="C")
+
+
+class StochasticGradient(Optimizer):
+    """A step down the gradient of the loss for each event.
+
+    Parameters
+    ----------
+    loss : Loss
+    step : Step
+        Not AdaGrad: its sums belong to single coordinates, and these turn where a landmark goes.
+    regularization : float
+    classes : bool
+    n_outputs : int
+    """
+
+    def __init__(
+        self, loss: Loss, step: Step, regularization: float, *, classes: bool, n_outputs: int
+    ) -> None:
+        super().__init__(loss, classes=classes, n_outputs=n_outputs)
+        self._step, self._regularization = step, regularization
+
+    def _learn(self, Phi: Matrix, y: Matrix) -> int:
+        sizes = np.array([self._step.size(self.n_steps + 1 + r) for r in range(len(Phi))])
+        decays = 1.0 - sizes * self._regularization
+        return self._twin.descend(Phi, y, self.W, self._loss, decays, sizes)
+
+    def join(self, parts: Sequence[Part], common_events: int) -> None:
+        """Become the mean, weighed by the events since."""
+        since = [part.n_events - common_events for part in parts]
+        W = np.zeros((len(parts[0].B), self.n_outputs))
+        for part, events in zip(parts, since, strict=True):
+            W += events / sum(since) * (part.B @ part.optimizer.W)
+        self.W = W
+        self.n_steps = max(part.optimizer.n_steps for part in parts)
+
+
+class Newton(Optimizer):
+    """A step of second order for each event; of the squared loss, recursive least squares.
+
+    That is the least ``sum of (W' phi - y)^2 + ridge |W|^2`` after each event. Of another loss the
+    squares are those of a bound on its curvature where the event was predicted, and all outputs
+    share them.
+
+    With `forgetting` an event counts that much less for each one after it, and the ridge always as
+    much. The inverse P of the squares' matrix is kept as a triangle T with ``T' T = P``, so it is
+    symmetric and positive whatever rounding does (Carlson 1973). It stays bounded, however long
+    nothing is learned in some direction: what the ridge loses by forgetting it gets back.
+
+    Where a landmark goes, W and P are those of the coordinates that are left, as of a normal
+    distribution: nothing becomes surer by it.
+
+    Parameters
+    ----------
+    loss : Loss
+        One that `takes` lets through.
+    ridge : float
+        Positive.
+    forgetting : float
+        Above 0 and up to 1.
+    classes : bool
+    n_outputs : int
+    """
+
+    def __init__(
+        self, loss: Loss, ridge: float, forgetting: float, *, classes: bool, n_outputs: int
+    ) -> None:
+        super().__init__(loss, classes=classes, n_outputs=n_outputs)
+        self.T: Matrix = np.zeros((0, 0))
+        self._ridge, self._forgetting = float(ridge), float(forgetting)
+
+    @staticmethod
+    def takes(loss: Loss) -> bool:
+        """Whether the loss has a curvature."""
+        return loss.code not in (LossCode.HINGE, LossCode.EPSILON_INSENSITIVE, LossCode.QUANTILE)
+
+    @property
+    def inverse(self) -> Matrix:
+        """P, the inverse of the squares' matrix."""
+        return self.T.T @ self.T
+
+    def _learn(self, Phi: Matrix, y: Matrix) -> int:
+        options = (self._forgetting, self._ridge, self.n_steps)
+        return self._twin.newton(Phi, y, self.W, self.T, self._loss, *options)
+
+    def carry(self, change: Change) -> None:
+        """Follow a change of the landmarks."""
+        super().carry(change)
+        size = len(self.T)
+        if len(self.W) > size:
+            self.T = np.pad(self.T, (0, 1))
+            self.T[size, size] = self._ridge**-0.5
+        else:
+            self.T = self._twin.triangular(carried(self.T.T, change))
+
+    def join(self, parts: Sequence[Part], common_events: int) -> None:
+        """Become what is least for the squares of all, those in common counted once."""
+        size, extra = len(parts[0].B), -1.0
+        A, b = np.zeros((size, size)), np.zeros((size, self.n_outputs))
+        for optimizer, B, n_events in parts:
+            weight = 1.0 - self._share(common_events, n_events) / len(parts)
+            # Of what is out of its own span it knows the ridge alone.
+            P = B @ optimizer.inverse @ B.T + (np.eye(size) - B @ B.T) / self._ridge
+            squares = weight * np.linalg.inv(0.5 * (P + P.T))
+            A += squares
+            b += squares @ (B @ optimizer.W)
+            extra += weight
+        values, vectors = np.linalg.eigh(0.5 * (A + A.T) - extra * self._ridge * np.eye(size))
+        values = np.maximum(values, self._ridge * self._forgetting**size)  # the least they can be
+        root = vectors / np.sqrt(values)
+        self.W = np.ascontiguousarray(root @ (root.T @ b))
+        self.T = np.ascontiguousarray(np.linalg.qr(root.T, mode="r"))
+        self.n_steps = max(part.optimizer.n_steps for part in parts)
+
+    def _share(self, first: int, n: int) -> float:
+        """Return how much of the weight of n events their first ones have."""
+        keep = self._forgetting
+        if keep == 1.0:
+            return first / n
+        return keep ** (n - first) * (1.0 - keep**first) / (1.0 - keep**n)
+
+    def arrays(self) -> dict[str, Matrix]:
+        """The arrays to go on from, by name."""
+        return {**super().arrays(), "root": self.T}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
+        """Take what `arrays` gave, checking that it is of so many landmarks.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or of another shape.
+        """
+        super().load(arrays, size)
+        self.T = _loaded(arrays, "root", (size, size))

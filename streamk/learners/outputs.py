@@ -1,0 +1,58 @@
+"""Coefficients (n, outputs) of a model whose classes grow, or meet another's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.classes import Label
+from streamk.losses import Loss
+
+Matrix = NDArray[np.float64]
+
+
+def widened(W: Matrix, n_outputs: int, loss: Loss) -> Matrix:
+    """Return coefficients with so many outputs, new ones 0, that say of old classes what W said.
+
+    Examples
+    --------
+    >>> from streamk.losses import loss
+    >>> widened(np.array([[2.0]]), 3, loss("logistic"))
+    array([[-2.,  2.,  0.]])
+    """
+    if W.shape[1] == 1 < n_outputs and loss.name != "softmax":
+        W = loss.split_binary(W[:, 0])
+    return np.ascontiguousarray(np.pad(W, ((0, 0), (0, n_outputs - W.shape[1]))))
+
+
+def aligned(
+    W: Matrix, there: Sequence[Label], here: Sequence[Label], n_outputs: int, loss: Loss
+) -> Matrix:
+    """Return another model's coefficients with its outputs in this one's order.
+
+    Parameters
+    ----------
+    W : float64 array of shape (n, outputs)
+    there, here : sequence of labels
+        The other's classes, and those of this one, which has all of them.
+    n_outputs : int
+        Of this one.
+    loss : Loss
+
+    Examples
+    --------
+    >>> from streamk.losses import loss
+    >>> aligned(np.array([[2.0]]), ["a", "b"], ["b", "a"], 1, loss("logistic"))
+    array([[-2.]])
+    """
+    if W.shape[1] == n_outputs == 1:
+        # The one output stands for the second class, and that may be the other's first.
+        swapped = there[1:2] != here[1:2] and there[:1] != here[:1]
+        return -W if swapped else W
+    if W.shape[1] == 1 and loss.name != "softmax":
+        W = loss.split_binary(W[:, 0])
+    there = there[: W.shape[1]]
+    order = [there.index(label) if label in there else W.shape[1] for label in here]
+    return np.ascontiguousarray(np.pad(W, ((0, 0), (0, 1)))[:, order])

@@ -1,0 +1,644 @@
+"""The learner on landmarks that follow the stream, against plain loops in the kernel's space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import BATCH, events, same_model
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.backends import numba_backend, numpy_backend
+from streamk.engine import Engine
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Gaussian, Laplacian, Linear
+from streamk.landmarks import IncrementalOasis, Removal
+from streamk.learners import (
+    AdaGrad,
+    Constant,
+    DoublyStochastic,
+    InverseTime,
+    OnlineNystrom,
+    Scaled,
+    create,
+    from_state,
+)
+from streamk.losses import LOSSES, loss
+from streamk.state import State
+
+KERNEL = Gaussian(bandwidth=0.8)
+OPTIONS: dict[str, Any] = {"max_landmarks": 12, "tol": 1e-3}
+NEWTON = ("squared", "squared_hinge", "logistic", "softmax", "huber")
+MADE = [
+    *(pytest.param(name, "sgd", id=f"sgd-{name}") for name in LOSSES),
+    *(pytest.param(name, "newton", id=f"newton-{name}") for name in NEWTON),
+]
+
+
+def learner(name: str = "softmax", optimizer: str = "sgd", **options: Any) -> OnlineNystrom:
+    if optimizer == "sgd" and "step" not in options:
+        options["step"] = Constant(0.4)
+    return OnlineNystrom(KERNEL, loss=name, optimizer=optimizer, **{**OPTIONS, **options})
+
+
+def stream(name: str, n: int, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:
+    """Events and labels for a loss; of classes, the third one comes late."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    if loss(name).classifies and name != "squared":
+        y = (X[:, 0] * X[:, 1] > 0).astype(int) + (X[:, 0] > 1) * (np.arange(n) > n // 3)
+        return X, np.minimum(y, classes - 1)
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=n)
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+class Plain:
+    """A function as kernels' coefficients, and the covariance of its values, on a list of points.
+
+    `least` is the squares' inverse in the basis of the kernels themselves, so nothing is rotated:
+    when point j goes, what it stood for is projected by solving for it.
+    """
+
+    def __init__(self, name: str, optimizer: str, **options: Any) -> None:
+        self.loss, self.newton = loss(name), optimizer == "newton"
+        self.step = options.get("step", Constant(0.4))
+        self.ridge = options.get("regularization", 0.1 if self.newton else 0.0)
+        self.forgetting = options.get("forgetting", 1.0)
+        self.points = np.zeros((0, 2))
+        self.coefficients = np.zeros((0, 1))
+        self.covariance = np.zeros((0, 0))  # of coefficients
+        self.t = 0
+
+    def admit(self, x: np.ndarray) -> None:
+        # The part of the new kernel that the others do not span has the ridge's variance.
+        k = KERNEL.pairwise(self.points, x[None])[:, 0]
+        q = np.linalg.solve(KERNEL.pairwise(self.points), k) if len(k) else k
+        own = np.append(-q, 1.0)
+        schur = 1.0 - k @ q
+        self.points = np.vstack([self.points, x])
+        self.coefficients = np.pad(self.coefficients, ((0, 1), (0, 0)))
+        self.covariance = np.pad(self.covariance, (0, 1))
+        if self.newton:
+            self.covariance += np.outer(own, own) / (schur * self.ridge)
+
+    def remove(self, j: int) -> None:
+        rest = np.delete(self.points, j, axis=0)
+        projection = np.linalg.solve(KERNEL.pairwise(rest), KERNEL.pairwise(rest, self.points))
+        self.points, self.coefficients = rest, projection @ self.coefficients
+        self.covariance = projection @ self.covariance @ projection.T
+
+    def decide(self, X: Any) -> np.ndarray:
+        return np.asarray(KERNEL.pairwise(X, self.points) @ self.coefficients)
+
+    def fit_outputs(self, classes: int) -> None:
+        outputs = self.loss.n_outputs(classes)
+        c = self.coefficients
+        if c.shape[1] == 1 < outputs and self.loss.name != "softmax":
+            c = self.loss.split_binary(c[:, 0])
+        self.coefficients = np.pad(c, ((0, 0), (0, outputs - c.shape[1])))
+
+    def learn(self, x: np.ndarray, y: Any, classes: bool) -> None:
+        self.t += 1
+        k = KERNEL.pairwise(self.points, x[None])[:, 0]
+        f = self.decide(x[None])
+        g = self.loss.gradient(f, np.array([int(y) if classes else float(y)]))[0]
+        if not self.newton:
+            gamma = self.step.size(self.t)
+            self.coefficients *= 1.0 - gamma * self.ridge
+            self.coefficients -= gamma * np.outer(self.projected(k), g)
+            return
+        h = max(self.curvature(f[0], g, y), 1e-4)
+        C = self.covariance / self.forgetting
+        C = C - np.outer(C @ k, C @ k) * h / (1.0 + h * k @ C @ k)
+        self.covariance = C
+        self.coefficients = self.coefficients - np.outer(C @ k, g)
+
+    def projected(self, k: np.ndarray) -> np.ndarray:
+        return np.asarray(np.linalg.solve(KERNEL.pairwise(self.points), k))
+
+    def curvature(self, f: np.ndarray, g: np.ndarray, y: Any) -> float:
+        name = self.loss.name
+        if name == "logistic":
+            p = np.abs(g)
+            return float((p * (1 - p)).max())
+        if name == "softmax":
+            p = np.exp(f - f.max()) / np.exp(f - f.max()).sum()
+            return 2.0 * float((p * (1 - p)).max())
+        if name == "huber":
+            return min(1.0, 1.0 / max(abs(float(f[0]) - y), 1e-300))
+        if name == "squared_hinge":
+            return min(2.0, len(g)) * bool(g.any())
+        return 1.0
+
+
+@pytest.mark.parametrize(("name", "optimizer"), MADE)
+def test_it_is_the_plain_loop_over_admissions_and_removals(name: str, optimizer: str) -> None:
+    X, y = stream(name, 150)
+    classes = loss(name).classifies and name != "squared"
+    mine, plain = learner(name, optimizer), Plain(name, optimizer)
+    landmarks, seen = IncrementalOasis(KERNEL, **OPTIONS), []
+    for x, label in zip(X, y.tolist(), strict=True):
+        changes = landmarks.learn_one(x)
+        if changes:
+            plain.admit(x)
+        for change in changes:
+            if isinstance(change, Removal):
+                plain.remove(change.position)
+        seen += [label] if label not in seen else []
+        if classes:
+            plain.fit_outputs(len(seen))
+        plain.learn(x, seen.index(label) if classes else label, classes)
+        mine.learn_one(x, label)
+    assert landmarks.n_removed > 20
+    np.testing.assert_allclose(mine.decision_many(X), plain.decide(X), rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(mine.landmarks, plain.points)
+
+
+@pytest.mark.parametrize("step", [InverseTime(3.0), Constant(0.7)])
+def test_steps_and_decay(step: Any) -> None:
+    X, y = stream("huber", 80)
+    options = {"step": step, "regularization": 0.05}
+    mine, plain = learner("huber", **options), Plain("huber", "sgd", **options)
+    landmarks = IncrementalOasis(KERNEL, **OPTIONS)
+    for x, label in zip(X, y, strict=True):
+        for change in landmarks.learn_one(x):
+            plain.remove(change.position) if isinstance(change, Removal) else plain.admit(x)
+        plain.learn(x, label, classes=False)
+        mine.learn_one(x, label)
+    np.testing.assert_allclose(mine.decision_many(X), plain.decide(X), rtol=1e-6, atol=1e-6)
+
+
+def fixed(n: int = 400) -> tuple[Any, Any]:
+    """Events whose first nine are all the landmarks there will be."""
+    rng = np.random.default_rng(3)
+    grid = np.array([[a, b] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
+    X = np.vstack([grid, rng.uniform(-1, 1, (n, 2))])
+    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
+
+
+FIXED: dict[str, Any] = {"max_landmarks": 9, "tol": 0.4, "optimizer": "newton"}
+
+
+def on_landmarks(model: OnlineNystrom, X: Any) -> Any:
+    assert model._landmarks.n_removed == 0
+    assert model.n_features == 9
+    return KERNEL.pairwise(X, model.landmarks), KERNEL.pairwise(model.landmarks)
+
+
+def test_recursive_least_squares_is_the_batch_solution() -> None:
+    X, y = fixed()
+    model = learner("squared", regularization=0.3, **FIXED)
+    model.learn_many(X[:9], np.zeros(9))  # makes the landmarks, and what their zeros weigh
+    weights = np.zeros(9)
+    model.learn_many(X[9:], y[9:])
+    K, W = on_landmarks(model, X)
+    # An early landmark's event was seen in the span of those before it.
+    first = [KERNEL.pairwise(X[i : i + 1], X[: i + 1]) for i in range(9)]
+    coordinates = np.zeros((9, 9))
+    L = np.linalg.cholesky(W)
+    for i, k in enumerate(first):
+        coordinates[i, : i + 1] = np.linalg.solve(L[: i + 1, : i + 1], k[0])
+    Phi = np.vstack([coordinates, np.linalg.solve(L, K[9:].T).T])
+    target = np.append(weights, y[9:])
+    solution = np.linalg.solve(Phi.T @ Phi + 0.3 * np.eye(9), Phi.T @ target)
+    expected = np.linalg.solve(L.T, solution)
+    np.testing.assert_allclose(model.coefficients[:, 0], expected, rtol=1e-8, atol=1e-8)
+
+
+def test_forgetting_is_least_squares_of_faded_events_and_a_ridge_that_stays() -> None:
+    X, y = fixed(60)
+    keep, ridge, size = 0.9, 0.2, 9
+    model = learner("squared", regularization=ridge, forgetting=keep, **FIXED)
+    model.learn_many(X[:9], y[:9])
+    A = np.linalg.inv(model._optimizer.inverse)  # type: ignore[attr-defined]
+    b = A @ model._optimizer.W[:, 0]
+    model.learn_many(X[9:], y[9:])
+    K, W = on_landmarks(model, X)
+    Phi = np.linalg.solve(np.linalg.cholesky(W), K.T).T
+    for t in range(9, len(X)):
+        A = keep * A + np.outer(Phi[t], Phi[t])
+        b = keep * b + y[t] * Phi[t]
+        A[(t % size, t % size)] += (1 - keep) * ridge * size
+    solution = np.linalg.solve(A, b)
+    np.testing.assert_allclose(model._optimizer.W[:, 0], solution, rtol=1e-7, atol=1e-9)
+
+
+# --- what is kept when the landmarks change -------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "newton"])
+@pytest.mark.parametrize("kernel", [KERNEL, Laplacian(bandwidth=1.0)])
+def test_what_an_admission_and_a_removal_change(optimizer: str, kernel: Any) -> None:
+    X, y = stream("squared", 400)
+    probe = np.random.default_rng(7).normal(size=(300, 2))
+    model = OnlineNystrom(kernel, loss="squared", optimizer=optimizer, max_landmarks=20)
+    kinds = set()
+    for at in range(len(X)):
+        row = X[at : at + 1]
+        before, coefficients = model.decision_many(probe)[:, 0], model.coefficients[:, 0]
+        points = model.landmarks
+        for some, changes in model._landmarks.follow(row) if at else ():
+            for change in changes:
+                model._optimizer.carry(change)
+                kinds.add(type(change).__name__)
+            model._served = None
+            after = model.decision_many(probe)[:, 0]
+            removed = [change for change in changes if isinstance(change, Removal)]
+            if removed:
+                j = removed[0].position
+                joint = np.vstack([points, row])
+                coefficient = np.append(coefficients, 0.0)[j]
+                rest = np.delete(joint, j, axis=0)
+                k = kernel.pairwise(rest, joint[j : j + 1])[:, 0]
+                schur = 1.0 - k @ np.linalg.solve(kernel.pairwise(rest), k)
+                assert np.abs(after - before).max() <= abs(coefficient) * math.sqrt(schur) + 1e-9
+            else:
+                assert np.abs(after - before).max() < 1e-9
+            model._optimizer.learn(model._landmarks.transform(row[some]), y[at : at + 1])
+            model._served = None
+        if not at:
+            model.learn_many(row, y[:1])
+    assert kinds == {"Admission", "Removal"}
+
+
+def test_least_squares_stays_sound_over_many_swaps() -> None:
+    rng = np.random.default_rng(0)
+    model = learner("squared", "newton", forgetting=0.98, half_life=10.0)
+    for shift in range(40):
+        X = rng.normal(size=(100, 2)) + 2.0 * shift  # the landmarks have to move on
+        model.learn_many(X, np.sin(X[:, 0]))
+    assert model._landmarks.n_removed > 400
+    P = model._optimizer.inverse  # type: ignore[attr-defined]
+    assert np.array_equal(P, P.T)
+    assert np.linalg.eigvalsh(P).min() > 0
+    assert np.isfinite(model.coefficients).all()
+
+
+def test_no_windup_where_nothing_new_comes() -> None:
+    X, y = fixed(50)
+    model = learner("squared", forgetting=0.9, regularization=0.5, **FIXED)
+    model.learn_many(X, y)
+    model.learn_many(np.tile(X[20], (5000, 1)), np.tile(y[20], 5000))
+    values = np.linalg.eigvalsh(model._optimizer.inverse)  # type: ignore[attr-defined]
+    assert values.min() > 0
+    # The ridge is given back in turns of nine, so it fades for as long in between.
+    assert values.max() <= 1 / (0.5 * 0.9**9)
+    assert model.predict_one(X[20]) == pytest.approx(y[20], abs=0.05)
+
+
+# --- the protocol ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "optimizer"), MADE)
+def test_batches_are_their_events(name: str, optimizer: str) -> None:
+    X, y = stream(name, 120)
+    whole, pieces, single = (learner(name, optimizer) for _ in range(3))
+    whole.learn_many(X, y)
+    for first, stop in ((0, 7), (7, 8), (8, 90), (90, 120)):
+        pieces.learn_many(X[first:stop], y[first:stop])
+    for x, label in zip(X, y, strict=True):
+        single.learn_one(x, label)
+        single.predict_one(x)  # predicting changes nothing
+    # New classes of a batch are met before its first event.
+    if not whole.is_classifier:
+        assert same_model(whole, pieces)
+        assert same_model(whole, single)
+    assert whole.n_events == single.n_events == 120
+    F = single.decision_many(X)
+    for rows in (slice(0, 1), slice(3, 9), slice(40, 120)):
+        assert np.array_equal(single.decision_many(X[rows]), F[rows])
+    assert np.array_equal(single.decision_one(X[5]), F[5])
+
+
+@pytest.mark.parametrize(("name", "optimizer"), MADE)
+def test_a_state_goes_on_bit_for_bit(name: str, optimizer: str) -> None:
+    X, y = stream(name, 120)
+    extra = {"forgetting": 0.99} if optimizer == "newton" else {"step": InverseTime(5.0)}
+    one = learner(name, optimizer, half_life=50.0, **extra)
+    one.learn_many(X[:70], y[:70])
+    two = from_state(one.state())
+    assert same_model(one, two)
+    assert np.array_equal(one.decision_many(X), two.decision_many(X))
+    for model in (one, two):
+        model.learn_many(X[70:], y[70:])
+    assert same_model(one, two)
+    assert one.nbytes == two.nbytes > 0
+
+
+def test_a_fresh_model_has_a_state() -> None:
+    again = OnlineNystrom.from_state(learner(columns=["a"], classes=["u", "v"]).state())
+    assert (again.columns, again.classes, again.n_features) == (("a",), ("u", "v"), 0)
+    assert again.predict_proba_many([[1.0]]).tolist() == [[0.5, 0.5]]
+
+
+def test_a_damaged_state_is_explained() -> None:
+    model = learner("squared", "newton")
+    model.learn_many(*stream("squared", 30))
+    state = model.state()
+    with pytest.raises(StateError, match="'root' of the state must have shape"):
+        OnlineNystrom.from_state(State(state.header, {**state.arrays, "root": np.zeros((2, 2))}))
+    with pytest.raises(StateError, match="is damaged or was changed by hand"):
+        OnlineNystrom.from_state(State({**state.header, "optimizer": "luck"}, state.arrays))
+
+
+def test_columns_that_appear_were_zero() -> None:
+    X, y = stream("squared", 100)
+    wide, grown = learner("squared"), learner("squared", columns=["a"])
+    narrow = np.hstack([X[:, :1], np.zeros((100, 1))])
+    wide.add_columns(["a", "b"])
+    wide.learn_many(narrow[:50], y[:50])
+    grown.learn_many(X[:50, :1], y[:50])
+    grown.add_columns(["b"])
+    assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
+    for model in (wide, grown):
+        model.learn_many(X[50:], y[50:])
+    assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
+    with pytest.raises(InvalidInput, match="come twice"):
+        grown.add_columns(["a"])
+
+
+@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
+def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
+    X, y = stream("softmax", 100, classes=2)
+    model = learner(name, task="classification")
+    model.learn_many(X, y)
+    before = model.predict_many(X)
+    p = model.predict_proba_many(X)
+    assert p.shape == (100, 2)
+    assert np.allclose(p.sum(axis=1), 1.0, atol=1e-12)
+    model._classes.encode([2])
+    model._fit_outputs()
+    model._served = None
+    F = model.decision_many(X)
+    assert np.array_equal(F[:, :2].argmax(axis=1), before.astype(int))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"optimizer": "adam"}, "optimizer='adam' must be one of sgd, newton"),
+        ({"loss": "hinge", "optimizer": "newton"}, "has no curvature; choose optimizer='sgd'"),
+        ({"optimizer": "newton", "step": Constant(1.0)}, "is for optimizer='sgd'"),
+        ({"forgetting": 0.9}, "is for optimizer='newton'"),
+        ({"optimizer": "newton", "forgetting": 1.1}, "must be above 0 and at most 1"),
+        ({"optimizer": "newton", "regularization": 0.0}, "must be a number above 0"),
+        ({"regularization": -1.0}, "must be a number at least 0"),
+        ({"step": AdaGrad(1.0)}, "these turn where a landmark goes"),
+        ({"step": 1.0}, "must be a streamk Step"),
+        ({"loss": "squared", "classes": ["a"]}, "classes= is for classification"),
+        ({"loss": 3}, "must be a streamk Loss"),
+        ({"max_landmarks": 0}, "max_landmarks=0"),
+    ],
+)
+def test_options_out_of_their_domain(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        OnlineNystrom(KERNEL, **options)
+    with pytest.raises(InvalidInput, match="linear"):
+        OnlineNystrom(Linear())
+    with pytest.raises(InvalidInput, match="must be a streamk Kernel"):
+        OnlineNystrom("gaussian")  # type: ignore[arg-type]
+
+
+def test_events_of_no_use_change_nothing() -> None:
+    model = learner("squared")
+    model.learn_many(*stream("squared", 20))
+    before = model.state()
+    for X, y in (
+        ([[np.nan, 0.0]], [1.0]),
+        ([[0.0]], [1.0]),
+        ([[0.0, 0.0]], [np.inf]),
+        ([[0.0, 1.0]], []),
+    ):
+        with pytest.raises(InvalidInput):
+            model.learn_many(X, y)
+    assert same_model(model, OnlineNystrom.from_state(before))
+
+
+def test_a_step_that_is_too_large_is_told() -> None:
+    model = learner("squared", step=Constant(1e200))
+    X, y = stream("squared", 50)
+    with pytest.raises(InvalidInput, match="predictions overflowed at step"):
+        model.learn_many(X, y)
+    assert 0 < model.n_events < 50
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def test_merged_least_squares_are_those_of_all_events() -> None:
+    X, y = fixed()
+    options = {**FIXED, "regularization": 0.3}
+    whole, one, two = (learner("squared", **options) for _ in range(3))
+    for model in (whole, one, two):
+        model.learn_many(X[:9], np.zeros(9))
+    A0 = np.linalg.inv(whole._optimizer.inverse)  # type: ignore[attr-defined]
+    whole.learn_many(X[9:], y[9:])
+    one.learn_many(X[9:200], y[9:200])
+    two.learn_many(X[200:], y[200:])
+    one.merge(two)
+    assert one.n_events == whole.n_events + 9
+    # The zeros of the first nine have been learned by both.
+    W = whole._optimizer.W[:, 0]
+    A = np.linalg.inv(whole._optimizer.inverse)  # type: ignore[attr-defined]
+    expected = np.linalg.solve(A + A0 - 0.3 * np.eye(9), A @ W)
+    np.testing.assert_allclose(one._optimizer.W[:, 0], expected, rtol=1e-8, atol=1e-9)
+    P = one._optimizer.inverse  # type: ignore[attr-defined]
+    np.testing.assert_allclose(P, np.linalg.inv(A + A0 - 0.3 * np.eye(9)), rtol=1e-7, atol=1e-9)
+    assert np.array_equal(one._optimizer.T, np.triu(one._optimizer.T))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "newton"])
+def test_merging_learners_that_parted(optimizer: str) -> None:
+    X, y = stream("softmax", 900, classes=2)
+    y = np.where(y, "b", "a")
+    base = learner(optimizer=optimizer, max_landmarks=40)
+    base.learn_many(X[:200], y[:200])
+    one, two = (OnlineNystrom.from_state(base.state()) for _ in range(2))
+    one.learn_many(X[200:400], y[200:400])
+    two.learn_many(X[400:600], y[400:600])
+    idle = OnlineNystrom.from_state(base.state())
+    idle.merge(two, common_events=200)
+    assert np.array_equal(idle.decision_many(X), two.decision_many(X))
+    before = same_model(one, one), one.state()
+    two_before = two.state()
+    one.merge(OnlineNystrom.from_state(base.state()), common_events=200)
+    assert same_model(one, OnlineNystrom.from_state(before[1]))
+    one.merge(two, common_events=200)
+    assert same_model(two, OnlineNystrom.from_state(two_before))
+    assert one.n_events == 600
+    accuracy = [float((m.predict_many(X[600:]) == y[600:]).mean()) for m in (base, two, one)]
+    assert accuracy[2] > 0.85
+    assert accuracy[2] > min(accuracy) - 1e-9
+    again = OnlineNystrom.from_state(one.state())
+    for model in (one, again):
+        model.learn_many(X[600:], y[600:])
+    assert same_model(one, again)
+
+
+def test_merged_gradient_steps_are_the_mean_function() -> None:
+    X, y = fixed(100)
+    one, two = (learner("squared", max_landmarks=9, tol=0.4) for _ in range(2))
+    one.learn_many(X, y)
+    two.learn_many(X[:59], -y[:59])
+    expected = (109 * one.decision_many(X) + 59 * two.decision_many(X)) / 168
+    one.merge(two)
+    np.testing.assert_allclose(one.decision_many(X), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge"])
+def test_columns_and_classes_in_another_order_merge(name: str) -> None:
+    X, y = stream("softmax", 300, classes=2)
+    there = learner(name, columns=["a", "b"])
+    there.learn_many(X, np.where(y, "p", "q"))
+    twin = learner(name, columns=["b", "c", "a"], classes=["q", "p"])
+    other = learner(name, columns=["a", "b"], classes=["p", "q"])
+    other.learn_many(X, np.where(y, "p", "q"))
+    twin.merge(other)
+    assert twin.columns == ("b", "c", "a")
+    moved = np.column_stack([X[:, 1], np.zeros(len(X)), X[:, 0]])
+    P, Q = twin.predict_proba_many(moved), other.predict_proba_many(X)
+    np.testing.assert_allclose(P[:, ::-1], Q, atol=1e-6)
+    third = learner(name, columns=["a", "b"])
+    third.learn_many(X, np.where(X[:, 0] > 1, "r", "p"))
+    third.merge(other)
+    assert third.classes[0] in ("p", "r")
+    assert set(third.classes) == {"p", "q", "r"}
+    assert third.predict_proba_many(X).shape == (300, 3)
+
+
+def test_what_cannot_be_merged_is_named() -> None:
+    model = learner("squared")
+    model.learn_many(*stream("squared", 20))
+    for other, says in (
+        (learner("huber"), "differ in loss"),
+        (learner("squared", "newton"), "differ in step"),
+        (learner("squared", max_landmarks=5), "differ in max_landmarks"),
+        (learner("squared", half_life=5.0), "differ in half_life"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            model.merge(other)
+    with pytest.raises(InvalidInput, match="common_events=30 must lie between"):
+        model.merge(learner("squared"), common_events=30)
+
+
+# --- scaled, in the engine, in twins --------------------------------------------------------------
+
+
+def test_scaling_holds_either_learner() -> None:
+    model = create("online-nystrom", task="regression", max_landmarks=16)
+    assert isinstance(model, Scaled)
+    X, y = stream("squared", 200)
+    model.learn_many(X * 1e6, 1e3 * y)
+    again = from_state(model.state())
+    assert isinstance(again, Scaled)
+    assert isinstance(again.learner, OnlineNystrom)
+    assert np.array_equal(model.predict_many(X), again.predict_many(X))
+    twin = create("online-nystrom", task="regression", max_landmarks=16)
+    twin.merge(model)
+    assert np.array_equal(model.predict_many(X), twin.predict_many(X))
+    with pytest.raises(InvalidInput, match="a 'online-nystrom' learner and a 'doubly-stochastic'"):
+        model.merge(Scaled(DoublyStochastic(KERNEL, loss="squared")))  # type: ignore[arg-type]
+    parts = dict(model.state().header)
+    parts["parts"] = {**parts["parts"], "learner": {"type": "x", "format": 1}}  # type: ignore[dict-item]
+    with pytest.raises(StateError, match="no 'x' can be scaled"):
+        Scaled.from_state(State(parts, model.state().arrays))
+
+
+class Stopped(Exception):
+    pass
+
+
+class StoppingSink(MemorySink):
+    """Fails at one write."""
+
+    left = 5
+
+    def write(self, outputs: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Stopped
+        super().write(outputs)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "newton"])
+def test_a_run_that_crashes_goes_on(optimizer: str, tmp_path: Path) -> None:
+    stream_ = events(300)
+
+    def run(directory: Path | None, sink: Any) -> Any:
+        model = create(
+            "online-nystrom", task="classification", optimizer=optimizer, max_landmarks=24
+        )
+        source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
+        options: dict[str, Any] = {"checkpoint_every": 3 * BATCH, "batch_size": BATCH}
+        options |= {"label": "y", "ignore": ("id",), "until_end": True}
+        return Engine(source, model, sink=sink, checkpoint=directory, **options).run()
+
+    expected = run(None, MemorySink())
+    sink = StoppingSink()
+    with pytest.raises(Stopped):
+        run(tmp_path, sink)
+    resumed = run(tmp_path, sink)
+    assert resumed.events_now < 300
+    assert same_model(resumed.model, expected.model)
+    assert resumed.counts == expected.counts
+
+
+def rows(seed: int, n: int, size: int, outputs: int) -> Iterator[Any]:
+    rng = np.random.default_rng(seed)
+    yield rng.normal(size=(n, size)) / math.sqrt(size)
+    yield 0.1 * rng.normal(size=(size, outputs))
+
+
+@pytest.mark.parametrize(("name", "optimizer"), MADE)
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_the_twins_agree(name: str, optimizer: str, n_classes: int) -> None:
+    from streamk.backends.numba_backend import coordinates as fast
+    from streamk.backends.numpy_backend import coordinates as plain
+
+    assert numba_backend.__name__ != numpy_backend.__name__
+    which = loss(name)
+    outputs = which.n_outputs(n_classes) if which.classifies else 1
+    Phi, W = rows(1, 60, 17, outputs)
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, n_classes, 60).astype(float) if which.classifies else rng.normal(size=60)
+    told = (int(which.code), float(which.parameter), which.classifies)
+    results = []
+    for twin in (fast, plain):
+        V, T = W.copy(), np.triu(rng.normal(size=(17, 17))) if not results else results[0][2]
+        start = T.copy()
+        if optimizer == "sgd":
+            done = twin.descend(Phi, y, V, told, np.full(60, 0.99), np.full(60, 0.3))
+        else:
+            done = twin.newton(Phi, y, V, T := start.copy(), told, 0.95, 0.2, 4)
+        assert done == 60
+        results.append((V, T, start))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        np.triu(results[0][1]), np.triu(results[1][1]), rtol=1e-9, atol=1e-11
+    )
+    Phi[7, 3] = np.inf
+    for twin in (fast, plain):
+        assert twin.descend(Phi, y, W.copy(), told, np.ones(60), np.full(60, 0.3)) == 7
+
+
+def test_the_twins_rotate_alike() -> None:
+    from streamk.backends.numba_backend import coordinates as fast
+    from streamk.backends.numpy_backend import coordinates as plain
+
+    rng = np.random.default_rng(0)
+    S = np.tril(rng.normal(size=(6, 7)), 1)
+    one, two = fast.triangular(S.copy()), plain.triangular(S.copy())
+    np.testing.assert_allclose(one, two, atol=1e-12)
+    np.testing.assert_allclose(one.T @ one, S @ S.T, atol=1e-12)
+    angles = rng.uniform(0, 3, 3)
+    V, W = np.eye(6), np.eye(6)
+    fast.rotate(V, 2, np.cos(angles), np.sin(angles))
+    plain.rotate(W, 2, np.cos(angles), np.sin(angles))
+    np.testing.assert_allclose(V, W, atol=1e-15)
+    np.testing.assert_allclose(V.T @ V, np.eye(6), atol=1e-15)
