@@ -239,14 +239,8 @@ class MatrixRows:
         numbers = landmarks[:, 0].astype(np.int64)
         rows = some if self._indices is None else self._indices[some]
         entries = self._G[numbers][:, rows]
-        out[:] = entries.toarray() if hasattr(entries, "toarray") else entries
-        if not np.isfinite(out).all():
-            i, j = np.argwhere(~np.isfinite(out))[0]
-            row = some.start + j if self._indices is None else self._indices[some.start + j]
-            raise InvalidInput(
-                f"entry ({numbers[i]}, {row}) of the matrix is {out[i, j]}; "
-                "all entries must be finite"
-            )
+        with np.errstate(over="ignore"):  # what is infinite then is far above the diagonal
+            out[:] = entries.toarray() if hasattr(entries, "toarray") else entries
 
     def take(self, indices: Indices) -> MatrixRows:
         """Return some of the rows."""
@@ -292,20 +286,18 @@ class GivenMatrix(Matrix):
             )
 
         if self.sparse:  # for which a column is as long to find as all of them
-            # Of a sparse array the result has one dimension, of a sparse matrix two.
-            apart = np.ravel(abs(G - G.T).max(axis=1).toarray())
-            i = int(np.argmax(apart))
-            self._check_symmetry(i, apart[i : i + 1])
+            entries = G.tocoo()
+            _check_finite(entries.data, entries.row, entries.col)
+            apart = abs(G - G.T).tocoo()
+            worst = int(np.argmax(apart.data)) if apart.nnz else 0
+            self._check_symmetry(int(apart.row[worst]) if apart.nnz else 0, apart.data)
 
     def _check_symmetry(self, i: int, apart: Numbers) -> None:
-        if not np.isfinite(apart).all():
+        most = float(np.max(apart, initial=0.0))
+        if most > _ASYMMETRY * self._diagonal.max():
             raise InvalidInput(
-                f"row or column {i} of the matrix has an entry that is not finite; all must be"
-            )
-        if not np.abs(apart).max() <= _ASYMMETRY * self._diagonal.max():
-            raise InvalidInput(
-                f"row {i} of the matrix is not its column {i}: they differ by "
-                f"{np.abs(apart).max():.3g}; a kernel matrix is symmetric"
+                f"row {i} of the matrix is not its column {i}: they differ by {most:.3g}; "
+                "a kernel matrix is symmetric"
             )
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
@@ -321,7 +313,11 @@ class GivenMatrix(Matrix):
             If one of them is not as its row is.
         """
         for i in [] if self.sparse else indices:
-            self._check_symmetry(i, self._G[i] - self._G[:, i])
+            row, column = self._G[i], self._G[:, i]
+            _check_finite(row, np.full(self.n, i), np.arange(self.n))
+            _check_finite(column, np.arange(self.n), np.full(self.n, i))
+            with np.errstate(over="ignore"):
+                self._check_symmetry(i, abs(row - column))
         return np.asarray(indices, np.float64)[:, None]
 
     def block(self, rows: Any, columns: Any) -> Any:
@@ -341,6 +337,16 @@ class GivenMatrix(Matrix):
                 f"entries with the {len(landmarks)} landmarks"
             )
         return GivenRows(K, {z: number for number, z in enumerate(landmarks[:, 0].tolist())})
+
+
+def _check_finite(entries: Numbers, rows: Indices, columns: Indices) -> None:
+    bad = ~np.isfinite(entries)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InvalidInput(
+            f"entry ({rows[k]}, {columns[k]}) of the matrix is {entries[k]}; "
+            "all entries must be finite"
+        )
 
 
 def checked_points(X: ArrayLike, name: str) -> Numbers:

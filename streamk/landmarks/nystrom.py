@@ -225,7 +225,7 @@ class Landmarks:
         >>> found.approximate([0, 1], [1, 2]).round(12)
         array([1., 2.])
         """
-        i, j = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(columns, np.int64))
+        i, j = np.broadcast_arrays(rows, columns)
         out, F = np.empty(i.size), self.factor
         i_flat, j_flat = i.reshape(-1), j.reshape(-1)
         for first in range(0, i.size, _ROWS):
@@ -311,7 +311,10 @@ def checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     InvalidInput
         If it is another type.
     """
-    found = np.dtype(dtype)
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
     if found not in (np.float32, np.float64):
         raise InvalidInput(f"dtype={dtype!r} must be float32 or float64")
     return found

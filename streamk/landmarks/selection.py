@@ -93,7 +93,7 @@ class _Many:
             if self._part is not None:
                 top, i = self._part.best(chosen)
                 bound, first = self._others
-                if top > bound or (top == bound and i < first):
+                if top > bound or bound == -np.inf or (top == bound and i < first):
                     return top, i
             self.update(chosen)
             self._choose(len(self.indices) // _PART)
@@ -189,6 +189,12 @@ class Selection:
                 f"the kernel of row {i} with itself is {diagonal[i]}; scale the points"
             )
         self._largest = float(np.max(diagonal, initial=0.0))
+        least, most = float(np.finfo(dtype).tiny) / self._precision, float(np.finfo(dtype).max)
+        if self._largest and not least < self._largest < most:
+            raise InvalidInput(
+                f"the largest diagonal entry of the matrix is {self._largest:.3g}, too far from 1 "
+                f"for {np.dtype(dtype)}; scale the matrix"
+            )
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -275,6 +281,8 @@ class Selection:
         schur = self.factor.schur
         limit = -np.sqrt(self._precision) * self._largest
         wrong = np.isnan(schur) | ((schur < limit) & (schur > -np.inf))
+        if np.count_nonzero(schur == -np.inf) > len(self):  # squares overflowed
+            wrong |= schur == -np.inf
         if wrong.any():
             i = int(np.argmax(wrong))
             raise InvalidInput(
