@@ -53,7 +53,11 @@ HOMES = {
     "pyarrow": ("connectors",),
     "ray": ("streamk.distributed",),
     "river": ("streamk.adapters.river", "connectors.river"),
-    "sklearn": ("streamk.adapters.sklearn",),
+    "sklearn": (
+        "streamk.adapters.sklearn",
+        "streamk.landmarks.k_means",
+        "streamk.landmarks.self_expressive",
+    ),
 }
 
 # Libraries that importing streamk must not load, and the modules that exist for one of them.

@@ -1,0 +1,386 @@
+"""Positive semidefinite matrices by their entries: of points and a kernel, or given as they are.
+
+A matrix is never formed. What selects landmarks reads its diagonal and the entries between rows and
+landmarks, for many rows at a time: the rows lie in groups of `GROUP` lanes (`streamk.backends`).
+A landmark is a vector of numbers that all rows can be crossed with, wherever they are: its point,
+with its weight in a diffusion kernel, or the number of its column in a matrix that is given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.backends import GROUP, select
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+
+Indices = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+PRECOMPUTED = "precomputed"
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """Diffusion kernel ``D^-1/2 N D^-1/2`` of the points it is applied to (Patel et al., §V-A).
+
+    N is the matrix of a kernel, D the diagonal matrix of its row sums. The row sums take one pass
+    over all pairs of points, O(n^2) in time, and n numbers.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Without negative values, which all but Linear are.
+    """
+
+    kernel: Kernel
+
+
+class Rows(Protocol):
+    """Rows of a matrix that lie in groups, to be crossed with landmarks."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are; the last group is filled up with rows of no meaning."""
+        ...
+
+    def diagonal(self) -> Numbers:
+        """Return the diagonal entries of the rows, (n,)."""
+        ...
+
+    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+        """Write the entries between groups of rows and landmarks, (groups, landmarks, GROUP)."""
+        ...
+
+    def take(self, indices: Indices) -> Rows:
+        """Return some of the rows."""
+        ...
+
+
+class Matrix(ABC):
+    """A symmetric positive semidefinite matrix of n rows."""
+
+    n: int
+    points: Numbers | None = None
+    """(n, d); None where the matrix is given without points."""
+
+    @abstractmethod
+    def rows(self, dtype: np.dtype[Any]) -> Rows:
+        """Return all rows, in groups, with entries of that type."""
+
+    @abstractmethod
+    def landmarks(self, indices: Indices) -> Numbers:
+        """Return what stands for these rows as landmarks, (len(indices), numbers)."""
+
+    @abstractmethod
+    def block(self, rows: Any, columns: Any) -> Any:
+        """Return the entries of some rows and columns, float64; sparse where the matrix is."""
+
+    @abstractmethod
+    def diagonal(self) -> Numbers:
+        """Return the diagonal, (n,)."""
+
+    @abstractmethod
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+        """Return rows for points that the matrix does not have."""
+
+
+def groups_of(n: int) -> int:
+    """Return how many groups n rows take."""
+    return -(-n // GROUP)
+
+
+def laid(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Lay the rows of an array into lanes, (groups, columns, GROUP)."""
+    n, d = X.shape
+    lanes = np.zeros((groups_of(n), d, GROUP), dtype)
+    whole = n // GROUP
+    lanes[:whole] = X[: whole * GROUP].reshape(whole, GROUP, d).swapaxes(1, 2)
+    if n % GROUP:
+        lanes[whole, :, : n % GROUP] = X[whole * GROUP :].T
+    return lanes
+
+
+class PointRows:
+    """Rows of a kernel matrix, which are points; in a diffusion kernel each has a weight."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        lanes: NDArray[Any],
+        diagonal: Numbers,
+        weights: NDArray[Any] | None = None,
+    ) -> None:
+        self._kernel, self._lanes = kernel, lanes
+        self._diagonal, self._weights = diagonal, weights
+
+    def __len__(self) -> int:
+        return len(self._diagonal)
+
+    def diagonal(self) -> Numbers:
+        """Return ``k(x, x)`` of each point."""
+        return self._diagonal
+
+    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+        """Write kernels between points; a diffusion kernel's landmark ends with its weight."""
+        kernel, weights = self._kernel, self._weights
+        points = landmarks if weights is None else landmarks[:, :-1]
+        Z = np.ascontiguousarray(points, self._lanes.dtype)
+        select().cross(
+            kernel.code, kernel.parameter, kernel.frequency_scale, self._lanes[groups], Z, out
+        )
+        if weights is not None:
+            out *= landmarks[:, -1:].astype(out.dtype)
+            out *= weights[groups, None]
+
+    def take(self, indices: Indices) -> PointRows:
+        """Return some of the points."""
+        g, lane = np.divmod(indices, GROUP)
+        return PointRows(
+            self._kernel,
+            laid(self._lanes[g, :, lane], self._lanes.dtype),
+            self._diagonal[indices],
+            None if self._weights is None else _in_lanes(self._weights[g, lane]),
+        )
+
+
+def _in_lanes(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers of rows in groups, (groups, GROUP), 0 where there is no row."""
+    return laid(values[:, None], values.dtype)[:, 0]
+
+
+class KernelMatrix(Matrix):
+    """The matrix of a kernel between points (n, d)."""
+
+    points: Numbers
+
+    def __init__(self, kernel: Kernel, X: Numbers) -> None:
+        self.kernel, self.points, self.n = kernel, X, len(X)
+
+    def rows(self, dtype: np.dtype[Any]) -> Rows:
+        """Return all points."""
+        return PointRows(self.kernel, laid(self.points, dtype), self.diagonal())
+
+    def landmarks(self, indices: Indices) -> Numbers:
+        """Return the points."""
+        return self.points[indices]
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        """Return the kernel between some of the points and some others."""
+        return self.kernel.pairwise(self.points[rows], self.points[columns])
+
+    def diagonal(self) -> Numbers:
+        """Return ``k(x, x)`` of each point."""
+        return self.kernel.diagonal(self.points)
+
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+        """Return points that need not be the matrix's own."""
+        points = checked_points(Y, "Y")
+        if points.shape[1] != self.points.shape[1]:
+            raise InvalidInput(
+                f"Y has {points.shape[1]} columns, but the landmarks were chosen among points of "
+                f"{self.points.shape[1]}"
+            )
+        return self._new(points)
+
+    def _new(self, points: Numbers) -> Rows:
+        return PointRows(
+            self.kernel, laid(points, np.dtype(np.float64)), self.kernel.diagonal(points)
+        )
+
+
+class DiffusionMatrix(KernelMatrix):
+    """The matrix of a diffusion kernel, of which the row sums are kept."""
+
+    def __init__(self, kernel: Kernel, X: Numbers) -> None:
+        super().__init__(kernel, X)
+        self.weights = self._weights(X)
+
+    def _weights(self, Y: Numbers) -> Numbers:
+        sums = self.kernel.product(Y, self.points, np.ones(self.n))
+        if not (sums > 0.0).all():
+            worst = int(np.argmin(sums > 0.0))
+            raise InvalidInput(
+                f"row {worst} of the kernel matrix sums up to {sums[worst]:g}; a diffusion kernel "
+                "needs positive row sums: take a kernel without negative values, such as Gaussian"
+            )
+        return np.asarray(1.0 / np.sqrt(sums))
+
+    def rows(self, dtype: np.dtype[Any]) -> Rows:
+        """Return all points with their weights."""
+        weights = _in_lanes(self.weights.astype(dtype))
+        return PointRows(self.kernel, laid(self.points, dtype), self.diagonal(), weights)
+
+    def landmarks(self, indices: Indices) -> Numbers:
+        """Return the points, each followed by its weight."""
+        return np.column_stack([super().landmarks(indices), self.weights[indices]])
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        """Return the kernel between some of the points and some others."""
+        return self.weights[rows, None] * super().block(rows, columns) * self.weights[columns]
+
+    def diagonal(self) -> Numbers:
+        """Return the diagonal, ``k(x, x)`` over the row's sum."""
+        return super().diagonal() * self.weights**2
+
+    def _new(self, points: Numbers) -> Rows:
+        weights, own = self._weights(points), self.kernel.diagonal(points)
+        lanes = laid(points, np.dtype(np.float64))
+        return PointRows(self.kernel, lanes, own * weights**2, _in_lanes(weights))
+
+
+class MatrixRows:
+    """Rows of a matrix that is given; sparse ones are made dense a few at a time."""
+
+    def __init__(self, G: Any, indices: Indices | None, diagonal: Numbers) -> None:
+        self._G, self._indices, self._diagonal = G, indices, diagonal
+
+    def __len__(self) -> int:
+        return len(self._diagonal)
+
+    def diagonal(self) -> Numbers:
+        """Return the diagonal entries of the rows."""
+        return self._diagonal
+
+    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+        """Copy entries; a landmark is the number of its column, which by symmetry is a row."""
+        numbers = landmarks[:, 0].astype(np.int64)
+        first, stop = groups.start * GROUP, min(groups.stop * GROUP, len(self))
+        rows = np.arange(first, stop) if self._indices is None else self._indices[first:stop]
+        entries = self._G[numbers][:, slice(first, stop) if self._indices is None else rows]
+        lanes = entries.toarray() if hasattr(entries, "toarray") else np.asarray(entries)
+        if not np.isfinite(lanes).all():
+            i, j = np.argwhere(~np.isfinite(lanes))[0]
+            raise InvalidInput(
+                f"entry ({numbers[i]}, {rows[j]}) of the matrix is {lanes[i, j]}; "
+                "all entries must be finite"
+            )
+        out[:] = laid(lanes.T, out.dtype)
+
+    def take(self, indices: Indices) -> MatrixRows:
+        """Return some of the rows."""
+        taken = indices if self._indices is None else self._indices[indices]
+        return MatrixRows(self._G, taken, self._diagonal[indices])
+
+
+class GivenRows:
+    """Rows of which the entries with all landmarks are given, (m, landmarks)."""
+
+    def __init__(self, K: Numbers, numbers: dict[float, int]) -> None:
+        self._K, self._lanes = K, laid(K, np.dtype(np.float64))
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._K)
+
+    def diagonal(self) -> Numbers:
+        """Return zeros: the entries of new rows with themselves are not known, nor asked for."""
+        return np.zeros(len(self))
+
+    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+        """Copy the entries."""
+        out[:] = self._lanes[groups][:, [self._numbers[z] for z in landmarks[:, 0].tolist()]]
+
+    def take(self, indices: Indices) -> GivenRows:
+        """Return some of the rows."""
+        return GivenRows(self._K[indices], self._numbers)
+
+
+class GivenMatrix(Matrix):
+    """A matrix that is given, dense or sparse (CSR)."""
+
+    def __init__(self, G: Any) -> None:
+        self._G, self.n = G, G.shape[0]
+        self.sparse = hasattr(G, "toarray")
+        self._diagonal = np.array(G.diagonal(), np.float64)
+        bad = ~np.isfinite(self._diagonal) | (self._diagonal < 0.0)
+        if bad.any():
+            i = int(np.argmax(bad))
+            raise InvalidInput(
+                f"diagonal entry {i} of the matrix is {self._diagonal[i]}; those of a positive "
+                "semidefinite matrix are finite and not negative"
+            )
+
+    def rows(self, dtype: np.dtype[Any]) -> Rows:
+        """Return all rows."""
+        return MatrixRows(self._G, None, self._diagonal)
+
+    def landmarks(self, indices: Indices) -> Numbers:
+        """Return the numbers of the columns."""
+        return np.asarray(indices, np.float64)[:, None]
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        """Return entries; of a sparse matrix they are sparse."""
+        return self._G[rows][:, columns]
+
+    def diagonal(self) -> Numbers:
+        """Return the diagonal."""
+        return self._diagonal
+
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+        """Return rows whose entries with the landmarks are given, in the landmarks' order."""
+        K = checked_points(Y, "Y")
+        if K.shape[1] != len(landmarks):
+            raise InvalidInput(
+                f"Y has {K.shape[1]} columns; of a precomputed matrix, new rows are given by their "
+                f"entries with the {len(landmarks)} landmarks"
+            )
+        return GivenRows(K, {z: number for number, z in enumerate(landmarks[:, 0].tolist())})
+
+
+def checked_points(X: ArrayLike, name: str) -> Numbers:
+    """Return points as a matrix of float64.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no matrix, has no rows, or a value is not finite, naming it.
+    """
+    points = np.ascontiguousarray(X, dtype=np.float64)
+    if points.ndim != 2:
+        raise InvalidInput(
+            f"{name} must be a matrix of shape (points, columns), not of shape {points.shape}"
+        )
+    if not len(points):
+        raise InvalidInput(f"{name} has no points")
+    if not np.isfinite(points).all():
+        i, j = np.argwhere(~np.isfinite(points))[0]
+        raise InvalidInput(
+            f"{name} has the value {points[i, j]} in row {i}, column {j}; leave such rows out or "
+            "fill them in"
+        )
+    return points
+
+
+def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
+    """Return the matrix of a kernel on points, or the one that is given.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or the matrix itself: an array or SciPy sparse matrix (n, n)
+    kernel : Kernel, Diffusion or "precomputed"
+
+    Raises
+    ------
+    InvalidInput
+        If `X` cannot be used, naming the place, or there is no such kernel.
+    """
+    if isinstance(kernel, Kernel):
+        return KernelMatrix(kernel, checked_points(X, "X"))
+    if isinstance(kernel, Diffusion):
+        return DiffusionMatrix(kernel.kernel, checked_points(X, "X"))
+    if not isinstance(kernel, str) or kernel != PRECOMPUTED:
+        raise InvalidInput(
+            f"kernel={kernel!r} must be a streamk Kernel, a Diffusion of one, or {PRECOMPUTED!r}"
+        )
+    shape = np.shape(X)
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise InvalidInput(
+            f"a precomputed kernel matrix has as many rows as columns, at least one; X is of shape "
+            f"{shape}"
+        )
+    return GivenMatrix(X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, np.float64))
