@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.oasis.problems import SEED, Matrix, Problem
+
+Indices = NDArray[np.int64]
 
 _ROWS = 512
 ENTRIES = 100_000
@@ -33,9 +36,9 @@ class Sample:
         self.rows, self.columns = rng.integers(0, len(problem), (2, count))
         self.entries = problem.entries(self.rows, self.columns)
 
-    def relative(self, landmarks: Any) -> float:
+    def relative(self, approximate: Callable[[Indices, Indices], Matrix]) -> float:
         """Norm of the differences at these entries over the norm of the entries."""
-        apart = landmarks.approximate(self.rows, self.columns) - self.entries
+        apart = approximate(self.rows, self.columns) - self.entries
         return float(np.linalg.norm(apart) / np.linalg.norm(self.entries))
 
 

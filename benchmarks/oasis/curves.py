@@ -4,12 +4,13 @@ Figure 5: a Gram matrix of rank 3, of points in a plane and a few around (0, 0, 
 of the approximation, oASIS against five uniform draws. Figure 6: errors of Table I's Gaussian
 matrices by the number of landmarks, and the seconds of choosing by the number of points (Two
 Moons). Figure 7: for the adaptive methods the same errors, and the number of landmarks, by the
-seconds that choosing so many takes. One run each, from the points, with the factor; a figure by
-seconds is of runs to so many landmarks, not of one run looked at on its way.
+seconds that choosing so many takes: from the points, with the factor, the fastest of three runs to
+so many landmarks (one if it takes more than 2 s), not one run looked at on its way.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ SIZES, QUICK_SIZES = (1000, 2000, 4000, 8000, 16_000), (150, 300)
 LARGEST = 8000
 """Points of the methods that need the whole matrix."""
 WHOLE = ("leverage scores", "Farahat")
+LONG = 2.0
 PLANE, APART, STEPS, TRIALS = 190, 10, 10, 5
 
 
@@ -72,10 +74,10 @@ def recovery() -> dict[str, Any]:
 
 
 def _growing(G: Matrix, landmarks: Any) -> dict[str, list[float]]:
-    firsts = [landmarks.first(k) for k in range(len(landmarks) + 1)]
+    firsts = [landmarks.first(k) for k in range(1, len(landmarks) + 1)]
     return {
-        "errors": [accuracy.short(accuracy.relative(G, one.factor)) for one in firsts],
-        "ranks": [one.rank for one in firsts],
+        "errors": [1.0, *(accuracy.short(accuracy.relative(G, one.factor)) for one in firsts)],
+        "ranks": [0, *(one.rank for one in firsts)],
     }
 
 
@@ -107,9 +109,15 @@ def _times(sizes: tuple[int, ...], count: int) -> dict[str, Any]:
 
 
 def _timed(method: Any, problem: Problem, count: int) -> tuple[Any, float]:
-    began = time.perf_counter()
-    landmarks = method(problem.X, problem.kernel, max_landmarks=count, seed=SEED)
-    return landmarks, time.perf_counter() - began
+    """Landmarks, and the least of the seconds of three runs, or of one that takes long."""
+    least = math.inf
+    for _ in range(3):
+        began = time.perf_counter()
+        landmarks = method(problem.X, problem.kernel, max_landmarks=count, seed=SEED)
+        least = min(least, time.perf_counter() - began)
+        if least > LONG:
+            break
+    return landmarks, least
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -133,7 +141,7 @@ def render(found: Mapping[str, Any]) -> str:
     short = f", {len(worst)} draws not after {worst[0]}" if worst else ""
     text = (
         f"Rank {exact['rank']}: oASIS ends after {len(exact['oASIS']['ranks']) - 1} columns "
-        f"({exact['stopped']}), error {accuracy.text(exact['oASIS']['errors'][-1])}; "
+        f"({exact['stopped']}), error {accuracy.text(exact['oASIS']['errors'][-1])};\n"
         f"uniform draws reach the rank after {', '.join(map(str, needed)) or 'none'}{short}."
     )
     return f"{common.table(header, rows)}\n\n{text}"

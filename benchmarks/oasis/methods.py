@@ -9,14 +9,20 @@ from streamk import landmarks
 
 Method = Callable[..., Any]
 
+
+def _farahat(X: Any, kernel: Any, *, max_landmarks: int, **_: int) -> Any:
+    """Farahat's method draws nothing."""
+    return landmarks.farahat(X, kernel, max_landmarks=max_landmarks)
+
+
 METHODS: dict[str, Method] = {
     "oASIS": landmarks.oasis,
     "uniform": landmarks.uniform,
     "leverage scores": landmarks.leverage_scores,
     "k-means": landmarks.k_means,
-    "Farahat": landmarks.farahat,
+    "Farahat": _farahat,
     "RPCholesky": landmarks.rpcholesky,
     "RPCholesky, blocks": landmarks.block_rpcholesky,
 }
-GREEDY = ("oASIS", "Farahat")
-"""oASIS draws its first landmark, Farahat's method nothing."""
+"""Called with the points, the kernel, `max_landmarks` and `seed`."""
+DETERMINISTIC = ("Farahat",)

@@ -28,6 +28,9 @@ NOISE = 0.05
 """Standard deviation around the moons, which are half circles of radius 1."""
 VARIANCE = 0.1
 """Around BORG's vertices (section V-B)."""
+SIDE = 12.0
+"""Of BORG's cube. The paper does not give it, but says that points are clustered tightly: around a
+unit cube they are not, and no method gets below 0.7; with this one errors are like the paper's."""
 KERNELS = ("gaussian", "diffusion")
 
 
@@ -88,9 +91,9 @@ def two_moons(n: int, seed: int = SEED, noise: float = NOISE) -> Matrix:
 
 
 def borg(dimension: int = 8, each: int = 30, seed: int = SEED) -> Matrix:
-    """Gaussian clouds around the vertices of the unit cube."""
+    """Gaussian clouds around the vertices of a cube."""
     rng = np.random.default_rng(seed)
-    vertices = np.array(list(itertools.product((0.0, 1.0), repeat=dimension)))
+    vertices = np.array(list(itertools.product((0.0, SIDE), repeat=dimension)))
     X = np.repeat(vertices, each, axis=0)
     X += math.sqrt(VARIANCE) * rng.standard_normal(X.shape)
     return X
