@@ -27,9 +27,7 @@ twin defines::
     rescale(X, mean, factor, out)                                    out = (X - mean) * factor
     pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
     pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
-    cross(code, parameter, scale, P, Y, out)                         out = K(P, Y)
-    extend(K, L, F, start, delta)                                    F = (K - F L^T) / diagonal of L
-    gather(F, count, rows, out)                                      out = F of some rows
+    extend(K, L, F, start, delta)                                    F^T = L^-1 K, further columns
 
 with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
 LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
@@ -40,12 +38,11 @@ Of the last two, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one
 float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational quadratic's
 alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
 
-The last three work on points that lie in groups of `GROUP` lanes: P (groups, d, GROUP), out and K
-(groups, landmarks, GROUP), the factor F (groups, capacity, GROUP), delta float64 (groups, GROUP),
-L (capacity, capacity), of which the first start + landmarks rows are read; rows int64 (n,).
+The last one lets the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
+capacity), L (landmarks, start + landmarks) their own rows of it, delta float64 (n,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get`; those of measure, spread, rescale and of the last three are
+there by `put`, and come back by `get`; those of measure, spread, rescale and extend are
 NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
 """
 
@@ -54,6 +51,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -66,8 +64,6 @@ CHUNK = 64
 """Features a chunk."""
 LANES = 16
 """Partial sums kept for each output until the last chunk has been added."""
-GROUP = 2 * LANES
-"""Points that lie in lanes together where points are many."""
 
 
 class Law(IntEnum):
@@ -375,22 +371,17 @@ class Backend(Protocol):
         """Write the kernel matrix times V."""
         ...
 
-    def cross(
-        self, code: int, parameter: float, scale: float, P: Array, Y: Array, out: Array
-    ) -> None:
-        """Write the kernel between the points that lie in groups in P and the rows of Y."""
-        ...
-
     def extend(self, K: Array, L: Array, F: Array, start: int, delta: Array) -> None:
-        """Append columns to the factor, from column start on, and take them off delta.
+        """Append columns to the factor, from column start on, and take their squares off delta.
 
-        A point's row has the same bits in however many calls the columns are appended.
+        A row has the same bits in however many calls the columns are appended.
         """
         ...
 
-    def gather(self, F: Array, count: int, rows: Array, out: Array) -> None:
-        """Copy the first columns of some rows into the lanes of out; the rest becomes 0."""
-        ...
+
+@cache
+def _auto() -> str:
+    return "numba" if importlib.util.find_spec("numba") else "numpy"
 
 
 def select(name: str = "auto") -> Backend:
@@ -404,7 +395,7 @@ def select(name: str = "auto") -> Backend:
         If its package is not installed; for cupy, also if there is no driver or no device.
     """
     if name == "auto":
-        name = "numba" if importlib.util.find_spec("numba") else "numpy"
+        name = _auto()
     if name not in BACKENDS:
         raise InvalidInput(f"no backend is called {name!r}; there are auto, {', '.join(BACKENDS)}")
     try:

@@ -1,9 +1,9 @@
 """Positive semidefinite matrices by their entries: of points and a kernel, or given as they are.
 
-A matrix is never formed. What selects landmarks reads its diagonal and the entries between rows and
-landmarks, for many rows at a time: the rows lie in groups of `GROUP` lanes (`streamk.backends`).
-A landmark is a vector of numbers that all rows can be crossed with, wherever they are: its point,
-with its weight in a diffusion kernel, or the number of its column in a matrix that is given.
+A matrix is never formed. What selects landmarks reads its diagonal, and the entries between many
+rows and a few landmarks at a time. A landmark is a vector of numbers that all rows can be crossed
+with, wherever they are: its point, with its weight in a diffusion kernel, or the number of its
+column in a matrix that is given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import GROUP, select
+from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 
@@ -23,6 +23,8 @@ Indices = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 PRECOMPUTED = "precomputed"
+_ASYMMETRY = 1e-8
+"""Difference between a row and its column, relative to the largest entry, that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,18 @@ class Diffusion:
 
 
 class Rows(Protocol):
-    """Rows of a matrix that lie in groups, to be crossed with landmarks."""
+    """Rows of a matrix, to be crossed with landmarks."""
 
     def __len__(self) -> int:
-        """Return how many rows there are; the last group is filled up with rows of no meaning."""
+        """Return how many rows there are."""
         ...
 
     def diagonal(self) -> Numbers:
         """Return the diagonal entries of the rows, (n,)."""
         ...
 
-    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
-        """Write the entries between groups of rows and landmarks, (groups, landmarks, GROUP)."""
+    def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
+        """Write the entries between landmarks and a range of rows, (landmarks, rows)."""
         ...
 
     def take(self, indices: Indices) -> Rows:
@@ -70,7 +72,7 @@ class Matrix(ABC):
 
     @abstractmethod
     def rows(self, dtype: np.dtype[Any]) -> Rows:
-        """Return all rows, in groups, with entries of that type."""
+        """Return all rows, with entries of that type."""
 
     @abstractmethod
     def landmarks(self, indices: Indices) -> Numbers:
@@ -89,68 +91,40 @@ class Matrix(ABC):
         """Return rows for points that the matrix does not have."""
 
 
-def groups_of(n: int) -> int:
-    """Return how many groups n rows take."""
-    return -(-n // GROUP)
-
-
-def laid(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Lay the rows of an array into lanes, (groups, columns, GROUP)."""
-    n, d = X.shape
-    lanes = np.zeros((groups_of(n), d, GROUP), dtype)
-    whole = n // GROUP
-    lanes[:whole] = X[: whole * GROUP].reshape(whole, GROUP, d).swapaxes(1, 2)
-    if n % GROUP:
-        lanes[whole, :, : n % GROUP] = X[whole * GROUP :].T
-    return lanes
-
-
 class PointRows:
     """Rows of a kernel matrix, which are points; in a diffusion kernel each has a weight."""
 
     def __init__(
         self,
         kernel: Kernel,
-        lanes: NDArray[Any],
+        points: NDArray[Any],
         diagonal: Numbers,
         weights: NDArray[Any] | None = None,
     ) -> None:
-        self._kernel, self._lanes = kernel, lanes
+        self._kernel, self._points = kernel, points
         self._diagonal, self._weights = diagonal, weights
 
     def __len__(self) -> int:
-        return len(self._diagonal)
+        return len(self._points)
 
     def diagonal(self) -> Numbers:
         """Return ``k(x, x)`` of each point."""
         return self._diagonal
 
-    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+    def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
         """Write kernels between points; a diffusion kernel's landmark ends with its weight."""
         kernel, weights = self._kernel, self._weights
         points = landmarks if weights is None else landmarks[:, :-1]
-        Z = np.ascontiguousarray(points, self._lanes.dtype)
-        select().cross(
-            kernel.code, kernel.parameter, kernel.frequency_scale, self._lanes[groups], Z, out
-        )
+        Z, X = np.ascontiguousarray(points, self._points.dtype), self._points[some]
+        select().pairwise(kernel.code, kernel.parameter, kernel.frequency_scale, Z, X, out)
         if weights is not None:
             out *= landmarks[:, -1:].astype(out.dtype)
-            out *= weights[groups, None]
+            out *= weights[some]
 
     def take(self, indices: Indices) -> PointRows:
         """Return some of the points."""
-        g, lane = np.divmod(indices, GROUP)
-        return PointRows(
-            self._kernel,
-            laid(self._lanes[g, :, lane], self._lanes.dtype),
-            self._diagonal[indices],
-            None if self._weights is None else _in_lanes(self._weights[g, lane]),
-        )
-
-
-def _in_lanes(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers of rows in groups, (groups, GROUP), 0 where there is no row."""
-    return laid(values[:, None], values.dtype)[:, 0]
+        weights = None if self._weights is None else self._weights[indices]
+        return PointRows(self._kernel, self._points[indices], self._diagonal[indices], weights)
 
 
 class KernelMatrix(Matrix):
@@ -163,7 +137,7 @@ class KernelMatrix(Matrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points."""
-        return PointRows(self.kernel, laid(self.points, dtype), self.diagonal())
+        return PointRows(self.kernel, self.points.astype(dtype, copy=False), self.diagonal())
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points."""
@@ -188,9 +162,7 @@ class KernelMatrix(Matrix):
         return self._new(points)
 
     def _new(self, points: Numbers) -> Rows:
-        return PointRows(
-            self.kernel, laid(points, np.dtype(np.float64)), self.kernel.diagonal(points)
-        )
+        return PointRows(self.kernel, points, self.kernel.diagonal(points))
 
 
 class DiffusionMatrix(KernelMatrix):
@@ -212,8 +184,8 @@ class DiffusionMatrix(KernelMatrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points with their weights."""
-        weights = _in_lanes(self.weights.astype(dtype))
-        return PointRows(self.kernel, laid(self.points, dtype), self.diagonal(), weights)
+        points, weights = (a.astype(dtype, copy=False) for a in (self.points, self.weights))
+        return PointRows(self.kernel, points, self.diagonal(), weights)
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points, each followed by its weight."""
@@ -229,8 +201,7 @@ class DiffusionMatrix(KernelMatrix):
 
     def _new(self, points: Numbers) -> Rows:
         weights, own = self._weights(points), self.kernel.diagonal(points)
-        lanes = laid(points, np.dtype(np.float64))
-        return PointRows(self.kernel, lanes, own * weights**2, _in_lanes(weights))
+        return PointRows(self.kernel, points, own * weights**2, weights)
 
 
 class MatrixRows:
@@ -246,20 +217,19 @@ class MatrixRows:
         """Return the diagonal entries of the rows."""
         return self._diagonal
 
-    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+    def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
         """Copy entries; a landmark is the number of its column, which by symmetry is a row."""
         numbers = landmarks[:, 0].astype(np.int64)
-        first, stop = groups.start * GROUP, min(groups.stop * GROUP, len(self))
-        rows = np.arange(first, stop) if self._indices is None else self._indices[first:stop]
-        entries = self._G[numbers][:, slice(first, stop) if self._indices is None else rows]
-        lanes = entries.toarray() if hasattr(entries, "toarray") else np.asarray(entries)
-        if not np.isfinite(lanes).all():
-            i, j = np.argwhere(~np.isfinite(lanes))[0]
+        rows = some if self._indices is None else self._indices[some]
+        entries = self._G[numbers][:, rows]
+        out[:] = entries.toarray() if hasattr(entries, "toarray") else entries
+        if not np.isfinite(out).all():
+            i, j = np.argwhere(~np.isfinite(out))[0]
+            row = some.start + j if self._indices is None else self._indices[some.start + j]
             raise InvalidInput(
-                f"entry ({numbers[i]}, {rows[j]}) of the matrix is {lanes[i, j]}; "
+                f"entry ({numbers[i]}, {row}) of the matrix is {out[i, j]}; "
                 "all entries must be finite"
             )
-        out[:] = laid(lanes.T, out.dtype)
 
     def take(self, indices: Indices) -> MatrixRows:
         """Return some of the rows."""
@@ -271,8 +241,7 @@ class GivenRows:
     """Rows of which the entries with all landmarks are given, (m, landmarks)."""
 
     def __init__(self, K: Numbers, numbers: dict[float, int]) -> None:
-        self._K, self._lanes = K, laid(K, np.dtype(np.float64))
-        self._numbers = numbers
+        self._K, self._numbers = K, numbers
 
     def __len__(self) -> int:
         return len(self._K)
@@ -281,9 +250,9 @@ class GivenRows:
         """Return zeros: the entries of new rows with themselves are not known, nor asked for."""
         return np.zeros(len(self))
 
-    def cross(self, landmarks: Numbers, groups: slice, out: NDArray[Any]) -> None:
+    def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
         """Copy the entries."""
-        out[:] = self._lanes[groups][:, [self._numbers[z] for z in landmarks[:, 0].tolist()]]
+        out[:] = self._K[some, [self._numbers[z] for z in landmarks[:, 0].tolist()]].T
 
     def take(self, indices: Indices) -> GivenRows:
         """Return some of the rows."""
@@ -305,12 +274,32 @@ class GivenMatrix(Matrix):
                 "semidefinite matrix are finite and not negative"
             )
 
+        if self.sparse:  # for which a column is as long to find as all of them
+            apart = abs(G - G.T).max(axis=1).toarray()[:, 0]
+            i = int(np.argmax(apart))
+            self._check_symmetry(i, apart[i : i + 1])
+
+    def _check_symmetry(self, i: int, apart: Numbers) -> None:
+        if not np.abs(apart).max() <= _ASYMMETRY * self._diagonal.max():
+            raise InvalidInput(
+                f"row {i} of the matrix is not its column {i}: they differ by "
+                f"{np.abs(apart).max():.3g}; a kernel matrix is symmetric"
+            )
+
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all rows."""
         return MatrixRows(self._G, None, self._diagonal)
 
     def landmarks(self, indices: Indices) -> Numbers:
-        """Return the numbers of the columns."""
+        """Return the numbers of the columns.
+
+        Raises
+        ------
+        InvalidInput
+            If one of them is not as its row is.
+        """
+        for i in [] if self.sparse else indices:
+            self._check_symmetry(i, self._G[i] - self._G[:, i])
         return np.asarray(indices, np.float64)[:, None]
 
     def block(self, rows: Any, columns: Any) -> Any:

@@ -22,10 +22,12 @@ from streamk.landmarks.matrices import (
     as_matrix,
     checked_points,
 )
-from streamk.landmarks.selection import Selection
+from streamk.landmarks.selection import Selection, lower
 
+_BLOCK = 256
+"""Given landmarks that reach the other rows together."""
 _ROWS = 4096
-"""Rows of the factor that are laid out as a matrix at a time."""
+"""Rows of the factor that are copied at a time."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Landmarks:
     schur: Numbers
     stopped: str
     _factor: Factor
-    _L: NDArray[Any]
+    _rows: tuple[NDArray[Any], ...]
+    """Rows of the factor of the landmarks in it, up to the diagonal."""
     _all: Numbers
     """What stands for the landmarks, (landmarks, numbers)."""
     _used: Indices
@@ -82,17 +85,25 @@ class Landmarks:
     @property
     def nbytes(self) -> int:
         """Memory of the factor, in bytes."""
-        return self._factor.nbytes + self._L.nbytes
+        return self._factor.nbytes + sum(row.nbytes for row in self._rows)
 
     @property
     def factor(self) -> NDArray[Any]:
-        """F, (n, rank), a copy."""
-        return self._factor.dense(self.rank)
+        """F, (n, rank)."""
+        F: NDArray[Any] = self._factor.F[:, : self.rank]
+        return F
 
     @property
     def residual(self) -> Numbers:
         """Diagonal of ``G - F F^T``, (n,): the squared distance of each row from the span."""
-        return np.maximum(self.matrix.diagonal() - self._factor.squares(self.rank), 0.0)
+        F = self.factor
+        squares: Numbers = np.einsum("ik,ik->i", F, F, dtype=np.float64)
+        return np.maximum(self.matrix.diagonal() - squares, 0.0)
+
+    @property
+    def L(self) -> Numbers:  # noqa: N802
+        """Lower triangular factor of the matrix between the landmarks, (rank, rank)."""
+        return lower(self._rows[: self.rank], self.rank, np.dtype(np.float64))
 
     @cached_property
     def C(self) -> Any:  # noqa: N802 (as the paper writes it)
@@ -109,7 +120,7 @@ class Landmarks:
         Where some are redundant it is 0 in their rows and columns, which is a generalised inverse.
         """
         r = self.rank
-        inverse = linalg.solve_triangular(self._L[:r, :r].astype(np.float64), np.eye(r), lower=True)
+        inverse = linalg.solve_triangular(self.L, np.eye(r), lower=True)
         W = np.zeros((len(self), len(self)))
         W[np.ix_(self._used, self._used)] = inverse.T @ inverse
         return W
@@ -157,8 +168,8 @@ class Landmarks:
         rows = self.matrix.new_rows(Y, self._all)
         factor = Factor(rows, self.rank, np.dtype(np.float64), self._factor.threads)
         if self.rank:
-            factor.extend(self._all[self._used], self._L.astype(np.float64), 0)
-        return factor.dense(self.rank)
+            factor.extend(self._all[self._used], self.L, 0)
+        return factor.F
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> NDArray[Any]:
         """Return entries of ``F F^T``; the two are broadcast against each other.
@@ -173,11 +184,11 @@ class Landmarks:
         array([1., 2.])
         """
         i, j = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(columns, np.int64))
-        out = np.empty(i.size)
-        flat = [a.reshape(-1) for a in (i, j)]
+        out, F = np.empty(i.size), self.factor
+        i_flat, j_flat = i.reshape(-1), j.reshape(-1)
         for first in range(0, i.size, _ROWS):
-            a, b = (self._factor.some(f[first : first + _ROWS] % self.n, self.rank) for f in flat)
-            out[first : first + _ROWS] = np.einsum("ik,ik->i", a, b, dtype=np.float64)
+            some = slice(first, first + _ROWS)
+            out[some] = np.einsum("ik,ik->i", F[i_flat[some]], F[j_flat[some]], dtype=np.float64)
         return out.reshape(i.shape)
 
     def svd(self, k: int) -> tuple[Numbers, Numbers]:
@@ -198,17 +209,14 @@ class Landmarks:
         r = self.rank
         if not 1 <= k <= r:
             raise InvalidInput(f"k={k!r} must be between 1 and the {r} columns of the factor")
+        F = self.factor
         products = np.zeros((r, r))
         for first in range(0, self.n, _ROWS):
-            F = self._factor.dense(r, slice(first, first + _ROWS)).astype(np.float64, copy=False)
-            products += F.T @ F
+            part = F[first : first + _ROWS].astype(np.float64, copy=False)
+            products += part.T @ part
         values, V = linalg.eigh(products, subset_by_index=[r - k, r - 1])
         values, V = values[::-1], V[:, ::-1]
-        scaled = V / np.sqrt(values)
-        U = np.empty((self.n, k))
-        for first in range(0, self.n, _ROWS):
-            U[first : first + _ROWS] = self._factor.dense(r, slice(first, first + _ROWS)) @ scaled
-        return U, values
+        return F @ (V / np.sqrt(values)), values
 
 
 def landmarks_of(
@@ -247,7 +255,7 @@ def landmarks_of(
         schur=np.array(selection.schur),
         stopped=stopped,
         _factor=factor,
-        _L=np.ascontiguousarray(selection.L[:rank, :rank]),
+        _rows=selection.rows,
         _all=selection.landmarks.reshape(rank, -1) if every is None else every,
         _used=np.arange(rank) if used is None else used,
     )
@@ -323,13 +331,19 @@ def nystrom(
     chosen = chosen.astype(np.int64)
     selection = Selection(matrix.rows(real), len(chosen), real, threads)
     every, used = matrix.landmarks(chosen), []
-    selection.consider(chosen)
-    for place, landmark in enumerate(every):
-        if selection.delta(place) > selection.rounding:
-            selection.add_candidate(landmark, place)
-            used.append(place)
+    for first in range(0, len(chosen), _BLOCK):
+        selection.consider(chosen[first : first + _BLOCK])
+        for number, i in enumerate(chosen[first : first + _BLOCK].tolist(), first):
+            if selection.delta(i) > selection.rounding:
+                selection.add(every[number], i)
+                used.append(number)
     return landmarks_of(
-        matrix, selection, indices=chosen, stopped="count", every=every, used=np.array(used)
+        matrix,
+        selection,
+        indices=chosen,
+        stopped="count",
+        every=every,
+        used=np.array(used, np.int64),
     )
 
 
@@ -354,7 +368,7 @@ def _of_points(
         used.append(i)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     if used:
-        factor.extend(points[used], selection.L, 0)
+        factor.extend(points[used], lower(selection.rows, len(used), dtype), 0)
     return landmarks_of(
         matrix,
         selection,

@@ -94,15 +94,13 @@ def oasis(
     indices: list[int] = []
     random = np.random.Generator(np.random.Philox(seed))
     start = random.choice(matrix.n, size=min(n_init, most), replace=False)
-    if len(start):
-        selection.consider(start)
-    for place, i in enumerate(start.tolist()):
-        if selection.delta(place) > selection.rounding and clock() < end:
-            selection.add_candidate(matrix.landmarks(start[place : place + 1])[0], place)
+    selection.consider(start)
+    for i in start.tolist():
+        if selection.delta(i) > selection.rounding and clock() < end:
+            selection.add(matrix.landmarks(np.array([i]))[0], i)
             indices.append(i)
+    selection.release()
     stopped = "count" if most == max_landmarks else "all"
-    if len(start):
-        selection.release()
     while len(indices) < most:
         if clock() >= end:
             stopped = "time"

@@ -1,16 +1,18 @@
 """The greedy choice of landmarks, made lazily (a partial Cholesky factorization with pivoting).
 
 The next landmark is the row with the largest Schur complement. Schur complements only fall as
-landmarks come, so most rows need not be looked at for each of them: some *candidates*, those whose
-complements were the largest when they were chosen, are kept up to date, and as long as the largest
-of theirs is above what any other row had then, it is the largest of all. Landmarks chosen meanwhile
-reach the other rows together, as one block. So the choice is that of the plain algorithm, but the
-factor is read once a block instead of once a landmark, and what was bound by memory is bound by
-arithmetic.
+landmarks come, so most rows need not be looked at for each of them. Of all rows, a part is kept
+whose complements were the largest when it was chosen; as long as the largest in the part is above
+what any other row had then, it is the largest of all. The part has a part of its own, and so on,
+down to a few rows that every landmark reaches at once; the others get them in blocks. So the choice
+is that of the plain algorithm, but the factor is read once a block instead of once a landmark, and
+what was bound by memory is bound by arithmetic.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,137 @@ from streamk.errors import InvalidInput
 from streamk.landmarks.factor import Factor
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
-_FEWEST = 256
-_PART = 32
-"""Candidates: at least so many rows, or one of so many."""
+_FEW = 256
+"""Rows that every landmark reaches at once: so many of their entries stay in the second cache."""
+_PART = 16
+"""Of so many rows one is in the part whose Schur complements were the largest."""
+
+Row = NDArray[Any]
+
+
+def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return rows of a lower triangular matrix as a matrix of so many columns."""
+    L = np.zeros((len(rows), columns), dtype)
+    for place, row in enumerate(rows):
+        L[place, : len(row)] = row
+    return L
+
+
+class _Chosen:
+    """The landmarks so far."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.landmarks: list[Numbers] = []
+        self.rows: list[Row] = []
+        """Each landmark's row of the factor, up to the diagonal."""
+
+    def __len__(self) -> int:
+        return len(self.landmarks)
+
+    def since(self, start: int) -> tuple[Numbers, NDArray[Any]]:
+        """Return the landmarks from `start` on, and their rows of the factor as a matrix."""
+        L = lower(self.rows[start:], len(self), self.dtype)
+        return np.array(self.landmarks[start:]), L
+
+
+class _Few:
+    """Rows that every landmark reaches at once."""
+
+    def __init__(self, factor: Factor, indices: Indices) -> None:
+        self.factor, self.indices = factor, indices
+
+    def best(self, chosen: _Chosen) -> tuple[float, int]:
+        """Return the largest Schur complement and its row, of equal ones the first."""
+        place = self.factor.schur.argmax()
+        return float(self.factor.schur[place]), int(self.indices[place])
+
+    def place(self, i: int) -> int:
+        """Return where row i is among these, which it is."""
+        return int(self.indices.searchsorted(i))
+
+    def append(self, chosen: _Chosen, i: int | None) -> None:
+        """Take in the last landmark, which is row i if it is one of the rows."""
+        m = len(chosen) - 1
+        self.factor.extend(chosen.landmarks[m][None], chosen.rows[m][None], m)
+        _take_out(self.factor.schur, self.indices, i)
+
+
+class _Many:
+    """Rows that landmarks reach in blocks, and the part of them that may hold the next one."""
+
+    def __init__(self, factor: Factor, indices: Indices, columns: int) -> None:
+        self.factor, self.indices, self._done = factor, indices, columns
+        self._part: _Many | _Few | None = None
+        self._others = (-np.inf, 0)
+        """The largest Schur complement outside of the part when that was chosen, and its row."""
+
+    def best(self, chosen: _Chosen) -> tuple[float, int]:
+        """Return the largest Schur complement and its row, of equal ones the first."""
+        while True:
+            if self._part is not None:
+                top, i = self._part.best(chosen)
+                bound, first = self._others
+                if top > bound or (top == bound and i < first):
+                    return top, i
+            self.update(chosen)
+            self._choose(len(self.indices) // _PART)
+
+    def few(self) -> _Few:
+        """Return the rows that are up to date."""
+        assert self._part is not None
+        return self._part if isinstance(self._part, _Few) else self._part.few()
+
+    def append(self, chosen: _Chosen, i: int | None) -> None:
+        """Take in the last landmark, which is row i if it is one of the rows."""
+        if self._part is not None:
+            self._part.append(chosen, i)
+        _take_out(self.factor.schur, self.indices, i)
+
+    def update(self, chosen: _Chosen) -> None:
+        """Bring all rows up to date."""
+        if self._done < len(chosen):
+            landmarks, L = chosen.since(self._done)
+            self.factor.extend(landmarks, L, self._done)
+            self._done = len(chosen)
+
+    def _choose(self, count: int) -> None:
+        """Make those with the largest Schur complements the part, of equal ones the first."""
+        schur, few = self.factor.schur, count <= 2 * _FEW
+        count = _FEW if few else count
+        if count >= len(schur):
+            self.restrict(np.arange(len(schur)))
+            return
+        least = np.partition(schur, len(schur) - count)[len(schur) - count]
+        inside = schur > least
+        equal = np.flatnonzero(schur == least)
+        inside[equal[: count - int(inside.sum())]] = True
+        others = np.where(inside, -np.inf, schur)
+        first = int(np.argmax(others))
+        places = np.flatnonzero(inside)
+        if few:
+            self.restrict(places)
+        else:
+            part = self.factor.take(places, self._done)
+            self._part = _Many(part, self.indices[places], self._done)
+        self._others = float(others[first]), int(self.indices[first])
+
+    def restrict(self, places: Indices) -> None:
+        """Keep these rows up to date, by their ascending places, and look at no others."""
+        self._part = _Few(self.factor.take(places, self._done), self.indices[places])
+        self._others = (-np.inf, len(self.indices))
+
+    def release(self) -> None:
+        """Look at all rows again."""
+        self._part = None
+
+
+def _take_out(schur: Numbers, indices: Indices, i: int | None) -> None:
+    """Let a row that has become a landmark not be chosen again."""
+    if i is not None:
+        place = indices.searchsorted(i)
+        if place < len(indices) and indices[place] == i:
+            schur[place] = -np.inf
 
 
 class Selection:
@@ -36,102 +166,80 @@ class Selection:
         Of the factor.
     threads : int, optional
         All cores by default.
+
+    Raises
+    ------
+    InvalidInput
+        If a diagonal entry is not finite.
     """
 
     def __init__(
         self, rows: Rows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         self.factor = Factor(rows, max_landmarks, dtype, threads)
-        self.L: NDArray[Any] = np.zeros((max_landmarks, max_landmarks), dtype)
-        """Rows of the factor of the landmarks, lower triangular (max_landmarks, max_landmarks)."""
         self.schur: list[float] = []
         """Schur complement of each landmark when it was chosen."""
-        self._landmarks: list[Numbers] = []
-        self._done = 0
-        self._largest = float(np.max(self.factor.schur, initial=0.0))
-        self._candidates: Indices = np.empty(0, np.int64)
-        self._few: Factor | None = None
-        self._others: tuple[float, int] = (-np.inf, 0)
+        self._chosen = _Chosen(dtype)
+        self._all = _Many(self.factor, np.arange(len(rows)), 0)
+        self._precision = float(np.finfo(dtype).eps)
+        diagonal = self.factor.schur
+        if not np.isfinite(diagonal).all():
+            i = int(np.argmax(~np.isfinite(diagonal)))
+            raise InvalidInput(
+                f"the kernel of row {i} with itself is {diagonal[i]}; scale the points"
+            )
+        self._largest = float(np.max(diagonal, initial=0.0))
 
     def __len__(self) -> int:
-        return len(self._landmarks)
+        return len(self._chosen)
 
     @property
     def landmarks(self) -> Numbers:
         """What stands for the landmarks, (landmarks, numbers); see `streamk.landmarks.matrices`."""
-        return np.array(self._landmarks)
+        return np.array(self._chosen.landmarks)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Each landmark's row of the factor, up to the diagonal."""
+        return tuple(self._chosen.rows)
 
     @property
     def rounding(self) -> float:
-        """Schur complement that may be nothing but rounding."""
-        precision = float(np.finfo(self.L.dtype).eps)
-        return 4.0 * precision * (len(self) + 1) * self._largest
+        """Schur complement up to which it may be nothing but rounding."""
+        return 4.0 * self._precision * (len(self) + 1) * self._largest
 
     def best(self) -> tuple[float, int]:
-        """Return the largest Schur complement and its row, of equal ones the first; -inf if none.
-
-        Raises
-        ------
-        InvalidInput
-            If the matrix is not positive semidefinite.
-        """
-        while True:
-            if self._few is not None:
-                place = int(np.argmax(self._few.schur))
-                top, i = float(self._few.schur[place]), int(self._candidates[place])
-                bound, first = self._others
-                if top > bound or (top == bound and i < first):
-                    return top, i
-            self.flush()
-            self._choose()
-
-    def _choose(self) -> None:
-        """Take the rows with the largest Schur complements as candidates, of equal ones the first.
-
-        All others are at most as large as the largest of them now.
-        """
-        schur = self.factor.schur
-        count = max(_FEWEST, len(schur) // _PART)
-        if count >= len(schur):
-            self.consider(np.arange(len(schur)))
-            return
-        least = np.partition(schur, len(schur) - count)[len(schur) - count]
-        chosen = schur > least
-        equal = np.flatnonzero(schur == least)
-        chosen[equal[: count - int(chosen.sum())]] = True
-        others = np.where(chosen, -np.inf, schur)
-        first = int(np.argmax(others))
-        self.consider(np.flatnonzero(chosen))
-        self._others = float(others[first]), first
+        """Return the largest Schur complement, -inf if there is none, and its row."""
+        return self._all.best(self._chosen)
 
     def consider(self, indices: Indices) -> None:
-        """Make these rows the candidates, and keep them alone up to date from now on."""
+        """Keep these rows, some hundreds, up to date until `release`, and look at no others."""
         self.flush()
-        self._candidates = indices
-        self._few = self.factor.take(indices, len(self))
-        self._others = (-np.inf, 0)
+        self._all.restrict(np.unique(indices))
 
     def release(self) -> None:
-        """Have no candidates, so that `best` chooses its own."""
-        self._few = None
+        """Look at all rows again."""
+        self._all.release()
 
-    def delta(self, place: int) -> float:
-        """Return the Schur complement of a candidate, by its place among them."""
-        assert self._few is not None
-        return float(self._few.schur[place])
-
-    def add_candidate(self, landmark: Numbers, place: int) -> None:
-        """Append a landmark that is a candidate, by its place among them."""
-        assert self._few is not None
-        self._append(landmark, self._few.row(place, len(self)), self.delta(place))
-        self._few.schur[place] = -np.inf
-        self.factor.schur[self._candidates[place]] = -np.inf
+    def delta(self, i: int) -> float:
+        """Return the Schur complement of a row that is considered, -inf of a landmark."""
+        few = self._all.few()
+        return float(few.factor.schur[few.place(i)])
 
     def add(self, landmark: Numbers, i: int) -> None:
-        """Append as a landmark the row that `best` gave."""
-        self.add_candidate(landmark, int(np.searchsorted(self._candidates, i)))
+        """Append a landmark: the row that `best` gave, or one that is considered.
 
-    def add_foreign(self, landmark: Numbers, row: NDArray[Any], delta: float) -> None:
+        Parameters
+        ----------
+        landmark : array of shape (numbers,)
+            What stands for it.
+        i : int
+            Its row.
+        """
+        few = self._all.few()
+        self._append(landmark, few.factor.F[few.place(i), : len(self)], self.delta(i), i)
+
+    def add_foreign(self, landmark: Numbers, row: Row, delta: float) -> None:
         """Append a landmark that is none of the rows.
 
         Parameters
@@ -142,16 +250,15 @@ class Selection:
         delta : float
             Its Schur complement.
         """
-        self._append(landmark, row, delta)
+        self._append(landmark, row, delta, None)
 
-    def _append(self, landmark: Numbers, row: NDArray[Any], delta: float) -> None:
-        k = len(self)
-        self.L[k, :k] = row
-        self.L[k, k] = np.sqrt(delta)
+    def _append(self, landmark: Numbers, row: Row, delta: float, i: int | None) -> None:
+        own = np.empty(len(row) + 1, self._chosen.dtype)
+        own[:-1], own[-1] = row, math.sqrt(delta)
+        self._chosen.rows.append(own)
+        self._chosen.landmarks.append(landmark)
         self.schur.append(delta)
-        self._landmarks.append(landmark)
-        if self._few is not None:
-            self._few.extend(landmark[None], self.L, k)
+        self._all.append(self._chosen, i)
 
     def flush(self) -> None:
         """Bring the factor of all rows up to date.
@@ -162,20 +269,14 @@ class Selection:
             If a Schur complement fell below 0 by more than rounding: the matrix is not positive
             semidefinite.
         """
-        if self._done < len(self):
-            pending = np.array(self._landmarks[self._done :])
-            self.factor.extend(pending, self.L, self._done)
-            self._done = len(self)
-        self._check()
-
-    def _check(self) -> None:
+        self._all.update(self._chosen)
         schur = self.factor.schur
-        limit = -np.sqrt(np.finfo(self.L.dtype).eps) * self._largest
-        wrong = (schur < limit) & (schur > -np.inf)
-        if wrong.any() or np.isnan(schur).any():
-            i = int(np.argmax(wrong | np.isnan(schur)))
+        limit = -np.sqrt(self._precision) * self._largest
+        wrong = np.isnan(schur) | ((schur < limit) & (schur > -np.inf))
+        if wrong.any():
+            i = int(np.argmax(wrong))
             raise InvalidInput(
-                f"the Schur complement of row {i} is {schur[i]:.3g} after {len(self)} landmarks: "
-                "the matrix is not positive semidefinite; take a kernel that is, or add a "
+                f"the Schur complement of row {i} is {schur[i]:.3g} after {len(self)} landmarks, "
+                "so the matrix is not positive semidefinite; take a kernel that is, or add a "
                 "multiple of the identity"
             )

@@ -2,7 +2,7 @@
 
 from streamk.backends.host import get, put, xp
 from streamk.backends.numba_backend.generator import frequencies, rotations
-from streamk.backends.numba_backend.landmarks import cross, extend, gather
+from streamk.backends.numba_backend.landmarks import extend
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
 from streamk.backends.numba_backend.projection import (
@@ -17,14 +17,12 @@ from streamk.backends.numba_backend.single import single
 
 __all__ = [
     "accumulate",
-    "cross",
     "decay",
     "descend",
     "extend",
     "features",
     "finish",
     "frequencies",
-    "gather",
     "get",
     "gradient",
     "loss_gradient",

@@ -1,10 +1,10 @@
-"""The growing factor of a kernel matrix, whose points lie in groups of `GROUP` lanes.
+"""The growing factor of a kernel matrix: a row a point, a column a landmark.
 
 Entry (i, m) of the factor is ``(k(x_i, z_m) - sum_q F[i, q] L[m, q]) / L[m, m]`` for the landmark
-z_m, with L the rows of the landmarks themselves. The sum is added up in the order of q, one
-multiply-add after the other, however many landmarks come at once: so a point's row has the same
-bits whether landmarks came to it one by one or in blocks. In blocks, the register tiles of
-`pairwise` do all of it but a corner, and the factor is read once a block, not once a landmark.
+z_m, with L the rows of the landmarks themselves. The sums of a few points with a few landmarks stay
+in registers while both pass by, 16 columns at a time; so the factor is read once for `_TOGETHER`
+landmarks. Which columns a sum takes in lanes and which, at most `_TOGETHER` - 1, one by one,
+depends on m alone: a point's row has the same bits however its columns are divided into blocks.
 """
 
 from __future__ import annotations
@@ -12,80 +12,122 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
 
-from streamk.backends import GROUP, KernelCode
+from streamk.backends import LANES
 from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.pairwise import (
-    CENTERS,
-    DOUBLES,
-    SINGLES,
-    of_sums,
-    sums,
-    with_columns,
-)
-from streamk.backends.numpy_backend.pairwise import sum_factor
+from streamk.backends.numba_backend.vectors import Emitter, data
 
-_LINEAR = KernelCode.LINEAR
+_TOGETHER = 4
+"""Landmarks whose sums stay in registers together; a power of two."""
+_ROWS = 64
+"""Points whose rows stay in the second cache while all landmarks of a block pass."""
+
+
+def _emit(builder: Any, e: Emitter, points: list[Any], landmarks: list[Any], d: Any) -> list[Any]:
+    """Emit the sums of products of rows of d numbers, each point with each landmark."""
+    whole = builder.udiv(d, e.size(LANES))
+    done = builder.mul(whole, e.size(LANES))
+    rest = builder.sub(d, done)
+
+    def add(j: Any, totals: list[Any]) -> list[Any]:
+        at = e.offset((j, e.size(LANES)))
+        xs, zs = ([e.load(e.at(row, at)) for row in rows] for rows in (points, landmarks))
+        return products(xs, zs, totals)
+
+    def products(xs: list[Any], zs: list[Any], totals: list[Any]) -> list[Any]:
+        pairs = [(x, z) for x in xs for z in zs]
+        return [e.fma(x, z, total) for (x, z), total in zip(pairs, totals, strict=True)]
+
+    zeros = [e.constant(0.0)] * (len(points) * len(landmarks))
+    totals = e.loop(whole, zeros, add)
+    xs, zs = (
+        [e.load_some(e.at(row, done), 0, rest) for row in rows] for rows in (points, landmarks)
+    )
+    return [e.total(total) for total in products(xs, zs, totals)]
+
+
+def _tile(rows: int, landmarks: int) -> Any:
+    """Return the intrinsic that sums the products of some rows of F with some of L into S.
+
+    Its arguments are F, L and S, where each begins, the numbers between the rows of F and of L, and
+    the columns.
+    """
+
+    @intrinsic
+    def tile(
+        _: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any, d: Any
+    ) -> Any:
+        sizes = (f_at, l_at, s_at, by, step, d)
+        signature = types.void(F, L, S, *(types.int64 for _ in sizes))
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kinds = signature.args
+            f, l, s = (data(context, builder, kinds[i], values[i]) for i in range(3))  # noqa: E741
+            f_at, l_at, s_at, by, step, d = values[3:]
+            e = Emitter(builder, context.get_data_type(kinds[0].dtype))
+            points = [e.at(f, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
+            others = [
+                e.at(l, e.offset((l_at, e.size(1)), (e.size(i), step))) for i in range(landmarks)
+            ]
+            out = e.at(s, s_at)
+            for i, total in enumerate(_emit(builder, e, points, others, d)):
+                builder.store(total, e.at(out, e.size(i)))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return tile
+
+
+_two_by_four, _one_by_four = _tile(2, _TOGETHER), _tile(1, _TOGETHER)
+_four_by_one, _one_by_one = _tile(4, 1), _tile(1, 1)
 
 
 @compiled
-def _cross(code: Any, parameter: Any, f: Any, P: Any, Y: Any, out: Any) -> None:
-    (groups, d, _), m = P.shape, Y.shape[0]
-    spare = np.empty(CENTERS * GROUP, P.dtype)
-    for g in range(groups):
-        K = out[g].reshape(m * GROUP)
-        for c in range(0, m, CENTERS):
-            centers = min(CENTERS, m - c)
-            some = K[c * GROUP : (c + centers) * GROUP]
-            sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, some)
-            of_sums(code, parameter, f, some, spare)
-
-
-def cross(code: int, parameter: float, scale: float, P: Any, Y: Any, out: Any) -> None:
-    """Write the kernel between the points that lie in groups in `P` and the rows of `Y`."""
-    f = sum_factor(code, parameter, scale, P.dtype)
-    if not Y.shape[1]:
-        P, Y = np.zeros((len(P), 1, GROUP), P.dtype), with_columns(Y)
-    _cross(int(code), float(parameter), f, P, Y, out)
+def _sums(F: Any, L: Any, S: Any, r: Any, rows: Any, m: Any, count: Any, d: Any) -> None:
+    """Write the sums of `rows` points with `count` landmarks over d columns, a point at a time."""
+    by, step = F.shape[1], L.shape[1]
+    if count == _TOGETHER:
+        pairs = rows - rows % 2
+        for i in range(0, pairs, 2):
+            _two_by_four(F, L, S, (r + i) * by, m * step, i * _TOGETHER, by, step, d)
+        for i in range(pairs, rows):
+            _one_by_four(F, L, S, (r + i) * by, m * step, i * _TOGETHER, by, step, d)
+        return
+    some = np.empty(4, S.dtype)
+    fours = rows - rows % 4
+    for j in range(count):
+        for i in range(0, fours, 4):
+            _four_by_one(F, L, some, (r + i) * by, (m + j) * step, 0, by, step, d)
+            for h in range(4):
+                S[(i + h) * _TOGETHER + j] = some[h]
+        for i in range(fours, rows):
+            at = i * _TOGETHER + j
+            _one_by_one(F, L, S, (r + i) * by, (m + j) * step, at, by, step, d)
 
 
 @compiled
 def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
-    """Append columns to the factor, from column `start` on, and take them off `delta`."""
-    groups, capacity, _ = F.shape
-    new = K.shape[1]
-    real = F.dtype.type
-    tile = SINGLES if F.itemsize == 4 else DOUBLES
-    some = np.empty(tile * GROUP, F.dtype)
-    for g in range(groups):
-        for first in range(0, new, tile):
-            rows, done = min(tile, new - first), start + first
-            at = done * L.shape[1]
-            sums(
-                _LINEAR, F, g * capacity * GROUP, done, L, at, rows, L.shape[1], 1, real(1.0), some
-            )
-            for i in range(rows):
-                m = done + i
-                pivot = real(1.0) / L[m, m]
-                for q in range(i):
-                    for lane in range(GROUP):
-                        some[i * GROUP + lane] += F[g, done + q, lane] * L[m, done + q]
-                for lane in range(GROUP):
-                    value = (K[g, first + i, lane] - some[i * GROUP + lane]) * pivot
-                    F[g, m, lane] = value
-                    delta[g, lane] -= np.float64(value) * np.float64(value)
-
-
-@compiled
-def gather(F: Any, count: Any, rows: Any, out: Any) -> None:
-    """Copy the first `count` columns of some rows into the lanes of `out`; the rest becomes 0."""
-    for g in range(out.shape[0]):
-        for lane in range(GROUP):
-            place = g * GROUP + lane
-            if place < rows.shape[0]:
-                group, there = divmod(rows[place], GROUP)
-                for q in range(count):
-                    out[g, q, lane] = F[group, q, there]
-            else:
-                for q in range(count):
-                    out[g, q, lane] = 0.0
+    """Append columns to the factor, from column `start` on, and take their squares off delta."""
+    new, n = K.shape
+    one = F.dtype.type(1.0)
+    S = np.empty(_ROWS * _TOGETHER, F.dtype)
+    for r in range(0, n, _ROWS):
+        rows = min(_ROWS, n - r)
+        m = 0
+        while m < new:
+            before = (start + m) - (start + m) % _TOGETHER
+            count = min(new - m, before + _TOGETHER - (start + m))
+            _sums(F, L, S, r, rows, m, count, before)
+            for j in range(m, m + count):
+                pivot = one / L[j, start + j]
+                for i in range(rows):
+                    total = S[i * _TOGETHER + j - m]
+                    for q in range(before, start + j):
+                        total += F[r + i, q] * L[j, q]
+                    value = (K[j, r + i] - total) * pivot
+                    F[r + i, start + j] = value
+                    delta[r + i] -= np.float64(value) * np.float64(value)
+            m += count

@@ -26,20 +26,22 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends import GROUP, LANES, KernelCode
+from streamk.backends import LANES, KernelCode
 from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.exponential import decayed
 from streamk.backends.numba_backend.vectors import Emitter, data, registers
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
+GROUP = 2 * LANES
+"""Points that lie in lanes together."""
 CENTERS = 64
 """Points of a tile of the other set: a group's kernels with them stay in the first cache."""
 GROUPS = 8
 """Groups between which a tile of the other set stays in the second cache."""
 
 # A register tile's sums take half of the registers.
-SINGLES = max(1, registers() // (2 * GROUP))
-DOUBLES = max(1, registers() // (4 * GROUP))
+_SINGLES = max(1, registers() // (2 * GROUP))
+_DOUBLES = max(1, registers() // (4 * GROUP))
 
 _GAUSSIAN, _LAPLACIAN, _MATERN = KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.MATERN
 _CAUCHY, _RATIONAL, _LINEAR = (
@@ -84,25 +86,25 @@ def _emit(context: Any, builder: Any, signature: Any, values: Any, kind: _Sum, m
     P, Y, K = (data(context, builder, kinds[i], values[i]) for i in range(3))
     p_at, y_at, k_at, d, row_stride, column_stride, factor = values[3:]
     e = Emitter(builder, context.get_data_type(kinds[0].dtype))
-    rows = (SINGLES if e.bytes == 4 else DOUBLES) if many else 1
+    rows = (_SINGLES if e.bytes == 4 else _DOUBLES) if many else 1
     vectors = range(GROUP // LANES)
     points = e.at(P, p_at)
     places = [e.at(Y, e.offset((y_at, e.size(1)), (e.size(i), row_stride))) for i in range(rows)]
     scale = e.splat(factor)
     start = [e.constant(1.0 if kind == _Sum.PRODUCT else 0.0) for _ in range(rows) for _ in vectors]
 
-    def add(j: Any, totals: list[Any]) -> list[Any]:
+    def add(j: Any, sums: list[Any]) -> list[Any]:
         column = e.at(points, e.offset((j, e.size(GROUP))))
         xs = [e.load(column, v * LANES) for v in vectors]
         new = []
         for i, place in enumerate(places):
             y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
-            new += [_added(e, kind, x, y, scale, totals[i * len(xs) + v]) for v, x in enumerate(xs)]
+            new += [_added(e, kind, x, y, scale, sums[i * len(xs) + v]) for v, x in enumerate(xs)]
         return new
 
-    totals = e.loop(d, start, add)
+    sums = e.loop(d, start, add)
     out = e.at(K, k_at)
-    for i, sum_ in enumerate(totals):
+    for i, sum_ in enumerate(sums):
         e.store(sum_, out, i * LANES)
 
 
@@ -137,14 +139,14 @@ _dots, _dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
 
 @compiled
-def sums(
+def _sums(
     code: Any, P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, f: Any, K: Any
 ) -> None:
     """Write the sums of a group with `rows` points of Y, from number y on, into K.
 
     `by` and `step` are the numbers between Y's rows and its columns.
     """
-    many = SINGLES if P.itemsize == 4 else DOUBLES
+    many = _SINGLES if P.itemsize == 4 else _DOUBLES
     whole = rows - rows % many
     for i in range(0, whole, many):
         if code == _LINEAR:
@@ -167,7 +169,7 @@ def sums(
 
 
 @compiled
-def of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
+def _of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
     """Turn sums into kernels; `f` is the factor of the sum, `spare` room for as many numbers."""
     real = K.dtype.type
     one, zero = real(1.0), real(0.0)
@@ -228,8 +230,8 @@ def _pairwise(code: Any, parameter: Any, f: Any, X: Any, Y: Any, out: Any) -> No
         for r in range(0, n, CENTERS):
             rows = min(CENTERS, n - r)
             for g in range(min(groups, (m - c + GROUP - 1) // GROUP)):
-                sums(code, P, g * d * GROUP, d, X, r * d, rows, d, 1, f, K)
-                of_sums(code, parameter, f, K[: rows * GROUP], spare)
+                _sums(code, P, g * d * GROUP, d, X, r * d, rows, d, 1, f, K)
+                _of_sums(code, parameter, f, K[: rows * GROUP], spare)
                 first = c + g * GROUP
                 _put(K, out[r : r + rows, first : first + GROUP])
 
@@ -260,9 +262,9 @@ def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any,
         for c in range(0, m, CENTERS):
             centers = min(CENTERS, m - c)
             for g in range(min(groups, (n - r + GROUP - 1) // GROUP)):
-                sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, K)
-                of_sums(code, parameter, f, K[: centers * GROUP], spare)
-                sums(_LINEAR, K, 0, centers, V, c * outputs, outputs, 1, outputs, f, part)
+                _sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, K)
+                _of_sums(code, parameter, f, K[: centers * GROUP], spare)
+                _sums(_LINEAR, K, 0, centers, V, c * outputs, outputs, 1, outputs, f, part)
                 t = total[g]
                 for i in range(outputs * GROUP):
                     t[i] += part[i]
@@ -274,7 +276,7 @@ def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any,
 def pairwise(code: int, parameter: float, scale: float, X: Any, Y: Any, out: Any) -> None:
     """Write the kernel between the rows of `X` and of `Y` into `out`."""
     f = sum_factor(code, parameter, scale, X.dtype)
-    _pairwise(int(code), float(parameter), f, with_columns(X), with_columns(Y), out)
+    _pairwise(int(code), float(parameter), f, _with_columns(X), _with_columns(Y), out)
 
 
 def pairwise_product(
@@ -282,9 +284,9 @@ def pairwise_product(
 ) -> None:
     """Write the kernel between the rows of `X` and of `Y`, times `V`, into `out`."""
     f = sum_factor(code, parameter, scale, X.dtype)
-    _pairwise_product(int(code), float(parameter), f, with_columns(X), with_columns(Y), V, out)
+    _pairwise_product(int(code), float(parameter), f, _with_columns(X), _with_columns(Y), V, out)
 
 
-def with_columns(X: Any) -> Any:
+def _with_columns(X: Any) -> Any:
     """Return the points, with a column of zeros if they have none."""
     return X if X.shape[1] else np.zeros((len(X), 1), X.dtype)

@@ -160,6 +160,15 @@ class Emitter:
         """Return a b + c, rounded once where the machine can."""
         return self._call("llvm.fmuladd", a, b, c)
 
+    def total(self, value: Any) -> Any:
+        """Return the sum of the lanes, added up in halves."""
+        stride = LANES // 2
+        while stride:
+            other = self._chosen(value, [lane ^ stride for lane in range(LANES)])
+            value = self.builder.fadd(value, other)
+            stride //= 2
+        return self.builder.extract_element(value, self.size(0))
+
     def parted(self, values: Sequence[Any]) -> list[Any]:
         """Return of four vectors the first fours of each, the second ones, the third and fourth."""
         a, b, c, d = values

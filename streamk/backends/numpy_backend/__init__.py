@@ -2,7 +2,7 @@
 
 from streamk.backends.host import get, put, xp
 from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
-from streamk.backends.numpy_backend.landmarks import cross, extend, gather
+from streamk.backends.numpy_backend.landmarks import extend
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
     decay,
@@ -27,14 +27,12 @@ from streamk.backends.numpy_backend.scaling import measure, rescale, spread
 __all__ = [
     "accumulate",
     "crammer_singer",
-    "cross",
     "decay",
     "descend",
     "extend",
     "features",
     "finish",
     "frequencies",
-    "gather",
     "get",
     "gradient",
     "loss_gradient",

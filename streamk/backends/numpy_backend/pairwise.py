@@ -8,6 +8,7 @@ depends on the points around them.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def pairwise_product(
         out[r : r + _ROWS] = total
 
 
+@cache
 def sum_factor(code: int, parameter: float, scale: float, dtype: np.dtype[Any]) -> Any:
     """Return what a pair's sum over columns is multiplied with, of the type of the points.
 
