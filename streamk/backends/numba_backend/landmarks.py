@@ -21,12 +21,17 @@ from streamk.backends.numba_backend.vectors import Emitter, data
 
 _TOGETHER = 4
 """Landmarks whose sums stay in registers together; a power of two."""
+_LINE = 64
+"""Bytes that memory comes in."""
 _ROWS = 64
 """Points whose rows stay in the second cache while all landmarks of a block pass."""
 
 
-def _emit(builder: Any, e: Emitter, points: list[Any], landmarks: list[Any], d: Any) -> list[Any]:
+def _emit(
+    builder: Any, e: Emitter, points: list[Any], landmarks: list[Any], d: Any, by: Any
+) -> Any:
     """Emit the sums of products of rows of d numbers, each point with each landmark."""
+    ahead = builder.mul(by, e.size(len(points)))
     whole = builder.udiv(d, e.size(LANES))
     done = builder.mul(whole, e.size(LANES))
     rest = builder.sub(d, done)
@@ -34,6 +39,10 @@ def _emit(builder: Any, e: Emitter, points: list[Any], landmarks: list[Any], d: 
     def add(j: Any, totals: list[Any]) -> list[Any]:
         at = e.offset((j, e.size(LANES)))
         xs, zs = ([e.load(e.at(row, at)) for row in rows] for rows in (points, landmarks))
+        for row in points:
+            place = e.at(row, e.offset((ahead, e.size(1)), (j, e.size(LANES))))
+            for line in range(0, LANES * e.bytes, _LINE):
+                e.prefetch(e.at(place, e.size(line // e.bytes)))
         return products(xs, zs, totals)
 
     def products(xs: list[Any], zs: list[Any], totals: list[Any]) -> list[Any]:
@@ -45,7 +54,7 @@ def _emit(builder: Any, e: Emitter, points: list[Any], landmarks: list[Any], d: 
     xs, zs = (
         [e.load_some(e.at(row, done), 0, rest) for row in rows] for rows in (points, landmarks)
     )
-    return [e.total(total) for total in products(xs, zs, totals)]
+    return e.totals(products(xs, zs, totals))
 
 
 def _tile(rows: int, landmarks: int) -> Any:
@@ -71,9 +80,9 @@ def _tile(rows: int, landmarks: int) -> Any:
             others = [
                 e.at(l, e.offset((l_at, e.size(1)), (e.size(i), step))) for i in range(landmarks)
             ]
-            out = e.at(s, s_at)
-            for i, total in enumerate(_emit(builder, e, points, others, d)):
-                builder.store(total, e.at(out, e.size(i)))
+            totals = _emit(builder, e, points, others, d, by)
+            stored = builder.store(totals, builder.bitcast(e.at(s, s_at), totals.type.as_pointer()))
+            stored.align = e.bytes
             return context.get_dummy_value()
 
         return signature, codegen

@@ -160,14 +160,36 @@ class Emitter:
         """Return a b + c, rounded once where the machine can."""
         return self._call("llvm.fmuladd", a, b, c)
 
-    def total(self, value: Any) -> Any:
-        """Return the sum of the lanes, added up in halves."""
-        stride = LANES // 2
-        while stride:
-            other = self._chosen(value, [lane ^ stride for lane in range(LANES)])
-            value = self.builder.fadd(value, other)
-            stride //= 2
-        return self.builder.extract_element(value, self.size(0))
+    def totals(self, values: Sequence[Any]) -> Any:
+        """Return a vector of the sums of the lanes of each of up to LANES vectors.
+
+        Each sum is added up in halves, whatever the others are; their number is a power of two.
+        """
+        length = LANES
+        parts = list(values)
+        while length > 1:
+            half = length // 2
+            lanes = range(0, parts[0].type.count, length)
+            low = [start + lane for start in lanes for lane in range(half)]
+            if len(parts) > 1:
+                low += [lane + parts[0].type.count for lane in low]
+                pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            else:
+                pairs = [(parts[0], parts[0])]
+            high = [lane + half for lane in low]
+            parts = [
+                self.builder.fadd(self._mixed(a, b, low), self._mixed(a, b, high)) for a, b in pairs
+            ]
+            length = half
+        return parts[0]
+
+    def prefetch(self, pointer: Any) -> None:
+        """Ask for the memory at a place that will be read soon, if there is any."""
+        kind = ir.IntType(32)
+        place = self.builder.bitcast(pointer, ir.IntType(8).as_pointer())
+        signature = ir.FunctionType(ir.VoidType(), [place.type, kind, kind, kind])
+        function = self._function(signature, "llvm.prefetch.p0")
+        self.builder.call(function, [place, kind(0), kind(3), kind(1)])
 
     def parted(self, values: Sequence[Any]) -> list[Any]:
         """Return of four vectors the first fours of each, the second ones, the third and fourth."""
