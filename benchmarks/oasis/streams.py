@@ -226,7 +226,7 @@ def _goals(name: str, found: Mapping[str, Any], count: int) -> list[dict[str, An
     ratios = [_ratios(row) for row in found["prefixes"]]
     goals = [
         hot.goal(
-            f"{_short(name)}: {title} / batch, worst prefix",
+            f"{_short(name)}: {title}, worst ratio",
             [max(r[kind] for r in ratios)],
             "x",
             most=WITHIN,
