@@ -25,7 +25,9 @@ RESULTS = Path(__file__).parent / "results"
 _PACKAGES = (
     "streamk",
     "numpy",
+    "scipy",
     "numba",
+    "ray",
     "river",
     "scikit-learn",
     "torch",

@@ -43,6 +43,8 @@ SETS = {
     "beijing_pm25": Shape(11, None),
     "house_16H": Shape(16, None),
     "cpusmall": Shape(12, None),
+    "abalone": Shape(8, None),
+    "mnist": Shape(784, tuple(range(10))),
 }
 
 

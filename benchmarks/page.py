@@ -17,6 +17,7 @@ from benchmarks.features import __main__ as features
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
 from benchmarks.multi_kernel import __main__ as multi_kernel
+from benchmarks.oasis import __main__ as oasis
 from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.speed import __main__ as speed
@@ -36,6 +37,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         "river_battery": battery.render,
         battery_speed.NAME: battery_speed.render,
         multi_kernel.NAME: multi_kernel.render,
+        oasis.NAME: oasis.render,
     },
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

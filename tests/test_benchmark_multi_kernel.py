@@ -232,14 +232,14 @@ def test_a_quick_run(tmp_path: Path) -> None:
 
 
 def test_parts_of_an_earlier_run_keep_their_origin(tmp_path: Path) -> None:
-    from benchmarks.multi_kernel.__main__ import _kept
+    from benchmarks.parts import kept
 
     origin = {"date": "a", "revision": "b", "machine": {}, "versions": {}}
     older = {"origin": origin | {"date": "older"}}
     file = tmp_path / "results.json"
     file.write_text(json.dumps(origin | {"results": {"ablation": {"x": 1}, "calibration": older}}))
-    assert _kept(file) == {"ablation": {"origin": origin, "x": 1}, "calibration": older}
-    assert _kept(tmp_path / "none.json") == {}
+    assert kept(file) == {"ablation": {"origin": origin, "x": 1}, "calibration": older}
+    assert kept(tmp_path / "none.json") == {}
 
 
 def test_every_part_may_come_from_a_run_of_its_own() -> None:

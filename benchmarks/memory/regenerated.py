@@ -10,21 +10,16 @@ is measured by, whichever the sampler.
 
 from __future__ import annotations
 
-import gc
 import json
 import math
-import os
-import re
-import subprocess
 import sys
-import tracemalloc
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks import common, hot
+from benchmarks import common, hot, process
 from benchmarks.hot import SAMPLERS, Case, Clock
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -36,7 +31,6 @@ SHARE = 50
 """Times that the peak memory goes into the frequencies' bytes."""
 WAYS = {"kept": 1 << 30, "regenerated": 0}
 """`cache_bytes`."""
-COUNTERS = ("resident", "tracemalloc")
 
 
 def measure(clock: Clock, *, quick: bool) -> dict[str, Any]:
@@ -65,7 +59,7 @@ def measure(clock: Clock, *, quick: bool) -> dict[str, Any]:
             counter: common.spread(
                 _peak(case, sampler, WAYS[way], counter, fresh=fresh) for _ in range(rounds)
             )
-            for counter in COUNTERS
+            for counter in process.COUNTERS
         }
         for sampler, name in SAMPLERS.items()
         for way in WAYS
@@ -85,7 +79,7 @@ def measure(clock: Clock, *, quick: bool) -> dict[str, Any]:
             "x",
             least=SHARE,
         )
-        for counter in COUNTERS
+        for counter in process.COUNTERS
     ]
     return {
         "case": str(case),
@@ -105,18 +99,7 @@ def _peak(case: Case, sampler: str, cache_bytes: int, counter: str, *, fresh: bo
         "counter": counter,
         "case": [case.features, case.columns, case.events],
     }
-    if not fresh:
-        return _child(order)
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(order)],
-        cwd=common.ROOT,
-        # Whatever is large goes back to the system once it is free, and is not there to be found.
-        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 16)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout)
+    return float(process.fresh(__name__, order) if fresh else _child(order))
 
 
 def _child(order: Mapping[str, Any]) -> int:
@@ -125,17 +108,8 @@ def _child(order: Mapping[str, Any]) -> int:
     X = np.random.default_rng(hot.SEED).standard_normal((case.events, case.columns), np.float32)
     y = np.sign(X[:, 0])
     _learn_and_predict(X, y, 2048, sampler, cache_bytes)  # compiles, starts threads
-    gc.collect()
-    if order["counter"] == "tracemalloc":
-        tracemalloc.start()
-        _learn_and_predict(X, y, case.features, sampler, cache_bytes)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = _resident("VmRSS")
-    _learn_and_predict(X, y, case.features, sampler, cache_bytes)
-    return _resident("VmHWM") - before
+    work = partial(_learn_and_predict, X, y, case.features, sampler, cache_bytes)
+    return int(process.peak(work, order["counter"])["bytes"])
 
 
 def _learn_and_predict(X: Any, y: Any, features: int, sampler: str, cache_bytes: int) -> None:
@@ -153,12 +127,6 @@ def _learn_and_predict(X: Any, y: Any, features: int, sampler: str, cache_bytes:
     model.decision_many(X)
 
 
-def _resident(line: str) -> int:
-    found = re.search(rf"^{line}:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return 1024 * int(found[1])
-
-
 def render(found: Mapping[str, Any]) -> str:
     """The tables of this part."""
     rows = [
@@ -171,9 +139,9 @@ def render(found: Mapping[str, Any]) -> str:
     ]
     times = common.table([f"batch of 256 {found['case']}, ms", "median", "range"], rows)
     memory = common.table(
-        ["peak memory beyond the process's, MB", *COUNTERS],
+        ["peak memory beyond the process's, MB", *process.COUNTERS],
         [
-            [name, *(f"{counters[c]['median'] / 1e6:,.2f}" for c in COUNTERS)]
+            [name, *(f"{counters[c]['median'] / 1e6:,.2f}" for c in process.COUNTERS)]
             for name, counters in found["peak_bytes"].items()
         ],
     )

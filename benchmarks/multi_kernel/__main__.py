@@ -12,14 +12,13 @@ other parts stay in the results as they were, with the machine and the date of t
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, parts
 from benchmarks.multi_kernel import ablation, calibration, direct, endurance, imbalance, losses
 from benchmarks.multi_kernel.trouble import FULL, QUICK
 from benchmarks.river_battery.contestant import SEED
@@ -38,33 +37,23 @@ _MEASURES: dict[str, Callable[[Sequence[Stream]], dict[str, Any]]] = {
     "calibration": calibration.measure,
     "losses": losses.measure,
 }
-_ORIGIN = ("date", "revision", "machine", "versions")
 
 
 def render(document: Mapping[str, Any]) -> str:
     """The tables of the parts that were measured, each with where its figures come from."""
-    texts = []
-    for name, tables in PARTS.items():
-        found = document["results"].get(name)
-        if found is not None:
-            texts += [tables(found), common.origin(found.get("origin", document))]
-    return "\n\n".join(texts)
+    return parts.render(document, PARTS)
 
 
 def run(argv: Sequence[str] | None = None) -> None:
     parser = common.arguments("benchmarks.multi_kernel", __doc__)
-    parser.add_argument("--only", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parts.add_only(parser, list(PARTS))
     options = parser.parse_args(argv)
     quick = options.quick
-    wanted = [options.only] if options.only else list(PARTS)
-    before = {} if quick else _kept(options.out or common.RESULTS / f"{NAME}.json")
-    results = {}
-    for name in PARTS:
-        if name in wanted:
-            common.note(name)
-            results[name] = _measure(name, options.data, quick=quick)
-        elif name in before:
-            results[name] = before[name]
+    results = parts.measured(
+        NAME,
+        options,
+        {name: partial(_measure, name, options.data, quick=quick) for name in PARTS},
+    )
     settings = {
         "seed": SEED,
         "events": direct.EVENTS,
@@ -81,15 +70,6 @@ def _measure(name: str, data: str | None, *, quick: bool) -> dict[str, Any]:
     if name == "imbalance":
         return imbalance.measure(imbalance.streams(data, quick=quick))
     return _MEASURES[name](direct.streams(data, quick=quick))
-
-
-def _kept(path: Path) -> dict[str, Any]:
-    """The parts of an earlier run, each with its origin."""
-    if not path.is_file():
-        return {}
-    document = json.loads(path.read_text(encoding="utf-8"))
-    origin = {key: document[key] for key in _ORIGIN}
-    return {name: {"origin": origin, **found} for name, found in document["results"].items()}
 
 
 if __name__ == "__main__":
