@@ -246,12 +246,12 @@ def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
         landmarks.learn_many(part)
         W = kernel.pairwise(landmarks.points)
         worst.append(np.linalg.eigvalsh(W)[0])
-        assert np.isfinite(landmarks.transform(X)).all()
+        left = 1.0 - np.square(landmarks.transform(X)).sum(axis=1)
+        assert left.min() > -1e-6
     assert landmarks.n_landmarks == 30
-    assert min(worst) > 1e-14
-    assert worst[-1] > 1e-3
-    best = oasis(X, kernel, max_landmarks=30, n_init=0).points
-    assert schur(kernel, landmarks.points, X).mean() < 1.3 * schur(kernel, best, X).mean()
+    assert min(worst) > 1e-14  # the kernel matrix stays one that double precision can tell of
+    assert worst[-1] > 0.1
+    np.testing.assert_allclose(left, schur(kernel, landmarks.points, X), atol=1e-12)
 
 
 # --- coordinates ----------------------------------------------------------------------------
