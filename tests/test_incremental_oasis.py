@@ -235,6 +235,25 @@ def test_a_tolerance_below_rounding_ends_at_rounding(half_life):
     assert abs(Phi @ Phi.T - Gaussian(bandwidth=8.0).pairwise(normal(40, 2, seed=5))).max() < 1e-8
 
 
+@with_each_twin
+def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
+    # The first events are so close together that their kernels are one to double precision.
+    X = normal(1200, 2) * np.geomspace(1e-3, 3.0, 1200)[:, None]
+    kernel = Gaussian(bandwidth=1.0)
+    landmarks = IncrementalOasis(kernel, max_landmarks=30, tol=0.0)
+    worst = []
+    for part in np.array_split(X, 40):
+        landmarks.learn_many(part)
+        W = kernel.pairwise(landmarks.points)
+        worst.append(np.linalg.eigvalsh(W)[0])
+        left = 1.0 - np.square(landmarks.transform(X)).sum(axis=1)
+        assert left.min() > -1e-6
+    assert landmarks.n_landmarks == 30
+    assert min(worst) > 1e-14  # the kernel matrix stays one that double precision can tell of
+    assert worst[-1] > 0.1
+    np.testing.assert_allclose(left, schur(kernel, landmarks.points, X), atol=1e-12)
+
+
 # --- coordinates ----------------------------------------------------------------------------
 
 

@@ -55,7 +55,11 @@ class Rule(NamedTuple):
     leaned: Array
     """Number of the last event that leaned on each landmark most, (l,)."""
     floor: float
-    """Schur complement that is too little."""
+    """Schur complement that is too little, at least `rounding`."""
+    rounding: float
+    """Schur complement, given all the others, down to which a landmark is worth its place."""
+    noise: float
+    """Schur complement that cannot be told from 0."""
     threshold: float
     """Factor by which the determinant of W must grow, claims counted in."""
     rate: float

@@ -143,23 +143,22 @@ def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
 
 
 @exact
-def _cheapest(q: Any, delta: Any, now: Any, rule: Any) -> Any:
-    """Return the landmark that an event should replace, KEEP if none."""
-    inverse, leaned, _, threshold, rate, _ = rule
-    best, at = threshold, KEEP
+def _most(q: Any, delta: Any, now: Any, inverse: Any, leaned: Any, rate: Any) -> Any:
+    """Return the landmark in whose place an event gains most, and how much."""
+    best, at = -1.0, KEEP
     for m in range(len(q)):
         gain = delta * inverse[m] + q[m] * q[m]
         if rate > 0.0:
             gain *= 2.0 ** min(rate * (now - leaned[m]), LONGEST)
         if gain > best:
             best, at = gain, m
-    return at
+    return at, best
 
 
 @exact
 def _verdict(q: Any, delta: Any, now: Any, rule: Any) -> Any:
     """Return what becomes of an event; note the landmark that it leans on most."""
-    _, leaned, floor, _, rate, full = rule
+    inverse, leaned, floor, rounding, noise, threshold, rate, full = rule
     if rate > 0.0 and len(q) > 0:
         most = 0
         for m in range(1, len(q)):
@@ -168,14 +167,22 @@ def _verdict(q: Any, delta: Any, now: Any, rule: Any) -> Any:
         leaned[most] = now
     if not delta > floor:
         return KEEP
-    return _cheapest(q, delta, now, rule) if full else ADMIT
+    j, gain = _most(q, delta, now, inverse, leaned, 0.0)
+    if not gain < delta / noise:
+        return KEEP
+    if gain < delta / rounding:
+        if not full:
+            return ADMIT
+        if rate > 0.0:
+            j, gain = _most(q, delta, now, inverse, leaned, rate)
+    return j if gain > threshold else KEEP
 
 
 @compiled
 def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -> Any:
-    _, _, floor, _, rate, full = rule
+    floor, rate = rule[2], rule[6]
     delta = _one(kernel, span, x, room)
-    if rate > 0.0 or (full and delta > floor):
+    if rate > 0.0 or delta > floor:
         room.q[:] = room.k[: len(room.q)]
         solve_one_back(span[2], len(room.q), room.q, room.s)
     return _verdict(room.q, delta, now, rule), delta
@@ -186,14 +193,13 @@ def _watch_group(
     kernel: Any, span: Any, rule: Any, X: Any, first: Any, number: Any, room: Any
 ) -> Any:
     """Return how many of a group were looked at, the verdict on the last and its complement."""
-    _, _, floor, _, rate, full = rule
+    floor, rate = rule[2], rule[6]
     size, count = len(room.q), min(GROUP, X.shape[0] - first)
     _group(kernel, span, X, first, room)
-    above = False
+    above = rate > 0.0
     for lane in range(count):
         above |= room.left[lane] > floor
-    leans = rate > 0.0 or (full and above)
-    if leans:
+    if above:
         for m in range(size):
             here, there = m * GROUP, (size - 1 - m) * GROUP
             room.U[there : there + GROUP] = room.T[here : here + GROUP]
@@ -201,9 +207,8 @@ def _watch_group(
     for lane in range(count):
         delta = room.left[lane]
         if rate > 0.0 or delta > floor:
-            if leans:
-                for m in range(size):
-                    room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
+            for m in range(size):
+                room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
             verdict = _verdict(room.q, delta, number + lane + 1, rule)
             if verdict != KEEP:
                 for m in range(size):

@@ -59,12 +59,17 @@ def _verdict(q: Array, delta: float, now: int, rule: Rule) -> int:
         rule.leaned[np.argmax(np.abs(q))] = now
     if not delta > rule.floor:
         return KEEP
-    if not rule.full:
-        return ADMIT
-    # The determinant of W grows by this factor where the event replaces a landmark.
+    # The determinant of W grows by this factor where the event replaces a landmark; over delta, it
+    # is what the diagonal of the inverse becomes where the event joins the landmarks.
     gains = delta * rule.inverse + q * q
-    if rule.rate > 0.0:
-        gains *= 2.0 ** np.minimum(rule.rate * (now - rule.leaned), LONGEST)
+    most = gains.max(initial=0.0)
+    if not most < delta / rule.noise:
+        return KEEP
+    if most < delta / rule.rounding:
+        if not rule.full:
+            return ADMIT
+        if rule.rate > 0.0:
+            gains *= 2.0 ** np.minimum(rule.rate * (now - rule.leaned), LONGEST)
     j = int(np.argmax(gains))
     return j if gains[j] > rule.threshold else KEEP
 
