@@ -53,7 +53,8 @@ class Factor:
         self.largest = float(np.max(self.schur, initial=0.0))
         """The largest diagonal entry of the matrix in these rows."""
         limits = np.finfo(dtype)
-        if self.largest and not limits.tiny / limits.eps < self.largest < limits.max:
+        least, most = float(limits.tiny) / float(limits.eps), float(limits.max)
+        if self.largest and not least < self.largest < most:
             raise InvalidInput(
                 f"the largest diagonal entry of the matrix is {self.largest:.3g}, too far from 1 "
                 f"for {np.dtype(dtype)}; scale the matrix"
