@@ -85,8 +85,8 @@ class IncrementalOasis:
 
     What is near rounding is not trusted, whatever the tolerance. An event of a Schur complement of
     ``4 eps (max_landmarks + 16)^2`` or less (1.2e-11 for 100 landmarks, 6.6e-11 for 256) is
-    refused. If one would leave a landmark so little, given all the others, it takes its place even
-    when there is room, and is refused if that does not enlarge the determinant enough.
+    refused. If one would leave a landmark so little, given all the others, it takes its place, even
+    where there is room and whatever the margin, or is refused if the determinant would not grow.
 
     Parameters
     ----------

@@ -170,11 +170,12 @@ def _verdict(q: Any, delta: Any, now: Any, rule: Any) -> Any:
     j, gain = _most(q, delta, now, inverse, leaned, 0.0)
     if not gain < delta / noise:
         return KEEP
-    if gain < delta / rounding:
-        if not full:
-            return ADMIT
-        if rate > 0.0:
-            j, gain = _most(q, delta, now, inverse, leaned, rate)
+    if not gain < delta / rounding:
+        return j if gain > 1.0 else KEEP
+    if not full:
+        return ADMIT
+    if rate > 0.0:
+        j, gain = _most(q, delta, now, inverse, leaned, rate)
     return j if gain > threshold else KEEP
 
 

@@ -65,11 +65,12 @@ def _verdict(q: Array, delta: float, now: int, rule: Rule) -> int:
     most = gains.max(initial=0.0)
     if not most < delta / rule.noise:
         return KEEP
-    if most < delta / rule.rounding:
-        if not rule.full:
-            return ADMIT
-        if rule.rate > 0.0:
-            gains *= 2.0 ** np.minimum(rule.rate * (now - rule.leaned), LONGEST)
+    if not most < delta / rule.rounding:
+        return int(np.argmax(gains)) if most > 1.0 else KEEP
+    if not rule.full:
+        return ADMIT
+    if rule.rate > 0.0:
+        gains *= 2.0 ** np.minimum(rule.rate * (now - rule.leaned), LONGEST)
     j = int(np.argmax(gains))
     return j if gains[j] > rule.threshold else KEEP
 
