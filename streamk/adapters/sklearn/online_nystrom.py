@@ -50,6 +50,8 @@ class _Nystrom(Estimator):
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_LANDMARKS}
+        if self.regularization is None and self.optimizer == "newton":
+            chosen["regularization"] = 1.0
         return learners.create("online-nystrom", task=self._task, **chosen, **options)
 
 
@@ -76,7 +78,7 @@ class NystromClassifier(Classifier, _Nystrom):
     step : float or Step, optional
         Of "sgd" only, 1 by default; see `streamk.learners.steps`.
     regularization : float, optional
-        See `streamk.learners.OnlineNystrom`.
+        Of "newton" 1 by default, of "sgd" 0; see `streamk.learners.OnlineNystrom`.
     forgetting : float, default 1
         Of "newton": an event counts by this factor less for each one after it.
     max_landmarks : int, default 512
