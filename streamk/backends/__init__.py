@@ -39,7 +39,7 @@ float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rati
 alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
 
 The last one lets the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
-capacity), L (landmarks, start + landmarks) their own rows of it, delta float64 (n,).
+capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
 there by `put`, and come back by `get`; those of measure, spread, rescale and extend are
