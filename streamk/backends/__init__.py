@@ -381,11 +381,6 @@ class Backend(Protocol):
         ...
 
 
-@cache
-def _auto() -> str:
-    return "numba" if importlib.util.find_spec("numba") else "numpy"
-
-
 def select(name: str = "auto") -> Backend:
     """Return the backend of that name; ``auto`` is numba where it is installed, else numpy.
 
@@ -396,8 +391,15 @@ def select(name: str = "auto") -> Backend:
     BackendUnavailable
         If its package is not installed; for cupy, also if there is no driver or no device.
     """
-    if name == "auto":
-        name = _auto()
+    return _host() if name == "auto" else _selected(name)
+
+
+@cache
+def _host() -> Backend:
+    return _selected("numba" if importlib.util.find_spec("numba") else "numpy")
+
+
+def _selected(name: str) -> Backend:
     if name not in BACKENDS:
         raise InvalidInput(f"no backend is called {name!r}; there are auto, {', '.join(BACKENDS)}")
     try:
