@@ -12,8 +12,10 @@ from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
-_ENTRIES = 1 << 15
+_ENTRIES = 1 << 14
 """Entries of the matrix that are evaluated before they are used: they stay in the second cache."""
+_ROWS = 256
+"""Rows that are copied at a time."""
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of
 a matrix given in single precision, say."""
@@ -128,14 +130,16 @@ class Factor:
     def take(self, indices: Indices, columns: int) -> Factor:
         """Return a factor of some rows, of which the first columns are known."""
         taken = Factor(self.rows.take(indices), self.F.shape[1], self.F.dtype, self.threads)
-        taken.F[:, :columns] = self.F[indices, :columns]
+        for first in range(0, len(indices), _ROWS):
+            some = slice(first, first + _ROWS)
+            taken.F[some, :columns] = self.F[indices[some], :columns]
         taken.schur[:] = self.schur[indices]
         return taken
 
     def trim(self, columns: int) -> None:
-        """Give back the room for columns that will not come."""
-        trimmed = room(len(self), columns, self.F.dtype)
-        if trimmed.shape[1] < self.F.shape[1]:
+        """Give back the room for columns that will not come, where it is more than half."""
+        if 2 * columns < self.F.shape[1]:
+            trimmed = room(len(self), columns, self.F.dtype)
             trimmed[:, :columns] = self.F[:, :columns]
             self.F = trimmed
 

@@ -98,6 +98,7 @@ class _Many:
                 bound, first = self._others
                 if top > bound or bound == -np.inf or (top == bound and i < first):
                     return top, i
+            self._part = None  # whose memory the next one may have
             self.update(chosen)
             self._choose(len(self.indices) // _PART)
 
