@@ -12,7 +12,7 @@ from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
-_ENTRIES = 1 << 14
+_ENTRIES = 1 << 15
 """Entries of the matrix that are evaluated before they are used: they stay in the second cache."""
 _ROWS = 256
 """Rows that are copied at a time."""
