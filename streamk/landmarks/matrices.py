@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import numbers
 
 Indices = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -357,20 +358,22 @@ def checked_points(X: ArrayLike, name: str) -> Numbers:
     InvalidInput
         If it is no matrix, has no rows, or a value is not finite, naming it.
     """
-    points = np.ascontiguousarray(X, dtype=np.float64)
+    points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(
             f"{name} must be a matrix of shape (points, columns), not of shape {points.shape}"
         )
     if not len(points):
         raise InvalidInput(f"{name} has no points")
+    if not points.shape[1]:
+        raise InvalidInput(f"{name} has no columns, so that all its points are alike")
     if not np.isfinite(points).all():
         i, j = np.argwhere(~np.isfinite(points))[0]
         raise InvalidInput(
             f"{name} has the value {points[i, j]} in row {i}, column {j}; leave such rows out or "
             "fill them in"
         )
-    return points
+    return np.ascontiguousarray(points)
 
 
 def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
@@ -389,15 +392,18 @@ def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
     if isinstance(kernel, Kernel):
         return KernelMatrix(kernel, checked_points(X, "X"))
     if isinstance(kernel, Diffusion):
+        if not isinstance(kernel.kernel, Kernel):
+            raise InvalidInput(f"{kernel!r} must be of a streamk Kernel, such as Gaussian")
         return DiffusionMatrix(kernel.kernel, checked_points(X, "X"))
     if not isinstance(kernel, str) or kernel != PRECOMPUTED:
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel, a Diffusion of one, or {PRECOMPUTED!r}"
         )
-    shape = np.shape(X)
+    G = X.tocsr() if hasattr(X, "tocsr") else numbers(X, "X")
+    shape = G.shape
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise InvalidInput(
             f"a precomputed kernel matrix has as many rows as columns, at least one; X is of shape "
             f"{shape}"
         )
-    return GivenMatrix(X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, np.float64))
+    return GivenMatrix(G)
