@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
+from streamk.landmarks import SelfExpressive, self_expressive
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'streamk[sklearn]'")
 

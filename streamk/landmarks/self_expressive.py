@@ -257,7 +257,7 @@ def self_expressive(
     Points on two lines through the origin need two landmarks, and each uses one.
 
     >>> import numpy as np
-    >>> from streamk.landmarks.self_expressive import self_expressive
+    >>> from streamk.landmarks import self_expressive
     >>> X = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [0.0, -5.0], [-2.0, 0.0]])
     >>> seed = self_expressive(X, max_landmarks=10)
     >>> len(seed.indices), seed.codes.nnz
