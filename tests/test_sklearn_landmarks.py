@@ -208,7 +208,7 @@ def test_bad_options() -> None:
         ({"kernel": "gausian"}, "gausian"),
         ({"kernel": "matern", "gamma": 1.0}, "gamma"),
         ({"gamma": 1.0, "bandwidth": 1.0}, "not both"),
-        ({"kernel": Gaussian(), "bandwidth": 1.0}, "bandwidth are for a kernel given by name"),
+        ({"kernel": Gaussian(), "bandwidth": 1.0}, "leave out bandwidth: "),
         ({"kernel": "precomputed"}, "as many rows as columns"),
         ({"kernel": 3}, "kernel=3"),
     ):

@@ -71,8 +71,8 @@ class BaseNystroem(
             return kernels.by_name(self.kernel, **given)
         if given:
             raise InvalidInput(
-                f"{' and '.join(given)} are for a kernel given by name; kernel={self.kernel!r} "
-                "has its own or none: leave them out"
+                f"leave out {' and '.join(given)}: kernel={self.kernel!r} is not given by name and "
+                "has its own or none"
             )
         return self.kernel
 
