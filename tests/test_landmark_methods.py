@@ -339,6 +339,10 @@ def test_bad_arguments(method: Callable[..., Landmarks]) -> None:
         method(np.where(np.arange(60).reshape(30, 2) == 7, np.nan, X), Gaussian(), max_landmarks=5)
     with pytest.raises(InvalidInput, match="dtype"):
         method(X, Gaussian(), max_landmarks=5, dtype="float16")
+    far = np.where(np.arange(60).reshape(30, 2) == 7, 1e99, X)
+    for kernel in (Gaussian(), Diffusion(Gaussian())):
+        with pytest.raises(InvalidInput, match="column 1 is beyond the range of float32"):
+            method(far, kernel, max_landmarks=5, dtype="float32")
     with pytest.raises(InvalidInput, match="kernel='gaussian'"):
         method(X, "gaussian", max_landmarks=5)
     with pytest.raises(InvalidInput, match=r"Diffusion\(kernel='gaussian'\) must be of a streamk"):
@@ -397,6 +401,12 @@ def test_a_matrix_that_is_too_large_is_not_formed(
     assert len(method(moons(30), Gaussian(), max_landmarks=3)) == 3
     with pytest.raises(InvalidInput, match="whole matrix"):
         method(moons(31), Gaussian(), max_landmarks=3)
+
+
+def test_a_complex_matrix_is_refused() -> None:
+    for G in (np.eye(3) * 1j, sparse.eye_array(3, dtype=complex, format="csr")):
+        with pytest.raises(InvalidInput, match="X is complex"):
+            uniform(G, "precomputed", max_landmarks=2)
 
 
 def test_a_given_matrix_is_not_written_to() -> None:

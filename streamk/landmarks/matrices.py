@@ -138,7 +138,7 @@ class KernelMatrix(Matrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points."""
-        return PointRows(self.kernel, self.points.astype(dtype, copy=False), self.diagonal())
+        return PointRows(self.kernel, _narrowed(self.points, dtype), self.diagonal())
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points."""
@@ -193,7 +193,7 @@ class DiffusionMatrix(KernelMatrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points with their weights."""
-        points, weights = (a.astype(dtype, copy=False) for a in (self.points, self.weights))
+        points, weights = _narrowed(self.points, dtype), self.weights.astype(dtype, copy=False)
         return PointRows(self.kernel, points, self.diagonal(), weights)
 
     def landmarks(self, indices: Indices) -> Numbers:
@@ -340,6 +340,18 @@ class GivenMatrix(Matrix):
         return GivenRows(K, {z: number for number, z in enumerate(landmarks[:, 0].tolist())})
 
 
+def _narrowed(points: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        narrowed = points.astype(dtype, copy=False)
+    if narrowed is not points and not np.isfinite(narrowed).all():
+        i, j = np.argwhere(~np.isfinite(narrowed))[0]
+        raise InvalidInput(
+            f"the value {points[i, j]} in row {i}, column {j} is beyond the range of {dtype}; "
+            "scale the points, or take dtype='float64'"
+        )
+    return narrowed
+
+
 def _check_finite(entries: Numbers, rows: Indices, columns: Indices) -> None:
     bad = ~np.isfinite(entries)
     if bad.any():
@@ -400,6 +412,8 @@ def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
             f"kernel={kernel!r} must be a streamk Kernel, a Diffusion of one, or {PRECOMPUTED!r}"
         )
     G = X.tocsr() if hasattr(X, "tocsr") else numbers(X, "X")
+    if np.iscomplexobj(G):
+        raise InvalidInput("X is complex; the matrix of a kernel is real")
     shape = G.shape
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise InvalidInput(
