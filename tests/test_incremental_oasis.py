@@ -88,7 +88,7 @@ def test_the_choice_is_the_oracles_event_by_event(case, stream):
     oracle = naive_landmarks.Incremental(
         lambda a, b: naive_landmarks.kernel_matrix(plain_kernel, a, b),
         20,
-        **{"margin": 1.0, **options},
+        **{"margin": 0.5, **options},
     )
     removals = 0
     for x in X:
