@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
+from streamk.landmarks import SelfExpressive, self_expressive
 
 Matrix = NDArray[np.float64]
 

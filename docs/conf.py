@@ -15,6 +15,7 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings tell shapes and dtypes, which annotations cannot
 autodoc_default_options = {"members": True, "show-inheritance": True}
+suppress_warnings = ["ref.python"]  # the n of a shape (n, d) is several classes' attribute, too
 napoleon_google_docstring = False
 napoleon_use_ivar = True  # attributes that have a docstring of their own are not listed twice
 

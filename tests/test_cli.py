@@ -650,6 +650,13 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
         assert json.loads(streamk("inspect", place, "--json", cwd=home)[0])["checkpoints"]
 
 
+def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
+    options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
+    told = streamk(*RUN, *options, cwd=home)[0]
+    assert "5 columns, 7 landmarks, 2 classes" in told
+    assert "online-nystrom, 7 landmarks" in streamk("inspect", "state", cwd=home)[0]
+
+
 def test_inspect_finds_damage(home: Path) -> None:
     streamk(*RUN, "--checkpoint", "state", "--quiet", cwd=home)
     model = home / "state" / "member-0" / "00000002" / "model.safetensors"

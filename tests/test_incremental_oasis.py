@@ -88,7 +88,7 @@ def test_the_choice_is_the_oracles_event_by_event(case, stream):
     oracle = naive_landmarks.Incremental(
         lambda a, b: naive_landmarks.kernel_matrix(plain_kernel, a, b),
         20,
-        **{"margin": 1.0, **options},
+        **{"margin": 0.5, **options},
     )
     removals = 0
     for x in X:
@@ -437,8 +437,10 @@ def test_before_the_first_event():
         ({"max_landmarks": 0}, "max_landmarks=0 must"),
         ({"max_landmarks": 2.5}, "max_landmarks=2.5 must"),
         ({"max_landmarks": "many"}, "max_landmarks='many' must"),
+        ({"max_landmarks": 10**8}, "max_landmarks=100000000 must be at most 1,000,000"),
         ({"tol": -1e-9}, "tol=-1e-09 must"),
         ({"tol": float("nan")}, "tol=nan must"),
+        ({"tol": 1.0}, "tol=1.0 must be below 1"),
         ({"margin": -0.5}, "margin=-0.5 must"),
         ({"half_life": 0.0}, "half_life=0.0 must"),
         ({"half_life": "1d"}, "half_life='1d' must"),
@@ -467,4 +469,8 @@ def test_events_that_cannot_be_learned_change_nothing():
         landmarks.transform(normal(1, 3)[0])
     with pytest.raises(InvalidInput, match="inf in row 0"):
         landmarks.transform_one([0.0, np.inf, 0.0])
+    with pytest.raises(InvalidInput, match=r"events must be an array of numbers: .*'a'"):
+        landmarks.learn_many([["a", "b", "c"]])
+    with pytest.raises(InvalidInput, match="event must be an array of numbers"):
+        landmarks.learn_one({"a": 1.0})
     assert same(landmarks, before)

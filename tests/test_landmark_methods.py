@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from streamk.errors import InvalidInput
+from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Gaussian, Laplacian, Linear, Matern
 from streamk.landmarks import (
     METHODS,
@@ -339,8 +339,35 @@ def test_bad_arguments(method: Callable[..., Landmarks]) -> None:
         method(np.where(np.arange(60).reshape(30, 2) == 7, np.nan, X), Gaussian(), max_landmarks=5)
     with pytest.raises(InvalidInput, match="dtype"):
         method(X, Gaussian(), max_landmarks=5, dtype="float16")
+    far = np.where(np.arange(60).reshape(30, 2) == 7, 1e99, X)
+    for kernel in (Gaussian(), *([Diffusion(Gaussian())] if method != k_means else [])):
+        with pytest.raises(InvalidInput, match="column 1 is beyond the range of float32"):
+            method(far, kernel, max_landmarks=5, dtype="float32")
     with pytest.raises(InvalidInput, match="kernel='gaussian'"):
         method(X, "gaussian", max_landmarks=5)
+    with pytest.raises(InvalidInput, match=r"Diffusion\(kernel='gaussian'\) must be of a streamk"):
+        method(X, Diffusion("gaussian"), max_landmarks=5)  # type: ignore[arg-type]
+    if method != farahat:
+        for seed in (-1, 0.5, None):
+            with pytest.raises(InvalidInput, match="seed="):
+                method(X, Gaussian(), max_landmarks=5, seed=seed)
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        ([["a", "b"]], "X must be an array of numbers: could not convert string to float: 'a'"),
+        ([[1.0, 2.0], [3.0]], "X must be an array of numbers"),
+        (np.array([[1.0 + 2.0j]]), "X is complex"),
+        (sparse.csr_array(np.eye(3)), r"X is sparse.*toarray\(\)"),
+        (np.zeros((4, 0)), "X has no columns"),
+        (np.zeros((0, 4)), "X has no points"),
+    ],
+)
+def test_points_that_cannot_be(method: Callable[..., Landmarks], X: Any, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        method(X, Gaussian(), max_landmarks=2)
 
 
 @pytest.mark.parametrize("method", OF_ROWS.values())
@@ -376,6 +403,12 @@ def test_a_matrix_that_is_too_large_is_not_formed(
         method(moons(31), Gaussian(), max_landmarks=3)
 
 
+def test_a_complex_matrix_is_refused() -> None:
+    for G in (np.eye(3) * 1j, sparse.eye_array(3, dtype=complex, format="csr")):
+        with pytest.raises(InvalidInput, match="X is complex"):
+            uniform(G, "precomputed", max_landmarks=2)
+
+
 def test_a_given_matrix_is_not_written_to() -> None:
     K = Gaussian(bandwidth=0.5).pairwise(moons(50))
     before = K.copy()
@@ -396,5 +429,5 @@ def test_options_of_one_method() -> None:
 
 def test_k_means_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(InvalidInput, match=r"pip install 'streamk\[sklearn\]'"):
+    with pytest.raises(BackendUnavailable, match=r"pip install 'streamk\[sklearn\]'"):
         k_means(moons(30), Gaussian(), max_landmarks=2)

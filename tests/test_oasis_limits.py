@@ -188,6 +188,8 @@ def test_an_option_that_cannot_be_used_is_named(option, value):
 
 def test_what_cannot_be_asked_of_landmarks():
     lm = oasis([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]], GAUSSIAN, max_landmarks=2)
+    assert repr(lm) == "<2 landmarks of 3 rows, rank 2, 'count'>"
+    assert {lm: lm == lm.first(1)} == {lm: False}
     for Y, message in (
         ([[1.0]], "columns"),
         ([1.0, 2.0], "matrix of shape"),

@@ -178,8 +178,15 @@ def test_a_factor_is_found_again_when_its_worker_is_gone(fake: Callable[..., Fak
     ray.kill(ray.hired[1][1])
     assert_alike(found, SMALL, KERNEL, **OPTIONS)
     assert found.restarts == 1
+    assert repr(found).endswith(f"rows in 3 shards, {found.stopped!r}>")
     found.close()
     assert not any(actor.alive for _, actor in ray.hired)
+    hired = len(ray.hired)
+    with pytest.raises(InvalidInput, match=r"factor of shard 1 is gone.*before close"):
+        found.factor(1)
+    found.close()
+    assert len(ray.hired) == hired
+    assert len(found.transform(SMALL)) == len(SMALL)
 
 
 def test_a_shard_whose_workers_keep_dying_is_given_up(fake: Callable[..., FakeRay]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
+from streamk.landmarks import SelfExpressive, self_expressive
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'streamk[sklearn]'")
 
@@ -190,11 +191,13 @@ def test_one_landmark() -> None:
         (np.ones(3), {}, "matrix"),
         ([[1.0], [np.nan]], {}, "row 1"),
         (X, {"sparsity": 0}, "sparsity=0"),
+        (X, {"sparsity": 1.5}, r"sparsity=1\.5"),
+        (X, {"error": "small"}, "error='small'"),
         (X, {"error": 1.0}, r"error=1\.0"),
         (X, {"max_landmarks": 0}, "max_landmarks"),
     ],
 )
-def test_bad_input_is_explained(points: Matrix, options: dict[str, float], says: str) -> None:
+def test_bad_input_is_explained(points: Matrix, options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         self_expressive(points, **({"max_landmarks": 3} | options))  # type: ignore[arg-type]
 
@@ -202,7 +205,7 @@ def test_bad_input_is_explained(points: Matrix, options: dict[str, float], says:
 def test_a_wrong_question_is_explained(seed: SelfExpressive) -> None:
     with pytest.raises(InvalidInput, match="Y has 29 columns and the landmarks 30"):
         seed.encode(X[:, 1:])
-    with pytest.raises(InvalidInput, match="n_clusters=10 must be from 1 to the 9 landmarks"):
+    with pytest.raises(InvalidInput, match="n_clusters=10 must be at most the 9 landmarks"):
         seed.cluster(10)
     with pytest.raises(InvalidInput, match="labels must be one for each of the 180 points"):
         seed.classify(X, LABELS[:5])

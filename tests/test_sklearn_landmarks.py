@@ -204,11 +204,11 @@ def test_the_random_state_decides() -> None:
 def test_bad_options() -> None:
     X = moons(30)
     for options, match in (
-        ({"n_components": 0}, "max_landmarks=0"),
+        ({"n_components": 0}, "n_components=0"),
         ({"kernel": "gausian"}, "gausian"),
         ({"kernel": "matern", "gamma": 1.0}, "gamma"),
         ({"gamma": 1.0, "bandwidth": 1.0}, "not both"),
-        ({"kernel": Gaussian(), "bandwidth": 1.0}, "bandwidth are for a kernel given by name"),
+        ({"kernel": Gaussian(), "bandwidth": 1.0}, "leave out bandwidth: "),
         ({"kernel": "precomputed"}, "as many rows as columns"),
         ({"kernel": 3}, "kernel=3"),
     ):

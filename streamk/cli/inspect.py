@@ -11,7 +11,7 @@ from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path
 from streamk.cli.model_options import learner_header
-from streamk.cli.tables import columns, megabytes, share
+from streamk.cli.tables import columns, features, megabytes, share
 from streamk.engine import Checkpoint, read_checkpoint
 from streamk.engine.metrics import Metrics
 from streamk.errors import StateError
@@ -145,7 +145,7 @@ def _text(summary: dict[str, Any]) -> str:
     options = ", ".join(f"{name} {_short(value)}" for name, value in model["options"].items())
     rows = [
         ("files", f"{megabytes(summary['disk_bytes'])}, SHA-256 {summary['sha256']}"),
-        ("model", f"{model['type']}, {model['features']:,} random features"),
+        ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
         ("learned", f"{model['events']:,} events"),
     ]

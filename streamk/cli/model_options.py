@@ -98,12 +98,13 @@ _LIKEWISE = (
 )
 _ONLINE_NYSTROM: dict[str, Option] = {
     **{name: _DOUBLY_STOCHASTIC[name] for name in _LIKEWISE},
+    "kernel": Option(_kernel, "one of the kernels below but linear (gaussian)"),
     "optimizer": Option(one_of("sgd", "newton"), "sgd, or newton where nothing drifts (sgd)"),
     "step": Option(_step, "of sgd, see below, not adagrad (1; regression: 0.5)"),
     "regularization": Option(number, "weight of the function's norm (0; newton: 0.1)"),
     "forgetting": Option(number, "of newton: what an event counts after the next (1)"),
     "max_landmarks": Option(whole(1), "events that carry the function (512)"),
-    "tol": Option(number, "least squared distance of a landmark from the others (0.001)"),
+    "tol": Option(number, "least squared distance from the others, below 1 (0.001)"),
     "half_life": Option(number, "events until an idle landmark counts half (never)"),
 }
 

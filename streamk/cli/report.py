@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.cli.tables import columns, megabytes
+from streamk.cli.tables import columns, features, megabytes
 from streamk.engine import Report
 
 __all__ = ["as_json", "as_text"]
@@ -42,6 +42,7 @@ def as_json(report: Report) -> dict[str, Any]:
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
+    kind = getattr(getattr(model, "learner", model), "TYPE", "")  # of what is scaled
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
         f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"
@@ -64,7 +65,7 @@ def as_text(report: Report) -> str:
         ("events", events),
         (
             "model",
-            f"{len(model.columns or ()):,} columns, {model.n_features:,} random features, "
+            f"{len(model.columns or ()):,} columns, {features(kind, model.n_features)}, "
             + (f"{len(model.classes)} classes, " if model.is_classifier else "")
             + megabytes(model.nbytes),
         ),

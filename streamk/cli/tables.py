@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["columns", "megabytes", "share"]
+__all__ = ["columns", "features", "megabytes", "share"]
 
 
 def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = False) -> str:
@@ -23,6 +23,15 @@ def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = 
         ]
         lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def features(kind: str, n: int) -> str:
+    """What carries a model of some type.
+
+    >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
+    ('512 landmarks', '2,048 random features')
+    """
+    return f"{n:,} {'landmarks' if kind == 'online-nystrom' else 'random features'}"
 
 
 def megabytes(n: int) -> str:

@@ -122,13 +122,25 @@ class Crew:
         return [self._get(s, ref, method, calls[s]) for s, ref in enumerate(refs)]
 
     def one(self, s: int, method: str) -> Any:
-        """Call a method of one worker."""
+        """Call a method of one worker.
+
+        Raises
+        ------
+        InvalidInput
+            If the workers are dismissed.
+        """
+        if not self._workers:
+            raise InvalidInput(
+                f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "
+                "inside the with statement"
+            )
         return self._get(s, getattr(self._workers[s], method).remote(), method, ())
 
     def close(self) -> None:
         """Dismiss the workers and free what they hold."""
         for worker in self._workers:
             self._dismiss(worker)
+        self._workers = []
 
     def _hire(self, s: int) -> Any:
         kernel, dtype, threads = self._worker_options

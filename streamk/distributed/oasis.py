@@ -22,7 +22,7 @@ from streamk.landmarks.nystrom import checked_dtype
 from streamk.landmarks.oasis import check_options
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ShardedLandmarks:
     """Landmarks of points that stay on their machines, as does each shard's part of the factor.
 
@@ -56,6 +56,10 @@ class ShardedLandmarks:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def __repr__(self) -> str:
+        shards = len(self.offsets) - 1
+        return f"<{len(self)} landmarks of {self.n} rows in {shards} shards, {self.stopped!r}>"
 
     @property
     def n(self) -> int:
@@ -105,7 +109,7 @@ class ShardedLandmarks:
         Raises
         ------
         InvalidInput
-            If there is no such shard.
+            If there is no such shard, or the workers are dismissed.
         """
         if not 0 <= shard < len(self._crew):
             raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._crew) - 1}")

@@ -32,7 +32,7 @@ class Snapshot:
     lag : int or None
         Events that are in the source and not yet taken; None where the source cannot tell.
     features : int
-        Random features in use.
+        Random features or landmarks in use.
     model_bytes, process_bytes : int
         Memory of the model, and of the whole process (resident).
     whole, window : dict of str to float

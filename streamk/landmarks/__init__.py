@@ -10,6 +10,7 @@ from streamk.landmarks.matrices import Diffusion
 from streamk.landmarks.nystrom import Landmarks, nystrom
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky, rpcholesky
+from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
 from streamk.landmarks.uniform import uniform
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "IncrementalOasis",
     "Landmarks",
     "Removal",
+    "SelfExpressive",
     "block_rpcholesky",
     "carried",
     "farahat",
@@ -28,6 +30,7 @@ __all__ = [
     "nystrom",
     "oasis",
     "rpcholesky",
+    "self_expressive",
     "uniform",
 ]
 

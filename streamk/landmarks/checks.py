@@ -1,10 +1,11 @@
-"""Checks of options that several methods have."""
+"""Checks of what several methods are given."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 
@@ -19,3 +20,25 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def numbers(X: Any, name: str) -> NDArray[np.float64]:
+    """Return an array of float64.
+
+    Raises
+    ------
+    InvalidInput
+        If it is sparse, complex or holds what is no number.
+    """
+    if hasattr(X, "tocsr"):
+        raise InvalidInput(
+            f"{name} is sparse, and points must be dense: pass what its toarray() returns"
+        )
+    try:
+        if not np.iscomplexobj(X):
+            return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{name} must be an array of numbers: {error}; encode texts as numbers first"
+        ) from None
+    raise InvalidInput(f"{name} is complex; pass real and imaginary parts as columns")

@@ -15,6 +15,7 @@ from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count, numbers
 from streamk.landmarks.cholesky import GrowingCholesky
 from streamk.state import State
 
@@ -22,6 +23,8 @@ Matrix = NDArray[np.float64]
 
 _REFACTOR = 64
 """Fewest removals between two refactorisations; of more landmarks, as many as there are."""
+_MOST = 1_000_000
+"""Landmarks whose factor would take 8 TB; of more, what is near rounding is above any tolerance."""
 
 
 class Admission(NamedTuple):
@@ -94,7 +97,7 @@ class IncrementalOasis:
         Any with ``k(x, x) = 1``.
     max_landmarks : int
     tol : float, default 1e-3
-        Schur complement that an event must exceed to become a landmark.
+        Schur complement that an event must exceed to become a landmark, below 1.
     half_life : float, optional
         In events. The claim of a landmark, what its removal costs, halves for every so many events
         of which none leaned on it most (by ``|q_j|``). By default nothing is forgotten, and what
@@ -238,7 +241,7 @@ class IncrementalOasis:
             at = stop
 
     def _rows(self, X: ArrayLike) -> Matrix:
-        rows = np.ascontiguousarray(X, dtype=np.float64)
+        rows = np.ascontiguousarray(numbers(X, "a batch of events"))
         if rows.ndim != 2:
             raise InvalidInput(f"events must have shape (n, columns), not {rows.shape}")
         if self._points is not None and rows.shape[1] != self._points.shape[1]:
@@ -388,7 +391,7 @@ class IncrementalOasis:
 
 
 def _row(x: ArrayLike) -> Matrix:
-    row = np.asarray(x, dtype=np.float64)
+    row = numbers(x, "an event")
     if row.ndim != 1:
         raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")
     return row[None]
@@ -398,14 +401,22 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
     if not isinstance(kernel, Kernel) or not kernel.cosine:
         raise InvalidInput(
             f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits all"
-            " events; Linear is not"
+            " events; take any but linear"
         )
-    whole = isinstance(max_landmarks, int | np.integer) and not isinstance(max_landmarks, bool)
-    if not whole or max_landmarks < 1:
-        raise InvalidInput(f"max_landmarks={max_landmarks!r} must be a whole number of at least 1")
+    check_count("max_landmarks", max_landmarks)
+    if max_landmarks > _MOST:
+        raise InvalidInput(
+            f"max_landmarks={max_landmarks!r} must be at most {_MOST:,}: beyond that, rounding may"
+            " be all that tells an event from the landmarks' span"
+        )
     for name, number in (("tol", tol), ("margin", margin)):
         if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
             raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
+    if tol >= 1.0:
+        raise InvalidInput(
+            f"tol={tol!r} must be below 1, the Schur complement of an event that is far from all"
+            " landmarks: none would ever exceed it"
+        )
     if half_life is not None and (
         not isinstance(half_life, int | float | np.number) or not 0.0 < half_life < math.inf
     ):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from streamk.errors import InvalidInput
+from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
@@ -53,7 +53,9 @@ def k_means(
     Raises
     ------
     InvalidInput
-        If an argument cannot be used, a precomputed matrix among them, or scikit-learn is missing.
+        If an argument cannot be used, a precomputed matrix among them.
+    BackendUnavailable
+        If scikit-learn is not installed.
 
     Examples
     --------
@@ -65,6 +67,7 @@ def k_means(
     [[0.5], [8.5]]
     """
     check_count("max_landmarks", max_landmarks)
+    check_count("seed", seed, least=0)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     if matrix.points is None:
         raise InvalidInput(
@@ -82,7 +85,7 @@ def _centers(points: Numbers, count: int, seed: int) -> Numbers:
         from sklearn.exceptions import ConvergenceWarning
         from threadpoolctl import threadpool_limits
     except ImportError as error:
-        raise InvalidInput(
+        raise BackendUnavailable(
             f"k_means needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
         ) from None
 

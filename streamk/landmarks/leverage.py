@@ -62,6 +62,7 @@ def leverage_scores(
     [0, 1]
     """
     check_count("max_landmarks", max_landmarks)
+    check_count("seed", seed, least=0)
     check_count("rank", max_landmarks if rank is None else rank)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     scores = _scores(full(matrix, "leverage_scores"), min(rank or max_landmarks, matrix.n))

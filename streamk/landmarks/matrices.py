@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import numbers
 
 Indices = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -137,7 +138,7 @@ class KernelMatrix(Matrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points."""
-        return PointRows(self.kernel, self.points.astype(dtype, copy=False), self.diagonal())
+        return PointRows(self.kernel, _narrowed(self.points, dtype), self.diagonal())
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points."""
@@ -192,7 +193,7 @@ class DiffusionMatrix(KernelMatrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points with their weights."""
-        points, weights = (a.astype(dtype, copy=False) for a in (self.points, self.weights))
+        points, weights = _narrowed(self.points, dtype), self.weights.astype(dtype, copy=False)
         return PointRows(self.kernel, points, self.diagonal(), weights)
 
     def landmarks(self, indices: Indices) -> Numbers:
@@ -339,6 +340,18 @@ class GivenMatrix(Matrix):
         return GivenRows(K, {z: number for number, z in enumerate(landmarks[:, 0].tolist())})
 
 
+def _narrowed(points: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        narrowed = points.astype(dtype, copy=False)
+    if narrowed is not points and not np.isfinite(narrowed).all():
+        i, j = np.argwhere(~np.isfinite(narrowed))[0]
+        raise InvalidInput(
+            f"the value {points[i, j]} in row {i}, column {j} is beyond the range of {dtype}; "
+            "scale the points, or take dtype='float64'"
+        )
+    return narrowed
+
+
 def _check_finite(entries: Numbers, rows: Indices, columns: Indices) -> None:
     bad = ~np.isfinite(entries)
     if bad.any():
@@ -357,20 +370,22 @@ def checked_points(X: ArrayLike, name: str) -> Numbers:
     InvalidInput
         If it is no matrix, has no rows, or a value is not finite, naming it.
     """
-    points = np.ascontiguousarray(X, dtype=np.float64)
+    points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(
             f"{name} must be a matrix of shape (points, columns), not of shape {points.shape}"
         )
     if not len(points):
         raise InvalidInput(f"{name} has no points")
+    if not points.shape[1]:
+        raise InvalidInput(f"{name} has no columns, so that all its points are alike")
     if not np.isfinite(points).all():
         i, j = np.argwhere(~np.isfinite(points))[0]
         raise InvalidInput(
             f"{name} has the value {points[i, j]} in row {i}, column {j}; leave such rows out or "
             "fill them in"
         )
-    return points
+    return np.ascontiguousarray(points)
 
 
 def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
@@ -389,15 +404,20 @@ def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
     if isinstance(kernel, Kernel):
         return KernelMatrix(kernel, checked_points(X, "X"))
     if isinstance(kernel, Diffusion):
+        if not isinstance(kernel.kernel, Kernel):
+            raise InvalidInput(f"{kernel!r} must be of a streamk Kernel, such as Gaussian")
         return DiffusionMatrix(kernel.kernel, checked_points(X, "X"))
     if not isinstance(kernel, str) or kernel != PRECOMPUTED:
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel, a Diffusion of one, or {PRECOMPUTED!r}"
         )
-    shape = np.shape(X)
+    G = X.tocsr() if hasattr(X, "tocsr") else numbers(X, "X")
+    if np.iscomplexobj(G):
+        raise InvalidInput("X is complex; the matrix of a kernel is real")
+    shape = G.shape
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise InvalidInput(
             f"a precomputed kernel matrix has as many rows as columns, at least one; X is of shape "
             f"{shape}"
         )
-    return GivenMatrix(X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, np.float64))
+    return GivenMatrix(G)

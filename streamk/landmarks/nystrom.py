@@ -30,7 +30,7 @@ _ROWS = 4096
 """Rows of the factor that are copied at a time."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Landmarks:
     """Points chosen to span a kernel, and the approximation ``C W^+ C^T = F F^T`` of its matrix.
 
@@ -64,6 +64,9 @@ class Landmarks:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} landmarks of {self.n} rows, rank {self.rank}, {self.stopped!r}>"
 
     @property
     def n(self) -> int:

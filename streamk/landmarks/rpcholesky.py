@@ -133,6 +133,7 @@ def block_rpcholesky(
     (60, True)
     """
     check_count("max_landmarks", max_landmarks)
+    check_count("seed", seed, least=0)
     if block_size is not None:
         check_count("block_size", block_size)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)

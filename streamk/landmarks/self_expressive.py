@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Linear
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import checked_points
 from streamk.landmarks.oasis import oasis
 
@@ -154,11 +155,12 @@ class SelfExpressive:
         Raises
         ------
         InvalidInput
-            If there are not from 1 to l clusters.
+            If `n_clusters` is no whole number from 1 to l.
         """
-        if not 1 <= n_clusters <= len(self.indices):
+        check_count("n_clusters", n_clusters)
+        if n_clusters > len(self.indices):
             raise InvalidInput(
-                f"n_clusters={n_clusters} must be from 1 to the {len(self.indices)} landmarks; "
+                f"n_clusters={n_clusters} must be at most the {len(self.indices)} landmarks; "
                 "choose more landmarks"
             )
         KMeans, _ = _scikit_learn()
@@ -257,7 +259,7 @@ def self_expressive(
     Points on two lines through the origin need two landmarks, and each uses one.
 
     >>> import numpy as np
-    >>> from streamk.landmarks.self_expressive import self_expressive
+    >>> from streamk.landmarks import self_expressive
     >>> X = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [0.0, -5.0], [-2.0, 0.0]])
     >>> seed = self_expressive(X, max_landmarks=10)
     >>> len(seed.indices), seed.codes.nnz
@@ -270,10 +272,9 @@ def self_expressive(
     >>> seed.classify([[7.0, 0.1]], labels=["x", "x", "y", "y", "x"]).tolist()
     ['x']
     """
-    if sparsity < 1:
-        raise InvalidInput(f"sparsity={sparsity} must be at least 1 landmark a point")
-    if not 0 <= error < 1:
-        raise InvalidInput(f"error={error} must be from 0 to below 1 length of the point")
+    check_count("sparsity", sparsity)
+    if not isinstance(error, int | float | np.number) or not 0 <= error < 1:
+        raise InvalidInput(f"error={error!r} must be from 0 to below 1 length of the point")
     points = checked_points(X, "X")
     if not points.any():
         raise InvalidInput("X is all zero; there is nothing to choose landmarks from")

@@ -54,6 +54,7 @@ def uniform(
     2
     """
     check_count("max_landmarks", max_landmarks)
+    check_count("seed", seed, least=0)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     random = np.random.Generator(np.random.Philox(seed))
     indices = random.choice(matrix.n, min(max_landmarks, matrix.n), replace=False)

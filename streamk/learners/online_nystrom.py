@@ -170,8 +170,8 @@ class OnlineNystrom(Decider):
             raise InvalidInput(f"forgetting={forgetting!r} is for optimizer='newton'; leave it out")
         if not (step is None or isinstance(step, Step)) or isinstance(step, AdaGrad):
             raise InvalidInput(
-                f"step={step!r} must be a streamk Step, and not AdaGrad: its sums belong to single "
-                "coordinates, and these turn where a landmark goes"
+                f"step={step!r} must be a streamk Step such as Constant(1.0), and not AdaGrad: its "
+                "sums belong to single coordinates, and these turn where a landmark goes"
             )
         self.step = Constant(1.0) if step is None and not newton else step
         self.regularization = RIDGE * newton if regularization is None else regularization

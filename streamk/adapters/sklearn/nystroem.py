@@ -16,6 +16,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Landmarks
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import PRECOMPUTED
 
 _ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
@@ -70,8 +71,8 @@ class BaseNystroem(
             return kernels.by_name(self.kernel, **given)
         if given:
             raise InvalidInput(
-                f"{' and '.join(given)} are for a kernel given by name; kernel={self.kernel!r} "
-                "has its own or none: leave them out"
+                f"leave out {' and '.join(given)}: kernel={self.kernel!r} is not given by name and "
+                "has its own or none"
             )
         return self.kernel
 
@@ -82,6 +83,7 @@ class BaseNystroem(
                 f"a precomputed kernel matrix has as many rows as columns; X is of shape "
                 f"{rows.shape}"
             )
+        check_count("n_components", self.n_components)
         self.kernel_ = self._made_kernel(rows.shape[1])
         # A kernel matrix in single precision is positive semidefinite up to its own rounding only.
         precision = str(rows.dtype) if self.kernel == PRECOMPUTED else "float64"
