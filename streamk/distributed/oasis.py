@@ -16,6 +16,7 @@ from streamk.distributed.crew import Crew
 from streamk.distributed.shards import Known, Shard
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Indices, Numbers
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, nystrom
 from streamk.landmarks.oasis import check_options
@@ -236,6 +237,7 @@ class Run:
         self._when_full = "count" if self._most == max_landmarks else "all"
         self._eps = 4.0 * float(np.finfo(dtype).eps)
         self._largest = max(size.largest for size in crew.sizes)
+        check_range(self._largest, dtype)
         self._known = Known(kernel, self._most, columns[0], dtype)
         self._indices: list[int] = []
         self._named: list[tuple[float, int]] = []
@@ -244,7 +246,8 @@ class Run:
     @property
     def _rounding(self) -> float:
         """As `Selection.rounding` of all rows."""
-        return self._eps * (len(self._known) + 1) * self._largest
+        least = float(np.finfo(self._dtype).tiny)
+        return max(self._eps * (len(self._known) + 1) * self._largest, least)
 
     def start(self, n_init: int, seed: int) -> None:
         """Take the landmarks that are drawn at random."""

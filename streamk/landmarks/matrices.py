@@ -137,7 +137,18 @@ class KernelMatrix(Matrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points."""
-        return PointRows(self.kernel, self.points.astype(dtype, copy=False), self.diagonal())
+        return PointRows(self.kernel, self._rounded(dtype), self.diagonal())
+
+    def _rounded(self, dtype: np.dtype[Any]) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            rounded = self.points.astype(dtype, copy=False)
+        if rounded is not self.points and not np.isfinite(rounded).all():
+            i, j = np.argwhere(~np.isfinite(rounded))[0]
+            raise InvalidInput(
+                f"the value {self.points[i, j]} in row {i}, column {j} of the points is too large "
+                f"for {rounded.dtype}; scale the points"
+            )
+        return rounded
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points."""
@@ -192,8 +203,8 @@ class DiffusionMatrix(KernelMatrix):
 
     def rows(self, dtype: np.dtype[Any]) -> Rows:
         """Return all points with their weights."""
-        points, weights = (a.astype(dtype, copy=False) for a in (self.points, self.weights))
-        return PointRows(self.kernel, points, self.diagonal(), weights)
+        weights = self.weights.astype(dtype, copy=False)
+        return PointRows(self.kernel, self._rounded(dtype), self.diagonal(), weights)
 
     def landmarks(self, indices: Indices) -> Numbers:
         """Return the points, each followed by its weight."""

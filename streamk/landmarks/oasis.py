@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
+from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Diffusion, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
 from streamk.landmarks.selection import Selection
@@ -91,6 +92,7 @@ def oasis(
     end = math.inf if time_limit is None else clock() + time_limit
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     most = min(max_landmarks, matrix.n)
+    check_range(float(matrix.diagonal().max()), real)
     selection = Selection(matrix.rows(real), most, real, threads)
     indices: list[int] = []
     random = np.random.Generator(np.random.Philox(seed))
