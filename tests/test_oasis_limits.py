@@ -114,6 +114,20 @@ def test_a_tolerance_below_rounding_stops_at_rounding(tol, dtype):
     assert (np.diff(lm.schur) <= 1e-12).all()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_starting_columns_that_nearly_span_each_other(dtype):
+    """All of them, in the order drawn, would blow up the rounding of the rows far from them."""
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    X[300:] *= 4.0
+    kernel = kernels.Gaussian(bandwidth=4.0)
+    for n_init in (50, 100, 400):
+        for seed in range(3):
+            lm = oasis(X, kernel, max_landmarks=400, n_init=n_init, seed=seed, dtype=dtype)
+            assert lm.stopped == "rounding"
+            F = lm.factor.astype(np.float64)
+            assert abs(F @ F.T - kernel.pairwise(X)).max() < 2000 * np.finfo(dtype).eps
+
+
 def test_a_matrix_of_zeros_has_no_landmarks():
     lm = oasis(np.zeros((4, 4)), "precomputed", max_landmarks=3)
     assert (len(lm), lm.stopped) == (0, "rounding")

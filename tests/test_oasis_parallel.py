@@ -63,6 +63,7 @@ def assert_alike(found: ShardedLandmarks, points: Matrix, kernel: Kernel, **opti
     assert np.array_equal(whole_factor(found), alone.factor)
     assert whole_factor(found).dtype == alone.factor.dtype
     assert np.array_equal(found.transform(points[:7]), alone.transform(points[:7]))
+    assert np.array_equal(found.W_inverse, alone.W_inverse)
 
 
 @pytest.mark.parametrize("edges", [(), (400, 401, 900), (1199,), tuple(range(40, 400, 40))])
@@ -299,9 +300,11 @@ def cluster() -> Iterator[Any]:
     folder = tempfile.mkdtemp(prefix="ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)
         node = {"num_cpus": 2, "object_store_memory": 80 << 20}
-        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 4}
-        head = {"include_dashboard": False, "temp_dir": folder, "_system_config": quick, **node}
+        # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
+        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
+        head = {"include_dashboard": False, "_system_config": quick, **node}
         both = Cluster(initialize_head=True, head_node_args=head)
         try:
             second = both.add_node(**node)
@@ -333,7 +336,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
         dtype=dtype,
         threads=1,
         options=[preferably_on(cluster.head), preferably_on(cluster.second)],
-        max_restarts=1,
+        max_restarts=3,
     )
 
     def whereabouts(s: int) -> tuple[int, str]:
@@ -362,7 +365,8 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
     cluster.both.remove_node(cluster.second, allow_graceful=False)
     os.kill(process, signal.SIGKILL)
     run.step()
-    assert team.restarts == 2
+    # Ray may place the first successor where it has not missed the machine yet.
+    assert 2 <= team.restarts <= 3
     assert whereabouts(1)[1] == cluster.head.node_id
     while not run.stopped:
         run.step()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import linalg
 
 from streamk.distributed.crew import Crew
 from streamk.distributed.shards import Known, Shard
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.factor import check_range
-from streamk.landmarks.matrices import Indices, Numbers
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, nystrom
-from streamk.landmarks.oasis import check_options
+from streamk.landmarks.factor import Factor, check_range
+from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers
+from streamk.landmarks.nystrom import checked_dtype
+from streamk.landmarks.oasis import check_options, least_of_start
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,8 @@ class ShardedLandmarks:
         "count", "tolerance", "rounding" (what was left may be rounding) or "all".
     offsets : int64 array of shape (shards + 1,)
         Where each shard's rows begin, and how many there are in all.
+    L : float64 array of shape (landmarks, landmarks)
+        Lower triangular factor of the kernel matrix between the landmarks.
     """
 
     kernel: Kernel
@@ -49,7 +51,7 @@ class ShardedLandmarks:
     schur: Numbers
     stopped: str
     offsets: Indices
-    _dtype: np.dtype[Any]
+    L: Numbers
     _crew: Crew
 
     def __len__(self) -> int:
@@ -65,15 +67,36 @@ class ShardedLandmarks:
         """Workers that died and were replaced so far."""
         return self._crew.restarts
 
-    @cached_property
-    def landmarks(self) -> Landmarks:
-        """The Nyström approximation that the landmarks make, with themselves as its only rows."""
-        order = np.arange(len(self))
-        return nystrom(self.points, self.kernel, indices=order, dtype=self._dtype)
+    @property
+    def W_inverse(self) -> Numbers:  # noqa: N802 (as the paper writes it)
+        """Inverse of the kernel matrix between the landmarks, (landmarks, landmarks)."""
+        inverse = linalg.solve_triangular(self.L, np.eye(len(self)), lower=True)
+        return np.asarray(inverse.T @ inverse)
 
     def transform(self, Y: ArrayLike) -> Numbers:
-        """Return the Nyström features of points, (m, landmarks); see `Landmarks.transform`."""
-        return self.landmarks.transform(Y)
+        """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
+
+        They need the landmarks alone. A row's features have the same bits in whatever batch it
+        comes.
+
+        Parameters
+        ----------
+        Y : array of shape (m, d)
+
+        Returns
+        -------
+        float64 array of shape (m, landmarks)
+
+        Raises
+        ------
+        InvalidInput
+            If `Y` does not fit or a value is not finite.
+        """
+        rows = KernelMatrix(self.kernel, self.points).new_rows(Y, self.points)
+        factor = Factor(rows, len(self), np.dtype(np.float64))
+        if len(self):
+            factor.extend(self.points, self.L, 0)
+        return factor.F
 
     def factor(self, shard: int) -> NDArray[Any]:
         """Fetch one shard's rows of the factor F, (rows, landmarks).
@@ -155,7 +178,8 @@ def oasis_parallel(
     threads : int, default 1
         Of each worker; results do not depend on it.
     max_restarts : int, default 3
-        Times that the worker of one shard is replaced.
+        Times that the worker of one shard is replaced. A machine that is lost can take two: Ray may
+        place a successor there before it has missed the machine.
     options : mapping, or sequence of one for each shard
         Options of the Ray actors, such as ``{"num_cpus": 4, "resources": {"disk-7": 1}}`` for a
         worker where the shard's disk is.
@@ -176,8 +200,9 @@ def oasis_parallel(
     Notes
     -----
     Ray is used as it is connected; where it is not, Ray starts itself on this machine. A worker
-    takes ``8 rows max_landmarks`` bytes for its part of the factor, twice its points, and
-    ``8 max_landmarks^2`` for L.
+    takes ``8 rows max_landmarks`` bytes for its part of the factor and ``12 max_landmarks^2`` for
+    L, half of either in float32. It finds a landmark's row of the factor with as much arithmetic
+    as half as many of its own rows as there are landmarks take.
     """
     check_options(max_landmarks, tol, n_init, seed, None)
     real = checked_dtype(dtype)
@@ -221,8 +246,8 @@ class Run:
         block_size: int,
         dtype: np.dtype[Any],
     ) -> None:
-        self._crew, self._kernel, self._dtype = crew, kernel, dtype
-        self._tol, self._block = tol, block_size
+        self._crew, self._kernel = crew, kernel
+        self._tol, self._block, self._dtype = tol, block_size, dtype
         crew.load()
         columns = [size.columns for size in crew.sizes]
         if set(columns) != {columns[0]}:
@@ -254,13 +279,11 @@ class Run:
         self._crew.begin(self._most)
         random = np.random.Generator(np.random.Philox(seed))
         drawn = random.choice(int(self.offsets[-1]), size=min(n_init, self._most), replace=False)
+        drawn.sort()  # of equal complements the first row's counts
         points = self._fetch(drawn.tolist())
-        factor, chosen = self._known.factor(points), list[int]()
-        for place, point in enumerate(points):
-            if factor.schur[place] > self._rounding:
-                self._known.append(point, factor, place)
-                chosen.append(place)
-        self._tell(points[chosen], drawn[chosen].tolist())
+        least = least_of_start(self._kernel.diagonal(points), self._dtype)
+        order = self._take(points, least, sure=0)
+        self._tell(points[order], drawn[order].tolist())
 
     def step(self) -> None:
         """Take the next landmark or block of landmarks, or stop."""
@@ -274,17 +297,20 @@ class Run:
         else:
             indices = [i for _, i in self._named]
             points = self._fetch(indices)
-            order = self._take(points, max(self._tol, top / 2.0))
+            # The first is above all bounds where its worker is; the last bits may differ here.
+            order = self._take(points, max(self._tol, top / 2.0), sure=1)
             self._tell(points[order], [indices[place] for place in order])
 
-    def _take(self, points: Numbers, least: float) -> list[int]:
-        """Append points in the order of what is left of them, while that is enough."""
+    def _take(self, points: Numbers, least: float, sure: int) -> list[int]:
+        """Append points in the order of what is left of them, while that is more than `least`.
+
+        The first `sure` ones are appended in any case.
+        """
         known, order = self._known, list[int]()
         factor = known.factor(points)
         while len(known) < self._most and len(order) < len(points):
             place = int(np.argmax(factor.schur))
-            # The first is above all bounds where its worker is; the last bits may differ here.
-            if order and factor.schur[place] <= max(least, self._rounding):
+            if len(order) >= sure and factor.schur[place] <= max(least, self._rounding):
                 break
             known.append(points[place], factor, place)
             order.append(place)
@@ -322,6 +348,6 @@ class Run:
             schur=np.array(self._known.schur),
             stopped=self.stopped,
             offsets=self.offsets,
-            _dtype=self._dtype,
+            L=self._known.L.astype(np.float64),
             _crew=self._crew,
         )

@@ -83,6 +83,11 @@ class Known:
         """The landmarks, (landmarks, columns)."""
         return self._points[: len(self)]
 
+    @property
+    def L(self) -> NDArray[Any]:  # noqa: N802
+        """Their rows of the factor, lower triangular (landmarks, landmarks)."""
+        return self._L[: len(self), : len(self)]
+
     def factor(self, points: Numbers) -> Factor:
         """Return the factor of some points."""
         k, dtype = len(self), self._L.dtype

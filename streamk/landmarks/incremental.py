@@ -99,7 +99,7 @@ class IncrementalOasis:
         In events. The claim of a landmark, what its removal costs, halves for every so many events
         of which none leaned on it most (by ``|q_j|``). By default nothing is forgotten, and what
         the stream no longer resembles stays, as do its outliers. Many times max_landmarks suits.
-    margin : float, default 1
+    margin : float, default 0.5
         How much more than itself the determinant must become for a landmark to be replaced. With
         1 it must double. The smaller it is, the more outliers are sought out and the more
         often the coordinates change; the larger, the longer the first landmarks stay.
@@ -142,7 +142,7 @@ class IncrementalOasis:
         max_landmarks: int,
         tol: float = 1e-3,
         half_life: float | None = None,
-        margin: float = 1.0,
+        margin: float = 0.5,
     ) -> None:
         _check_options(kernel, max_landmarks, tol, half_life, margin)
         self.kernel = kernel

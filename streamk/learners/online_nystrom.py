@@ -98,12 +98,12 @@ class OnlineNystrom(Decider):
     >>> from streamk.learners import OnlineNystrom
     >>> X = np.random.default_rng(0).uniform(-1, 1, (600, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    >>> model = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=64)
+    >>> model = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=32)
     >>> model.learn_many(X[:500], y[:500])
     >>> bool((model.predict_many(X[500:]) == y[500:]).mean() > 0.9)
     True
     >>> model.n_features
-    64
+    32
     """
 
     TYPE = "online-nystrom"
