@@ -39,7 +39,7 @@ float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rati
 alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
 
 The last one lets the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
-capacity), L (landmarks, start + landmarks) their own rows of it, delta float64 (n,).
+capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
 there by `put`, and come back by `get`; those of measure, spread, rescale and extend are
@@ -381,11 +381,6 @@ class Backend(Protocol):
         ...
 
 
-@cache
-def _auto() -> str:
-    return "numba" if importlib.util.find_spec("numba") else "numpy"
-
-
 def select(name: str = "auto") -> Backend:
     """Return the backend of that name; ``auto`` is numba where it is installed, else numpy.
 
@@ -396,8 +391,15 @@ def select(name: str = "auto") -> Backend:
     BackendUnavailable
         If its package is not installed; for cupy, also if there is no driver or no device.
     """
-    if name == "auto":
-        name = _auto()
+    return _host() if name == "auto" else _selected(name)
+
+
+@cache
+def _host() -> Backend:
+    return _selected("numba" if importlib.util.find_spec("numba") else "numpy")
+
+
+def _selected(name: str) -> Backend:
     if name not in BACKENDS:
         raise InvalidInput(f"no backend is called {name!r}; there are auto, {', '.join(BACKENDS)}")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
 
@@ -40,6 +40,13 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
         work(slice(0, n))
         return
     edges = [n * part // parts for part in range(parts + 1)]
-    jobs = [_pool(threads).submit(work, slice(a, b)) for a, b in pairwise(edges)]
+    own, *others = (slice(a, b) for a, b in pairwise(edges))
+    jobs = [_pool(threads).submit(work, part) for part in others]
+    # The caller, which is running already, does a part itself: threads that wake up together may
+    # be put on one core for as long as short work takes.
+    try:
+        work(own)
+    finally:
+        wait(jobs)
     for job in jobs:
         job.result()

@@ -96,7 +96,8 @@ class ShardedLandmarks:
         factor = Factor(rows, len(self), np.dtype(np.float64))
         if len(self):
             factor.extend(self.points, self.L, 0)
-        return factor.F
+        F: Numbers = factor.F[:, : len(self)]
+        return F
 
     def factor(self, shard: int) -> NDArray[Any]:
         """Fetch one shard's rows of the factor F, (rows, landmarks).

@@ -17,6 +17,20 @@ _ENTRIES = 1 << 15
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of
 a matrix given in single precision, say."""
+_LINE = 64
+"""Bytes that memory comes in."""
+
+
+def room(rows: int, columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of at least so many columns, whose rows begin where a line of memory does.
+
+    Vectors that lie across two lines take twice as long to load.
+    """
+    item = np.dtype(dtype).itemsize
+    wide = -(-columns * item // _LINE) * (_LINE // item)
+    memory = np.empty(rows * wide + _LINE // item, dtype)
+    start = -memory.ctypes.data % _LINE // item
+    return memory[start : start + rows * wide].reshape(rows, wide)
 
 
 def check_range(largest: float, dtype: np.dtype[Any]) -> None:
@@ -60,8 +74,8 @@ class Factor:
         self, rows: Rows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         self.rows, self.threads = rows, threads
-        self.F: NDArray[Any] = np.empty((len(rows), capacity), dtype)
-        """(n, capacity); columns that have not come yet are of no meaning."""
+        self.F = room(len(rows), capacity, dtype)
+        """(n, at least capacity); columns that have not come yet are of no meaning."""
         self.schur: Numbers = np.array(rows.diagonal(), np.float64)
         """Schur complements of the rows, (n,); -inf where a row is not to be chosen."""
         if not np.isfinite(self.schur).all():
@@ -86,7 +100,7 @@ class Factor:
             read.
         start : int
         """
-        n, new, twin = len(self), len(landmarks), select()
+        n, new = len(self.F), len(landmarks)
         step = max(1, _ENTRIES // new)
 
         def work(some: slice) -> None:
@@ -94,9 +108,12 @@ class Factor:
                 part = slice(first, min(first + step, n))
                 K = np.empty((new, part.stop - first), self.F.dtype)
                 self.rows.cross(landmarks, part, K)
-                twin.extend(K, L, self.F[part], start, self.schur[part])
+                select().extend(K, L, self.F[part], start, self.schur[part])
 
-        divide(-(-n // step), n * new * (start + new + 64), work, self.threads)
+        if n <= step:
+            work(slice(0, 1))
+        else:
+            divide(-(-n // step), n * new * (start + new + 64), work, self.threads)
 
     def check(self, columns: int) -> None:
         """Check that what is left of the diagonal after so many columns is not negative.
@@ -129,8 +146,10 @@ class Factor:
 
     def trim(self, columns: int) -> None:
         """Give back the room for columns that will not come."""
-        if columns < self.F.shape[1]:
-            self.F = np.ascontiguousarray(self.F[:, :columns])
+        trimmed = room(len(self), columns, self.F.dtype)
+        if trimmed.shape[1] < self.F.shape[1]:
+            trimmed[:, :columns] = self.F[:, :columns]
+            self.F = trimmed
 
     @property
     def nbytes(self) -> int:

@@ -108,7 +108,8 @@ class Landmarks:
     @property
     def L(self) -> Numbers:  # noqa: N802
         """Lower triangular factor of the matrix between the landmarks, (rank, rank)."""
-        return lower(self._rows[: self.rank], self.rank, np.dtype(np.float64))
+        r = self.rank
+        return lower(self._rows[:r], r, np.dtype(np.float64))[:, :r]
 
     @cached_property
     def C(self) -> Any:  # noqa: N802 (as the paper writes it)
@@ -216,8 +217,10 @@ class Landmarks:
         rows = self.matrix.new_rows(Y, self._all)
         factor = Factor(rows, self.rank, np.dtype(np.float64), self._factor.threads)
         if self.rank:
-            factor.extend(self._all[self._used], self.L, 0)
-        return factor.F
+            L = lower(self._rows[: self.rank], self.rank, factor.F.dtype)
+            factor.extend(self._all[self._used], L, 0)
+        F: Numbers = factor.F[:, : self.rank]
+        return F
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> NDArray[Any]:
         """Return entries of ``F F^T``; the two are broadcast against each other.

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.landmarks.factor import Factor
+from streamk.landmarks.factor import Factor, room
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
-_FEW = 256
+_FEW = 192
 """Rows that every landmark reaches at once: so many of their entries stay in the second cache."""
 _PART = 16
 """Of so many rows one is in the part whose Schur complements were the largest."""
@@ -30,8 +30,9 @@ Row = NDArray[Any]
 
 
 def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return rows of a lower triangular matrix as a matrix of so many columns."""
-    L = np.zeros((len(rows), columns), dtype)
+    """Return rows of a lower triangular matrix as a matrix of at least so many columns."""
+    L = room(len(rows), columns, dtype)
+    L[:] = 0.0
     for place, row in enumerate(rows):
         L[place, : len(row)] = row
     return L
@@ -60,15 +61,18 @@ class _Few:
 
     def __init__(self, factor: Factor, indices: Indices) -> None:
         self.factor, self.indices = factor, indices
+        self._place = 0
 
     def best(self, chosen: _Chosen) -> tuple[float, int]:
         """Return the largest Schur complement and its row, of equal ones the first."""
-        place = self.factor.schur.argmax()
+        self._place = place = int(self.factor.schur.argmax())
         return float(self.factor.schur[place]), int(self.indices[place])
 
     def place(self, i: int) -> int:
         """Return where row i is among these, which it is."""
-        return int(self.indices.searchsorted(i))
+        if self.indices[self._place] != i:
+            self._place = int(self.indices.searchsorted(i))
+        return self._place
 
     def append(self, chosen: _Chosen, i: int | None) -> None:
         """Take in the last landmark, which is row i if it is one of the rows."""
@@ -242,7 +246,9 @@ class Selection:
             Its row.
         """
         few = self._all.few()
-        self._append(landmark, few.factor.F[few.place(i), : len(self)], self.delta(i), i)
+        place = few.place(i)
+        delta = float(few.factor.schur[place])
+        self._append(landmark, few.factor.F[place, : len(self)], delta, i)
 
     def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
         """Append a landmark of which all is known, whether or not it is one of the rows.

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends import LANES
 from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.vectors import Emitter, data
 
@@ -32,21 +32,20 @@ def _emit(
 ) -> Any:
     """Emit the sums of products of rows of d numbers, each point with each landmark."""
     ahead = builder.mul(by, e.size(len(points)))
-    whole = builder.udiv(d, e.size(LANES))
-    done = builder.mul(whole, e.size(LANES))
+    whole = builder.udiv(d, e.size(e.lanes))
+    done = builder.mul(whole, e.size(e.lanes))
     rest = builder.sub(d, done)
 
     def add(j: Any, totals: list[Any]) -> list[Any]:
-        at = e.offset((j, e.size(LANES)))
+        at = e.offset((j, e.size(e.lanes)))
         xs, zs = ([e.load(e.at(row, at)) for row in rows] for rows in (points, landmarks))
         for row in points:
-            place = e.at(row, e.offset((ahead, e.size(1)), (j, e.size(LANES))))
-            for line in range(0, LANES * e.bytes, _LINE):
-                e.prefetch(e.at(place, e.size(line // e.bytes)))
+            place = e.at(row, e.offset((ahead, e.size(1)), (j, e.size(e.lanes))))
+            e.prefetch(place)
         return products(xs, zs, totals)
 
     def products(xs: list[Any], zs: list[Any], totals: list[Any]) -> list[Any]:
-        pairs = [(x, z) for x in xs for z in zs]
+        pairs = [(x, z) for z in zs for x in xs]
         return [e.fma(x, z, total) for (x, z), total in zip(pairs, totals, strict=True)]
 
     zeros = [e.constant(0.0)] * (len(points) * len(landmarks))
@@ -75,14 +74,18 @@ def _tile(rows: int, landmarks: int) -> Any:
             kinds = signature.args
             f, l, s = (data(context, builder, kinds[i], values[i]) for i in range(3))  # noqa: E741
             f_at, l_at, s_at, by, step, d = values[3:]
-            e = Emitter(builder, context.get_data_type(kinds[0].dtype))
+            element = context.get_data_type(kinds[0].dtype)
+            e = Emitter(builder, element, lanes=_LINE // (4 if element == ir.FloatType() else 8))
             points = [e.at(f, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
             others = [
                 e.at(l, e.offset((l_at, e.size(1)), (e.size(i), step))) for i in range(landmarks)
             ]
             totals = _emit(builder, e, points, others, d, by)
-            stored = builder.store(totals, builder.bitcast(e.at(s, s_at), totals.type.as_pointer()))
-            stored.align = e.bytes
+            for j in range(landmarks):
+                own = e.chosen(totals, range(j * rows, (j + 1) * rows))
+                place = e.at(s, e.offset((s_at, e.size(1)), (e.size(j), e.size(_ROWS))))
+                stored = builder.store(own, builder.bitcast(place, own.type.as_pointer()))
+                stored.align = e.bytes
             return context.get_dummy_value()
 
         return signature, codegen
@@ -90,31 +93,26 @@ def _tile(rows: int, landmarks: int) -> Any:
     return tile
 
 
-_two_by_four, _one_by_four = _tile(2, _TOGETHER), _tile(1, _TOGETHER)
+_four_by_four, _one_by_four = _tile(4, _TOGETHER), _tile(1, _TOGETHER)
 _four_by_one, _one_by_one = _tile(4, 1), _tile(1, 1)
 
 
 @compiled
 def _sums(F: Any, L: Any, S: Any, r: Any, rows: Any, m: Any, count: Any, d: Any) -> None:
-    """Write the sums of `rows` points with `count` landmarks over d columns, a point at a time."""
-    by, step = F.shape[1], L.shape[1]
-    if count == _TOGETHER:
-        pairs = rows - rows % 2
-        for i in range(0, pairs, 2):
-            _two_by_four(F, L, S, (r + i) * by, m * step, i * _TOGETHER, by, step, d)
-        for i in range(pairs, rows):
-            _one_by_four(F, L, S, (r + i) * by, m * step, i * _TOGETHER, by, step, d)
-        return
-    some = np.empty(4, S.dtype)
+    """Write the sums of `rows` points with `count` landmarks over d columns, a landmark a row."""
+    by, step = F.strides[0] // F.itemsize, L.strides[0] // L.itemsize
     fours = rows - rows % 4
+    if count == _TOGETHER:
+        for i in range(0, fours, 4):
+            _four_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d)
+        for i in range(fours, rows):
+            _one_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d)
+        return
     for j in range(count):
         for i in range(0, fours, 4):
-            _four_by_one(F, L, some, (r + i) * by, (m + j) * step, 0, by, step, d)
-            for h in range(4):
-                S[(i + h) * _TOGETHER + j] = some[h]
+            _four_by_one(F, L, S, (r + i) * by, (m + j) * step, j * _ROWS + i, by, step, d)
         for i in range(fours, rows):
-            at = i * _TOGETHER + j
-            _one_by_one(F, L, S, (r + i) * by, (m + j) * step, at, by, step, d)
+            _one_by_one(F, L, S, (r + i) * by, (m + j) * step, j * _ROWS + i, by, step, d)
 
 
 @compiled
@@ -122,7 +120,7 @@ def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
     """Append columns to the factor, from column `start` on, and take their squares off delta."""
     new, n = K.shape
     one = F.dtype.type(1.0)
-    S = np.empty(_ROWS * _TOGETHER, F.dtype)
+    S = np.empty((_TOGETHER, _ROWS), F.dtype)
     for r in range(0, n, _ROWS):
         rows = min(_ROWS, n - r)
         m = 0
@@ -130,13 +128,21 @@ def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
             before = (start + m) - (start + m) % _TOGETHER
             count = min(new - m, before + _TOGETHER - (start + m))
             _sums(F, L, S, r, rows, m, count, before)
-            for j in range(m, m + count):
-                pivot = one / L[j, start + j]
+            skipped = start + m - before
+            for j in range(count):
+                s, pivot = S[j], one / L[m + j, start + m + j]
+                for q in range(skipped):
+                    for i in range(rows):
+                        s[i] += F[r + i, before + q] * L[m + j, before + q]
+                for q in range(j):
+                    t, l = S[q], L[m + j, start + m + q]  # noqa: E741
+                    for i in range(rows):
+                        s[i] += t[i] * l
                 for i in range(rows):
-                    total = S[i * _TOGETHER + j - m]
-                    for q in range(before, start + j):
-                        total += F[r + i, q] * L[j, q]
-                    value = (K[j, r + i] - total) * pivot
-                    F[r + i, start + j] = value
+                    value = (K[m + j, r + i] - s[i]) * pivot
+                    s[i] = value
                     delta[r + i] -= np.float64(value) * np.float64(value)
+            for i in range(rows):
+                for j in range(count):
+                    F[r + i, start + m + j] = S[j, i]
             m += count

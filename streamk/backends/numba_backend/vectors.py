@@ -10,7 +10,7 @@ results. An `Emitter` writes them into an intrinsic of numba's; nothing here run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numba
@@ -46,11 +46,15 @@ class Emitter:
     minus : value, optional
         -1 as a value that LLVM does not know: it would make a plain subtraction of a product with
         it, and both halves of a butterfly would wait for the adders while the multipliers are idle.
+    lanes : int, default LANES
+        Of its vectors.
     """
 
-    def __init__(self, builder: Any, element: Any, minus: Any = None) -> None:
-        self.builder, self.element = builder, element
-        self.vector = ir.VectorType(element, LANES)
+    def __init__(
+        self, builder: Any, element: Any, minus: Any = None, *, lanes: int = LANES
+    ) -> None:
+        self.builder, self.element, self.lanes = builder, element, lanes
+        self.vector = ir.VectorType(element, self.lanes)
         self.bytes = 4 if element == ir.FloatType() else 8
         self._minus = None if minus is None else self.splat(minus)
 
@@ -100,38 +104,38 @@ class Emitter:
     def load(self, pointer: Any, offset: int = 0) -> Any:
         """Load a vector, of whichever type the place is."""
         place = self.at(pointer, self.size(offset)) if offset else pointer
-        vector = ir.VectorType(place.type.pointee, LANES)
+        vector = ir.VectorType(place.type.pointee, self.lanes)
         value = self.builder.load(self.builder.bitcast(place, vector.as_pointer()))
         value.align = 4
         return self.converted(value)
 
     def load_repeated(self, pointer: Any, lanes: int) -> Any:
         """Load so many numbers, repeated throughout a vector."""
-        if lanes == LANES:
+        if lanes == self.lanes:
             return self.load(pointer)
         b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes)
         value = b.load(b.bitcast(pointer, few.as_pointer()))
         value.align = 4
-        return self.converted(self._chosen(value, [lane % lanes for lane in range(LANES)]))
+        return self.converted(self._chosen(value, [lane % lanes for lane in range(self.lanes)]))
 
     def load_some(self, pointer: Any, offset: int, count: Any) -> Any:
         """Load a vector of which `count` - `offset` numbers are there; the others are 0."""
-        b, given = self.builder, ir.VectorType(pointer.type.pointee, LANES)
-        numbers = ir.VectorType(_INT, LANES)
-        lanes = ir.Constant(numbers, [offset + lane for lane in range(LANES)])
+        b, given = self.builder, ir.VectorType(pointer.type.pointee, self.lanes)
+        numbers = ir.VectorType(_INT, self.lanes)
+        lanes = ir.Constant(numbers, [offset + lane for lane in range(self.lanes)])
         mask = b.icmp_signed("<", lanes, self.splat(count, numbers))
         place = b.bitcast(self.at(pointer, self.size(offset)), given.as_pointer())
-        bits = ir.VectorType(ir.IntType(1), LANES)
+        bits = ir.VectorType(ir.IntType(1), self.lanes)
         signature = ir.FunctionType(given, [place.type, ir.IntType(32), bits, given])
         name = f"llvm.masked.load.{_suffix(given)}.p0"
         masked = self._function(signature, name)
-        align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * LANES)
+        align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * self.lanes)
         return self.converted(b.call(masked, [place, align, mask, zero]))
 
     def store(self, value: Any, pointer: Any, offset: int = 0) -> None:
         """Store a vector, in the type of the place."""
         place = self.at(pointer, self.size(offset)) if offset else pointer
-        vector = ir.VectorType(place.type.pointee, LANES)
+        vector = ir.VectorType(place.type.pointee, self.lanes)
         if value.type != vector:
             value = self.builder.fptrunc(value, vector)
         stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
@@ -145,7 +149,7 @@ class Emitter:
 
     def constant(self, value: float | Sequence[float]) -> Any:
         """Return a constant vector."""
-        lanes = [value] * LANES if isinstance(value, int | float) else list(value)
+        lanes = [value] * self.lanes if isinstance(value, int | float) else list(value)
         return ir.Constant(self.vector, lanes)
 
     def splat(self, value: Any, vector: Any = None) -> Any:
@@ -154,18 +158,18 @@ class Emitter:
         if value.type != vector.element:
             value = b.fpext(value, vector.element)
         one = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_INT, 0))
-        return self._chosen(one, [0] * LANES)
+        return self._chosen(one, [0] * self.lanes)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c, rounded once where the machine can."""
         return self._call("llvm.fmuladd", a, b, c)
 
     def totals(self, values: Sequence[Any]) -> Any:
-        """Return a vector of the sums of the lanes of each of up to LANES vectors.
+        """Return a vector of the sums of the lanes of each of some vectors.
 
         Each sum is added up in halves, whatever the others are; their number is a power of two.
         """
-        length = LANES
+        length = self.lanes
         parts = list(values)
         while length > 1:
             half = length // 2
@@ -181,7 +185,15 @@ class Emitter:
                 self.builder.fadd(self._mixed(a, b, low), self._mixed(a, b, high)) for a, b in pairs
             ]
             length = half
+        while len(parts) > 1:
+            both = list(range(2 * parts[0].type.count))
+            pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            parts = [self._mixed(a, b, both) for a, b in pairs]
         return parts[0]
+
+    def chosen(self, value: Any, lanes: Iterable[int]) -> Any:
+        """Return some lanes of a vector."""
+        return self._chosen(value, list(lanes))
 
     def prefetch(self, pointer: Any) -> None:
         """Ask for the memory at a place that will be read soon, if there is any."""
@@ -226,7 +238,7 @@ class Emitter:
     def negate(self, value: Any, bits: Any) -> Any:
         """Return the vector with the sign changed of the lanes whose bit is set."""
         b = self.builder
-        mask = b.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
+        mask = b.bitcast(bits, ir.VectorType(ir.IntType(1), self.lanes))
         return b.select(mask, b.fneg(value), value)
 
     def butterfly(self, a: Any, b: Any, mixed: bool = False) -> tuple[Any, Any]:
@@ -237,8 +249,8 @@ class Emitter:
 
     def butterflies(self, value: Any, stride: int) -> Any:
         """Return sums and differences of lanes that are `stride` apart, in their places."""
-        other = self._chosen(value, [lane ^ stride for lane in range(LANES)])
-        signs = self.constant([-1.0 if lane & stride else 1.0 for lane in range(LANES)])
+        other = self._chosen(value, [lane ^ stride for lane in range(self.lanes)])
+        signs = self.constant([-1.0 if lane & stride else 1.0 for lane in range(self.lanes)])
         return self.fma(value, signs, other)
 
     def narrowed(self, value: Any) -> Any:
