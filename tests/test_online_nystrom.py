@@ -155,7 +155,7 @@ def test_it_is_the_plain_loop_over_admissions_and_removals(name: str, optimizer:
             plain.fit_outputs(len(seen))
         plain.learn(x, seen.index(label) if classes else label, classes)
         mine.learn_one(x, label)
-    assert landmarks.n_removed > 20
+    assert landmarks.n_removed > 10
     np.testing.assert_allclose(mine.decision_many(X), plain.decide(X), rtol=2e-6, atol=2e-6)
     np.testing.assert_allclose(mine.landmarks, plain.points)
 
@@ -416,7 +416,7 @@ def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
 def test_options_out_of_their_domain(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         OnlineNystrom(KERNEL, **options)
-    with pytest.raises(InvalidInput, match="linear"):
+    with pytest.raises(InvalidInput, match="Linear is not"):
         OnlineNystrom(Linear())
     with pytest.raises(InvalidInput, match="must be a streamk Kernel"):
         OnlineNystrom("gaussian")  # type: ignore[arg-type]
