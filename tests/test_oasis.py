@@ -235,6 +235,20 @@ def test_svd_of_the_approximation(name):
         np.testing.assert_allclose((U * s) @ U.T, nearest, rtol=0, atol=1e-9 * values[0])
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_all_singular_vectors_are_orthonormal(dtype):
+    """The eigenvalues fall to rounding, where those of F^T F would be nothing else."""
+    X = np.random.default_rng(0).normal(size=(4500, 2))
+    lm = oasis(X, kernels.Gaussian(bandwidth=3.0), max_landmarks=300, dtype=dtype)
+    assert lm.stopped == "rounding"
+    U, s = lm.svd(lm.rank)
+    assert s[-1] < 1e-6 * s[0]
+    assert (np.diff(s) <= 0.0).all()
+    np.testing.assert_allclose(U.T @ U, np.eye(lm.rank), atol=1e-11)
+    F = lm.factor[::50].astype(np.float64)
+    np.testing.assert_allclose((U[::50] * s) @ U[::50].T, F @ F.T, atol=1e-13)
+
+
 def test_entries_of_the_approximation():
     lm = select(CASES["two moons"])
     full = lm.factor @ lm.factor.T

@@ -14,7 +14,7 @@ from landmarks_kit import CASES, bit_equal, select
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.landmarks import Diffusion, oasis
+from streamk.landmarks import Diffusion, block_rpcholesky, nystrom, oasis, uniform
 
 # --- where it stops -------------------------------------------------------------------------
 
@@ -114,6 +114,20 @@ def test_a_tolerance_below_rounding_stops_at_rounding(tol, dtype):
     assert (np.diff(lm.schur) <= 1e-12).all()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_starting_columns_that_nearly_span_each_other(dtype):
+    """All of them, in the order drawn, would blow up the rounding of the rows far from them."""
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    X[300:] *= 4.0
+    kernel = kernels.Gaussian(bandwidth=4.0)
+    for n_init in (50, 100, 400):
+        for seed in range(3):
+            lm = oasis(X, kernel, max_landmarks=400, n_init=n_init, seed=seed, dtype=dtype)
+            assert lm.stopped == "rounding"
+            F = lm.factor.astype(np.float64)
+            assert abs(F @ F.T - kernel.pairwise(X)).max() < 2000 * np.finfo(dtype).eps
+
+
 def test_a_matrix_of_zeros_has_no_landmarks():
     lm = oasis(np.zeros((4, 4)), "precomputed", max_landmarks=3)
     assert (len(lm), lm.stopped) == (0, "rounding")
@@ -184,6 +198,40 @@ def test_what_cannot_be_used_is_named(X, kernel, message, dtype):
 def test_an_option_that_cannot_be_used_is_named(option, value):
     with pytest.raises(InvalidInput, match=option):
         oasis(np.eye(3), "precomputed", **{"max_landmarks": 3, option: value})
+
+
+@pytest.mark.parametrize("n", [100, 700])  # more than stay up to date at every landmark
+def test_single_precision_that_cannot_hold_the_points_or_entries(n):
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    X[3, 1], X[n - 5, 0] = 1e39, -1e39
+    for kernel in (GAUSSIAN, Diffusion(GAUSSIAN)):
+        for method in (oasis, block_rpcholesky, uniform):
+            with pytest.raises(InvalidInput, match=r"1e\+39 in row 3, column 1.*float32"):
+                method(X, kernel, max_landmarks=20, dtype="float32")
+    assert oasis(X, GAUSSIAN, max_landmarks=20).stopped == "count"
+    G = np.eye(n)
+    G[5, :5] = G[:5, 5] = 1e39
+    for n_init in (0, 1):
+        with pytest.raises(InvalidInput, match=r"row 5 is nan.*not positive semidefinite"):
+            oasis(G, "precomputed", max_landmarks=n, n_init=n_init, dtype="float32")
+
+
+@pytest.mark.parametrize(("dtype", "small"), [("float64", 1e-160), ("float32", 1e-20)])
+def test_rows_that_are_next_to_nothing(dtype, small):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    whole = oasis(X[50:], kernels.Linear(), max_landmarks=9, dtype=dtype)
+    X[:50] *= small
+    for seed in range(4):  # that begin with either kind of row
+        lm = oasis(X, kernels.Linear(), max_landmarks=9, seed=seed, dtype=dtype)
+        assert (len(lm), lm.stopped) == (3, "rounding")
+        assert (lm.indices >= 50).all()
+    few = nystrom(X, kernels.Linear(), indices=[3, 60, 70, 80], dtype=dtype)
+    assert (few.rank, 3 in few.indices[few.used]) == (3, False)
+    assert nystrom(X, kernels.Linear(), indices=[3], dtype=dtype).rank <= 1
+    batch = whole.transform(X)
+    np.testing.assert_array_equal(np.vstack([whole.transform(x[None]) for x in X]), batch)
+    with pytest.raises(InvalidInput, match="largest diagonal entry"):
+        oasis(X[:50], kernels.Linear(), max_landmarks=9, dtype=dtype)
 
 
 def test_what_cannot_be_asked_of_landmarks():

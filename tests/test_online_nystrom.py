@@ -211,9 +211,12 @@ def test_recursive_least_squares_is_the_batch_solution() -> None:
     np.testing.assert_allclose(model.coefficients[:, 0], expected, rtol=1e-8, atol=1e-8)
 
 
-def test_forgetting_is_least_squares_of_faded_events_and_a_ridge_that_stays() -> None:
+@pytest.mark.parametrize(("keep", "pulls"), [(0.9, 1), (0.3, 2)])
+def test_forgetting_is_least_squares_of_faded_events_and_a_ridge_that_stays(
+    keep: float, pulls: int
+) -> None:
     X, y = fixed(60)
-    keep, ridge, size = 0.9, 0.2, 9
+    ridge, size = 0.2, 9
     model = learner("squared", regularization=ridge, forgetting=keep, **FIXED)
     model.learn_many(X[:9], y[:9])
     A = np.linalg.inv(model._optimizer.inverse)  # type: ignore[attr-defined]
@@ -224,7 +227,8 @@ def test_forgetting_is_least_squares_of_faded_events_and_a_ridge_that_stays() ->
     for t in range(9, len(X)):
         A = keep * A + np.outer(Phi[t], Phi[t])
         b = keep * b + y[t] * Phi[t]
-        A[(t % size, t % size)] += (1 - keep) * ridge * size
+        for i in (np.arange(t * pulls, (t + 1) * pulls)) % size:
+            A[i, i] += (1 - keep) * ridge * size / pulls
     solution = np.linalg.solve(A, b)
     np.testing.assert_allclose(model._optimizer.W[:, 0], solution, rtol=1e-7, atol=1e-9)
 
@@ -290,6 +294,19 @@ def test_no_windup_where_nothing_new_comes() -> None:
     # The ridge is given back in turns of nine, so it fades for as long in between.
     assert values.max() <= 1 / (0.5 * 0.9**9)
     assert model.predict_one(X[20]) == pytest.approx(y[20], abs=0.05)
+
+
+def test_no_windup_where_events_fade_faster_than_landmarks_take_turns() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1]
+    model = OnlineNystrom(
+        KERNEL, loss="squared", optimizer="newton", forgetting=0.7, max_landmarks=128
+    )
+    model.learn_many(X, y)
+    model.learn_many(X[:1] + 1e-3 * rng.normal(size=(300, 3)), np.tile(y[0], 300))
+    assert np.linalg.eigvalsh(model._optimizer.inverse).max() < 1e5  # type: ignore[attr-defined]
+    assert np.abs(model.predict_many(X)).max() < 10
 
 
 # --- the protocol ---------------------------------------------------------------------------------
@@ -399,7 +416,7 @@ def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
 def test_options_out_of_their_domain(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         OnlineNystrom(KERNEL, **options)
-    with pytest.raises(InvalidInput, match="linear"):
+    with pytest.raises(InvalidInput, match="Linear is not"):
         OnlineNystrom(Linear())
     with pytest.raises(InvalidInput, match="must be a streamk Kernel"):
         OnlineNystrom("gaussian")  # type: ignore[arg-type]
@@ -615,7 +632,7 @@ def test_the_twins_agree(name: str, optimizer: str, n_classes: int) -> None:
         if optimizer == "sgd":
             done = twin.descend(Phi, y, V, told, np.full(60, 0.99), np.full(60, 0.3))
         else:
-            done = twin.newton(Phi, y, V, T := start.copy(), told, 0.95, 0.2, 4)
+            done = twin.newton(Phi, y, V, T := start.copy(), told, 0.95, 0.2, 4, 3)
         assert done == 60
         results.append((V, T, start))
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-9, atol=1e-11)

@@ -48,12 +48,13 @@ class Twin(Protocol):
         forgetting: float,
         ridge: float,
         turn: int,
+        pulls: int,
     ) -> int:
         """Take a step of second order for each row: ``W -= A^-1 phi l'(W' phi, y)``.
 
         Before, A has become ``forgetting A + h phi phi'`` with h at least the curvature of the loss
         in the outputs; ``T' T`` is its inverse, T upper triangular. What A forgets of the ridge
-        comes back, one coordinate a row in their turn from `turn` on.
+        comes back, `pulls` coordinates a row in their turn, row `turn` having the next ones.
 
         Returns
         -------

@@ -16,10 +16,10 @@ from streamk.distributed.crew import Crew
 from streamk.distributed.shards import Known, Shard
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.factor import Factor
+from streamk.landmarks.factor import Factor, check_range
 from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers
 from streamk.landmarks.nystrom import checked_dtype
-from streamk.landmarks.oasis import check_options
+from streamk.landmarks.oasis import check_options, least_of_start
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,7 +252,7 @@ class Run:
         dtype: np.dtype[Any],
     ) -> None:
         self._crew, self._kernel = crew, kernel
-        self._tol, self._block = tol, block_size
+        self._tol, self._block, self._dtype = tol, block_size, dtype
         crew.load()
         columns = [size.columns for size in crew.sizes]
         if set(columns) != {columns[0]}:
@@ -267,6 +267,7 @@ class Run:
         self._when_full = "count" if self._most == max_landmarks else "all"
         self._eps = 4.0 * float(np.finfo(dtype).eps)
         self._largest = max(size.largest for size in crew.sizes)
+        check_range(self._largest, dtype)
         self._known = Known(kernel, self._most, columns[0], dtype)
         self._indices: list[int] = []
         self._named: list[tuple[float, int]] = []
@@ -275,20 +276,19 @@ class Run:
     @property
     def _rounding(self) -> float:
         """As `Selection.rounding` of all rows."""
-        return self._eps * (len(self._known) + 1) * self._largest
+        least = float(np.finfo(self._dtype).tiny)
+        return max(self._eps * (len(self._known) + 1) * self._largest, least)
 
     def start(self, n_init: int, seed: int) -> None:
         """Take the landmarks that are drawn at random."""
         self._crew.begin(self._most)
         random = np.random.Generator(np.random.Philox(seed))
         drawn = random.choice(int(self.offsets[-1]), size=min(n_init, self._most), replace=False)
+        drawn.sort()  # of equal complements the first row's counts
         points = self._fetch(drawn.tolist())
-        factor, chosen = self._known.factor(points), list[int]()
-        for place, point in enumerate(points):
-            if factor.schur[place] > self._rounding:
-                self._known.append(point, factor, place)
-                chosen.append(place)
-        self._tell(points[chosen], drawn[chosen].tolist())
+        least = least_of_start(self._kernel.diagonal(points), self._dtype)
+        order = self._take(points, least, sure=0)
+        self._tell(points[order], drawn[order].tolist())
 
     def step(self) -> None:
         """Take the next landmark or block of landmarks, or stop."""
@@ -302,17 +302,20 @@ class Run:
         else:
             indices = [i for _, i in self._named]
             points = self._fetch(indices)
-            order = self._take(points, max(self._tol, top / 2.0))
+            # The first is above all bounds where its worker is; the last bits may differ here.
+            order = self._take(points, max(self._tol, top / 2.0), sure=1)
             self._tell(points[order], [indices[place] for place in order])
 
-    def _take(self, points: Numbers, least: float) -> list[int]:
-        """Append points in the order of what is left of them, while that is enough."""
+    def _take(self, points: Numbers, least: float, sure: int) -> list[int]:
+        """Append points in the order of what is left of them, while that is more than `least`.
+
+        The first `sure` ones are appended in any case.
+        """
         known, order = self._known, list[int]()
         factor = known.factor(points)
         while len(known) < self._most and len(order) < len(points):
             place = int(np.argmax(factor.schur))
-            # The first is above all bounds where its worker is; the last bits may differ here.
-            if order and factor.schur[place] <= max(least, self._rounding):
+            if len(order) >= sure and factor.schur[place] <= max(least, self._rounding):
                 break
             known.append(points[place], factor, place)
             order.append(place)

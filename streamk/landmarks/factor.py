@@ -35,6 +35,25 @@ def room(rows: int, columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     return memory[start : start + rows * wide].reshape(rows, wide)
 
 
+def check_range(largest: float, dtype: np.dtype[Any]) -> None:
+    """Check that a factor of that type can hold a matrix of that largest diagonal entry.
+
+    It is asked of the whole matrix: single rows of it may well be next to nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If it is too large or too small.
+    """
+    limits = np.finfo(dtype)
+    least, most = float(limits.tiny) / float(limits.eps), float(limits.max)
+    if largest and not least < largest < most:
+        raise InvalidInput(
+            f"the largest diagonal entry of the matrix is {largest:.3g}, too far from 1 "
+            f"for {np.dtype(dtype)}; scale the matrix"
+        )
+
+
 class Factor:
     """Rows of the factor, and how far each row's diagonal entry is from being reproduced.
 
@@ -68,13 +87,6 @@ class Factor:
             )
         self.largest = float(np.max(self.schur, initial=0.0))
         """The largest diagonal entry of the matrix in these rows."""
-        limits = np.finfo(dtype)
-        least, most = float(limits.tiny) / float(limits.eps), float(limits.max)
-        if self.largest and not least < self.largest < most:
-            raise InvalidInput(
-                f"the largest diagonal entry of the matrix is {self.largest:.3g}, too far from 1 "
-                f"for {np.dtype(dtype)}; scale the matrix"
-            )
 
     def __len__(self) -> int:
         return len(self.F)

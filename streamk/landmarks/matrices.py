@@ -238,10 +238,13 @@ class MatrixRows:
     def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
         """Copy entries; a landmark is the number of its column, which by symmetry is a row."""
         numbers = landmarks[:, 0].astype(np.int64)
-        rows = some if self._indices is None else self._indices[some]
-        entries = self._G[numbers][:, rows]
+        rows: Any = some if self._indices is None else self._indices[some]
         with np.errstate(over="ignore"):  # what is infinite then is far above the diagonal
-            out[:] = entries.toarray() if hasattr(entries, "toarray") else entries
+            if hasattr(self._G, "toarray"):
+                out[:] = self._G[numbers][:, rows].toarray()
+            else:  # whole rows are not copied for some of their entries
+                place = (numbers, some) if self._indices is None else np.ix_(numbers, rows)
+                out[:] = self._G[place]
 
     def take(self, indices: Indices) -> MatrixRows:
         """Return some of the rows."""

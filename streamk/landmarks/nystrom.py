@@ -12,7 +12,7 @@ from scipy import linalg
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.factor import Factor
+from streamk.landmarks.factor import Factor, check_range
 from streamk.landmarks.matrices import (
     Diffusion,
     GivenMatrix,
@@ -248,8 +248,10 @@ class Landmarks:
     def svd(self, k: int) -> tuple[Numbers, Numbers]:
         """Return the k leading eigenvectors and eigenvalues of ``F F^T``.
 
-        They come from the eigenvectors of ``F^T F``. The paper's estimate in §II-C takes the
-        landmarks for a uniform sample, which oASIS's are not.
+        They are the left singular vectors and the squared singular values of F. Those of
+        ``F^T F`` would lose half of the digits, and the last vectors would be orthogonal no more.
+        The paper's estimate in §II-C takes the landmarks for a uniform sample, which oASIS's are
+        not.
 
         Returns
         -------
@@ -263,14 +265,17 @@ class Landmarks:
         r = self.rank
         if not 1 <= k <= r:
             raise InvalidInput(f"k={k!r} must be between 1 and the {r} columns of the factor")
-        F = self.factor
-        products = np.zeros((r, r))
-        for first in range(0, self.n, _ROWS):
-            part = F[first : first + _ROWS].astype(np.float64, copy=False)
-            products += part.T @ part
-        values, V = linalg.eigh(products, subset_by_index=[r - k, r - 1])
-        values, V = values[::-1], V[:, ::-1]
-        return F @ (V / np.sqrt(values)), values
+        F, R = self.factor, np.zeros((0, r))
+        step = max(_ROWS, 2 * r)
+        parts = [slice(first, first + step) for first in range(0, self.n, step)]
+        for some in parts:
+            (R,) = linalg.qr(np.vstack([R, F[some]]), mode="r", overwrite_a=True)
+            R = R[:r]
+        _, values, V = np.linalg.svd(R)
+        turned, U = V[:k].T / values[:k], np.empty((self.n, k))
+        for some in parts:
+            U[some] = F[some] @ turned
+        return U, values[:k] ** 2
 
 
 def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped: str) -> Landmarks:
@@ -413,6 +418,7 @@ def _spanned(
     They enter the factor in the order of a greedy choice among them: in another, what rounding left
     of a landmark that is nearly spanned would be divided by its small pivot, and grow.
     """
+    check_range(float(matrix.diagonal().max()), dtype)
     selection = Selection(own, len(own), dtype, threads)
     used: list[int] = []
     while len(used) < len(own):

@@ -12,7 +12,8 @@ from numpy.typing import DTypeLike
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices import Diffusion, as_matrix
+from streamk.landmarks.factor import check_range
+from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
 from streamk.landmarks.selection import Selection
 
@@ -52,8 +53,8 @@ def oasis(
         where what is left may be nothing but rounding: ``4 eps (k + 1)`` of the largest diagonal
         entry after k landmarks, with eps that of `dtype`.
     n_init : int, default 1
-        Landmarks drawn at random to start with. With 0 the first is the row of the largest diagonal
-        entry.
+        Landmarks drawn at random to start with, of which those are left out that the others span
+        but for half of the digits. With 0 the first is the row of the largest diagonal entry.
     seed : int, default 0
         Of that draw.
     time_limit : float, optional
@@ -91,15 +92,20 @@ def oasis(
     end = math.inf if time_limit is None else clock() + time_limit
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     most = min(max_landmarks, matrix.n)
+    diagonal = matrix.diagonal()
+    check_range(float(diagonal.max()), real)
     selection = Selection(matrix.rows(real), most, real, threads)
     indices: list[int] = []
     random = np.random.Generator(np.random.Philox(seed))
     start = random.choice(matrix.n, size=min(n_init, most), replace=False)
     selection.consider(start)
-    for i in start.tolist():
-        if selection.delta(i) > selection.rounding and clock() < end:
-            selection.add(matrix.landmarks(np.array([i]))[0], i)
-            indices.append(i)
+    least = least_of_start(diagonal[start], real)
+    while len(indices) < len(start) and clock() < end:
+        delta, i = selection.best()
+        if delta <= max(least, selection.rounding):
+            break
+        selection.add(matrix.landmarks(np.array([i]))[0], i)
+        indices.append(i)
     selection.release()
     stopped = "count" if most == max_landmarks else "all"
     while len(indices) < most:
@@ -116,6 +122,15 @@ def oasis(
         selection.add(matrix.landmarks(np.array([i]))[0], i)
         indices.append(i)
     return landmarks_of(matrix, selection, np.array(indices, np.int64), stopped)
+
+
+def least_of_start(diagonal: Numbers, dtype: np.dtype[Any]) -> float:
+    """Return the Schur complement down to which starting columns, of that diagonal, are taken.
+
+    Columns that are drawn may be dependent but for half of the digits or more. Rows that they were
+    not chosen for would then be combinations of them with huge coefficients, and of rounding.
+    """
+    return math.sqrt(float(np.finfo(dtype).eps)) * float(np.max(diagonal, initial=0.0))
 
 
 def check_options(

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
+from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Diffusion, Matrix, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
 from streamk.landmarks.selection import Selection
@@ -138,6 +139,7 @@ def block_rpcholesky(
         check_count("block_size", block_size)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     most = min(max_landmarks, matrix.n)
+    check_range(float(matrix.diagonal().max()), real)
     selection = Selection(matrix.rows(real), most, real, threads)
     random = np.random.Generator(np.random.Philox(seed))
     count = block_size or min(TOGETHER, most)

@@ -100,6 +100,9 @@ class _Many:
                     return top, i
             self._part = None  # whose memory the next one may have
             self.update(chosen)
+            place = int(self.factor.schur.argmax())  # that of a NaN if there is one
+            if math.isnan(self.factor.schur[place]):
+                return math.nan, int(self.indices[place])
             self._choose(len(self.indices) // _PART)
 
     def few(self) -> _Few:
@@ -185,7 +188,8 @@ class Selection:
         """Schur complement of each landmark when it was chosen."""
         self._chosen = _Chosen(dtype)
         self._all = _Many(self.factor, np.arange(len(rows)), 0)
-        self._precision = float(np.finfo(dtype).eps)
+        limits = np.finfo(dtype)
+        self._precision, self._least = float(limits.eps), float(limits.tiny)
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -203,11 +207,20 @@ class Selection:
     @property
     def rounding(self) -> float:
         """Schur complement up to which it may be nothing but rounding."""
-        return 4.0 * self._precision * (len(self) + 1) * self.factor.largest
+        return max(4.0 * self._precision * (len(self) + 1) * self.factor.largest, self._least)
 
     def best(self) -> tuple[float, int]:
-        """Return the largest Schur complement, -inf if there is none, and its row."""
-        return self._all.best(self._chosen)
+        """Return the largest Schur complement, -inf if there is none, and its row.
+
+        Raises
+        ------
+        InvalidInput
+            If a Schur complement is NaN: the matrix is not positive semidefinite.
+        """
+        delta, i = self._all.best(self._chosen)
+        if math.isnan(delta):
+            self.flush()
+        return delta, i
 
     def consider(self, indices: Indices) -> None:
         """Keep these rows, some hundreds, up to date until `release`, and look at no others."""

@@ -6,6 +6,7 @@ A function is ``f(x) = W' phi(x)`` of coordinates phi in an orthonormal basis of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from streamk.learners.steps import Step
 from streamk.losses import Loss
 
 Matrix = NDArray[np.float64]
+
+_FADED = 8.0
+"""Most halvings of a coordinate's ridge by forgetting before it is given back."""
 
 
 class Part(NamedTuple):
@@ -155,7 +159,8 @@ class Newton(Optimizer):
     With `forgetting` an event counts that much less for each one after it, and the ridge always as
     much. The inverse P of the squares' matrix is kept as a triangle T with ``T' T = P``, so it is
     symmetric and positive whatever rounding does (Carlson 1973). It stays bounded, however long
-    nothing is learned in some direction: what the ridge loses by forgetting it gets back.
+    nothing is learned in some direction: what the ridge loses by forgetting it gets back, a
+    coordinate an event in their turn, or several where they would fade too far in between.
 
     Where a landmark goes, W and P are those of the coordinates that are left, as of a normal
     distribution: nothing becomes surer by it.
@@ -190,7 +195,7 @@ class Newton(Optimizer):
         return self.T.T @ self.T
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
-        options = (self._forgetting, self._ridge, self.n_steps)
+        options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))
         return self._twin.newton(Phi, y, self.W, self.T, self._loss, *options)
 
     def carry(self, change: Change) -> None:
@@ -216,11 +221,20 @@ class Newton(Optimizer):
             b += squares @ (B @ optimizer.W)
             extra += weight
         values, vectors = np.linalg.eigh(0.5 * (A + A.T) - extra * self._ridge * np.eye(size))
-        values = np.maximum(values, self._ridge * self._forgetting**size)  # the least they can be
+        values = np.maximum(values, self._least(size))
         root = vectors / np.sqrt(values)
         self.W = np.ascontiguousarray(root @ (root.T @ b))
         self.T = np.ascontiguousarray(np.linalg.qr(root.T, mode="r"))
         self.n_steps = max(part.optimizer.n_steps for part in parts)
+
+    def _pulls(self, size: int) -> int:
+        """Return how many coordinates get back their ridge at an event."""
+        halvings = -size * math.log2(self._forgetting)
+        return max(1, min(size, math.ceil(halvings / _FADED)))
+
+    def _least(self, size: int) -> float:
+        """Return the least eigenvalue that the squares' matrix may have."""
+        return self._ridge * self._forgetting ** -(-size // self._pulls(size))
 
     def _share(self, first: int, n: int) -> float:
         """Return how much of the weight of n events their first ones have."""

@@ -112,13 +112,13 @@ def _gain(T: Any, phi: Any, size: Any, forgetting: Any, b: Any) -> Any:
 
 @exact
 def newton(
-    Phi: Any, y: Any, W: Any, T: Any, loss: Any, forgetting: Any, ridge: Any, turn: Any
+    Phi: Any, y: Any, W: Any, T: Any, loss: Any, forgetting: Any, ridge: Any, turn: Any, pulls: Any
 ) -> Any:
     """Take a step of second order for each row; return how many are learned."""
     size, outputs = T.shape[0], W.shape[1]
     F, G = np.empty((1, outputs)), np.empty((1, outputs))
     b, row, pull = np.empty(size), np.empty(size), np.zeros(size)
-    back = math.sqrt((1.0 - forgetting) * ridge * size)
+    back = math.sqrt((1.0 - forgetting) * ridge * size / pulls)
     for r in range(Phi.shape[0]):
         if not _slopes(Phi[r], y[r : r + 1], W, loss, F, G):
             return r
@@ -127,8 +127,8 @@ def newton(
             row[i] = h * Phi[r, i]
         a = _gain(T, row, size, forgetting, b)
         _move(W, 1.0, b, 1.0 / (a * h), G[0])
-        if forgetting < 1.0 and size > 0:
-            i = (turn + r) % size
+        for p in range(pulls if forgetting < 1.0 and size > 0 else 0):
+            i = ((turn + r) * pulls + p) % size
             pull[i] = back
             for k in range(outputs):
                 G[0, k] = back * W[i, k]

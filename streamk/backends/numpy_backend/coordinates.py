@@ -76,10 +76,11 @@ def newton(
     forgetting: float,
     ridge: float,
     turn: int,
+    pulls: int,
 ) -> int:
     """Take a step of second order for each row; return how many are learned."""
     size = len(T)
-    back = math.sqrt((1.0 - forgetting) * ridge * size)
+    back = math.sqrt((1.0 - forgetting) * ridge * size / pulls)
     for r, phi in enumerate(Phi):
         f = phi @ W
         g = _slopes(f, float(y[r]), loss)
@@ -87,8 +88,8 @@ def newton(
             return r
         h = math.sqrt(max(_curvature(f, g, float(y[r]), loss), FLATTEST))
         W -= np.outer(_gain(T, h * phi, forgetting) / h, g)
-        if forgetting < 1.0 and size:
-            i = (turn + r) % size
+        for p in range(pulls if forgetting < 1.0 and size else 0):
+            i = ((turn + r) * pulls + p) % size
             pull = np.zeros(size)
             pull[i] = back
             slopes = back * W[i]
