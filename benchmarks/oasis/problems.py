@@ -123,6 +123,16 @@ def numbers(name: str, directory: Directory, *, quick: bool) -> Matrix:
     return load(name, directory, quick=quick).X.astype(np.float64)[: QUICK if quick else None]
 
 
+def abalone(directory: Directory, *, quick: bool) -> Matrix:
+    """The seven measurements and the rings of each shell: the paper has eight columns of numbers.
+
+    With the sex, coded as numbers, in place of the rings no method's error is below 1e-2.
+    """
+    found = load("abalone", directory, quick=quick)
+    columns = np.column_stack([found.X[:, 1:], found.y]).astype(np.float64)
+    return columns[: QUICK if quick else None]
+
+
 def share(name: str, X: Matrix, part: float) -> Problem:
     """With a sigma of a part of the largest distance."""
     return Problem(name, X, part * largest_distance(X))
@@ -130,7 +140,7 @@ def share(name: str, X: Matrix, part: float) -> Problem:
 
 EXPLICIT: dict[str, Callable[[Directory, bool], Problem]] = {
     "Two Moons": lambda _, quick: share("Two Moons", two_moons(QUICK if quick else 2000), 0.05),
-    "Abalone": lambda data, quick: share("Abalone", numbers("abalone", data, quick=quick), 0.05),
+    "Abalone": lambda data, quick: share("Abalone", abalone(data, quick=quick), 0.05),
     "BORG": lambda _, quick: share("BORG", borg(5, 8) if quick else borg(), 0.125),
 }
 """The matrices of Table I."""
