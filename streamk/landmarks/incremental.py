@@ -339,6 +339,9 @@ class IncrementalOasis:
             self._points = np.hstack([self._points, np.zeros((len(self._points), count))])
             self._known = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_state, (self.state(),)
+
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
