@@ -222,6 +222,7 @@ def test_class_weights_from_words(text: str, found: Any) -> None:
         (("loss", "softmin"), "did you mean 'softmax'"),
         (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
         (("step", "adagrad:0"), "must be a positive number"),
+        (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
         (("batch_size", "0"), "the least is 1"),
         (("delta", "1"), "needs a loss: --set loss=huber"),
         (("nu", "2"), "do not fit kernel 'gaussian'"),

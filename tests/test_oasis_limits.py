@@ -247,10 +247,10 @@ def test_what_cannot_be_asked_of_landmarks():
             lm.transform(Y)
     with pytest.raises(InvalidInput, match="2 landmarks"):
         oasis(np.eye(3), "precomputed", max_landmarks=2).transform(np.eye(3))
-    for k in (0, 3, -1):
+    for k in (0, 3, -1, 1.5, "1"):
         with pytest.raises(InvalidInput, match="k="):
             lm.svd(k)
-    for k in (3, -1):
+    for k in (3, -1, 1.5, "1"):
         with pytest.raises(InvalidInput, match="k="):
             lm.first(k)
     for rows, columns in (([0], [3]), ([-4], [0]), ([0.5], [0])):

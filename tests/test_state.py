@@ -118,6 +118,15 @@ def test_a_copy_of_a_learner_goes_on_by_itself(name: str, scaled: bool, copied: 
     np.testing.assert_array_equal(model.predict_proba_many(later), twin.predict_proba_many(later))
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_only_learners_of_one_class_merge(name: str) -> None:
+    model: Any = create(name, task="classification")
+    for learner in {model, getattr(model, "learner", model)}:
+        for other in (3, None, IncrementalOasis(Gaussian(), max_landmarks=5)):
+            with pytest.raises(InvalidInput, match=r"cannot merge a '.*' learner and a '.*' one"):
+                learner.merge(other)
+
+
 @pytest.mark.parametrize("copied", COPIES)
 def test_a_copy_of_landmarks_goes_on_by_itself(copied: Any) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
