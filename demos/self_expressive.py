@@ -158,7 +158,7 @@ def draw_codes(axes: Any, coded: SelfExpressive, labels: NDArray[np.int64], righ
         axes.axhline(edge - 0.5, color=ORANGE, linewidth=0.8)
     for edge in range(POINTS, len(labels), POINTS):
         axes.axvline(edge - 0.5, color=ORANGE, linewidth=0.8)
-    axes.set(xlabel="points, subspace by subspace", ylabel="landmarks, likewise")
+    axes.set(xlabel="points, subspace by subspace", ylabel="landmarks, subspace by subspace")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(

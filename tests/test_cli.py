@@ -222,6 +222,7 @@ def test_class_weights_from_words(text: str, found: Any) -> None:
         (("loss", "softmin"), "did you mean 'softmax'"),
         (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
         (("step", "adagrad:0"), "must be a positive number"),
+        (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
         (("batch_size", "0"), "the least is 1"),
         (("delta", "1"), "needs a loss: --set loss=huber"),
         (("nu", "2"), "do not fit kernel 'gaussian'"),
@@ -654,7 +655,10 @@ def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
     options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
     told = streamk(*RUN, *options, cwd=home)[0]
     assert "5 columns, 7 landmarks, 2 classes" in told
-    assert "online-nystrom, 7 landmarks" in streamk("inspect", "state", cwd=home)[0]
+    out = streamk("inspect", "state", cwd=home)[0]
+    assert "online-nystrom, 7 landmarks" in out
+    assert "half_life" not in out
+    assert "None" not in out
 
 
 def test_inspect_finds_damage(home: Path) -> None:

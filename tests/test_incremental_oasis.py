@@ -413,6 +413,15 @@ def test_new_columns_were_zero_before():
     assert same(grown, from_the_start)
 
 
+@pytest.mark.parametrize("count", [-1, 1.5, "2", None])
+def test_a_count_of_columns_that_cannot_be(count):
+    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"count=.* must be a whole number of at least 0"):
+            landmarks.add_columns(count)
+        landmarks.learn_one([3.0])
+
+
 @with_each_twin
 def test_events_without_columns_are_all_alike():
     landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)

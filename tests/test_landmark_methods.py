@@ -339,6 +339,9 @@ def test_bad_arguments(method: Callable[..., Landmarks]) -> None:
         method(np.where(np.arange(60).reshape(30, 2) == 7, np.nan, X), Gaussian(), max_landmarks=5)
     with pytest.raises(InvalidInput, match="dtype"):
         method(X, Gaussian(), max_landmarks=5, dtype="float16")
+    for threads in (0, -1, 1.5, "a", True):
+        with pytest.raises(InvalidInput, match=f"threads={threads!r} must be a whole number"):
+            method(X, Gaussian(), max_landmarks=5, threads=threads)
     far = np.where(np.arange(60).reshape(30, 2) == 7, 1e99, X)
     for kernel in (Gaussian(), *([Diffusion(Gaussian())] if method != k_means else [])):
         with pytest.raises(InvalidInput, match="column 1 is beyond the range of float32"):

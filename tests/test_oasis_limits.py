@@ -234,6 +234,16 @@ def test_rows_that_are_next_to_nothing(dtype, small):
         oasis(X[:50], kernels.Linear(), max_landmarks=9, dtype=dtype)
 
 
+@pytest.mark.parametrize("kernel", [GAUSSIAN, Diffusion(GAUSSIAN), "precomputed"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_rows_have_no_features(kernel, dtype):
+    lm = oasis(np.eye(3), kernel, max_landmarks=3, dtype=dtype)
+    features = lm.transform(np.zeros((0, 3)))
+    assert (features.shape, features.dtype) == ((0, lm.rank), np.float64)
+    with pytest.raises(InvalidInput, match="columns"):
+        lm.transform(np.zeros((0, 2)))
+
+
 def test_what_cannot_be_asked_of_landmarks():
     lm = oasis([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]], GAUSSIAN, max_landmarks=2)
     assert repr(lm) == "<2 landmarks of 3 rows, rank 2, 'count'>"
@@ -247,10 +257,10 @@ def test_what_cannot_be_asked_of_landmarks():
             lm.transform(Y)
     with pytest.raises(InvalidInput, match="2 landmarks"):
         oasis(np.eye(3), "precomputed", max_landmarks=2).transform(np.eye(3))
-    for k in (0, 3, -1):
+    for k in (0, 3, -1, 1.5, "1"):
         with pytest.raises(InvalidInput, match="k="):
             lm.svd(k)
-    for k in (3, -1):
+    for k in (3, -1, 1.5, "1"):
         with pytest.raises(InvalidInput, match="k="):
             lm.first(k)
     for rows, columns in (([0], [3]), ([-4], [0]), ([0.5], [0])):

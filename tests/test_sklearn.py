@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -249,3 +251,10 @@ def test_one_versus_rest() -> None:
     X, _ = moons()
     y = np.digitize(X[:, 0], [0.0, 1.0])
     assert OneVsRestClassifier(classifier()).fit(X, y).score(X, y) > 0.9
+
+
+def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "streamk.adapters.sklearn")
+    with pytest.raises(ImportError, match=r"pip install 'streamk\[sklearn\]'"):
+        importlib.import_module("streamk.adapters.sklearn")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csc_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
@@ -31,6 +32,7 @@ from streamk.adapters.sklearn import (
 )
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
+from streamk.landmarks import Diffusion
 
 ALL = [
     OasisNystroem,
@@ -178,6 +180,19 @@ def test_a_precomputed_kernel(dtype: Any) -> None:
         assert np.allclose(new, plain.transform(Y), atol=1e-6)
 
 
+@pytest.mark.parametrize("made", OF_ROWS)
+def test_a_sparse_precomputed_kernel(made: Any) -> None:
+    x = np.linspace(0.0, 30.0, 90)
+    K = np.maximum(0.0, 1.0 - abs(x[:, None] - x))  # a triangle is a kernel on a line
+    dense, given = (made(kernel="precomputed", n_components=40) for _ in range(2))
+    if made in DRAWN:
+        dense.random_state = given.random_state = 0
+    expected, features = dense.fit_transform(K), given.fit_transform(csc_array(K))
+    assert np.array_equal(given.component_indices_, dense.component_indices_)
+    assert np.allclose(features, expected, atol=1e-10)
+    assert np.allclose(given.transform(csc_array(K[:7])), dense.transform(K[:7]), atol=1e-10)
+
+
 def test_rows_that_are_spanned_bring_no_feature() -> None:
     X = np.repeat(moons(20), 3, axis=0)
     for made in OF_ROWS:
@@ -211,6 +226,7 @@ def test_bad_options() -> None:
         ({"kernel": Gaussian(), "bandwidth": 1.0}, "leave out bandwidth: "),
         ({"kernel": "precomputed"}, "as many rows as columns"),
         ({"kernel": 3}, "kernel=3"),
+        ({"kernel": Diffusion(Gaussian())}, r"landmarks\.oasis"),
     ):
         with pytest.raises(InvalidInput, match=match):
             UniformNystroem(**options).fit(X)
@@ -220,6 +236,8 @@ def test_bad_options() -> None:
         LeverageNystroem(rank=0).fit(X)
     with pytest.raises(InvalidInput, match="needs points"):
         KMeansNystroem(kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(TypeError, match=r"toarray\(\)"):
+        OasisNystroem().fit(csc_array(X))
     with pytest.raises(NotFittedError):
         OasisNystroem().transform(X)
     with pytest.raises(ValueError, match="NaN"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path
 from streamk.cli.model_options import learner_header
-from streamk.cli.tables import columns, features, megabytes, share
+from streamk.cli.tables import columns, features, share, size
 from streamk.engine import Checkpoint, read_checkpoint
 from streamk.engine.metrics import Metrics
 from streamk.errors import StateError
@@ -142,9 +142,11 @@ def _print_schema(good: Sequence[dict[str, Any]]) -> None:
 def _text(summary: dict[str, Any]) -> str:
     """One checkpoint for people."""
     model, metrics, counts = summary["model"], summary["metrics"], summary["counts"]
-    options = ", ".join(f"{name} {_short(value)}" for name, value in model["options"].items())
+    options = ", ".join(
+        f"{name} {_short(value)}" for name, value in model["options"].items() if value is not None
+    )
     rows = [
-        ("files", f"{megabytes(summary['disk_bytes'])}, SHA-256 {summary['sha256']}"),
+        ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}"),
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
         ("learned", f"{model['events']:,} events"),

@@ -45,6 +45,8 @@ def _step(text: str) -> Any:
     """Read a number, or RULE:NUMBER."""
     from streamk.learners import AdaGrad, Constant, InverseTime
 
+    if text in STEPS:
+        raise argparse.ArgumentTypeError(f"{text!r} needs a size: {text}:SIZE")
     rule, colon, size = text.rpartition(":")
     makers = dict(zip(STEPS, (Constant, InverseTime, AdaGrad), strict=True))
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))

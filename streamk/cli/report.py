@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.cli.tables import columns, features, megabytes
+from streamk.cli.tables import columns, features, size
 from streamk.engine import Report
 
 __all__ = ["as_json", "as_text"]
@@ -67,7 +67,7 @@ def as_text(report: Report) -> str:
             "model",
             f"{len(model.columns or ()):,} columns, {features(kind, model.n_features)}, "
             + (f"{len(model.classes)} classes, " if model.is_classifier else "")
-            + megabytes(model.nbytes),
+            + size(model.nbytes),
         ),
     ]
     facts += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["columns", "features", "megabytes", "share"]
+__all__ = ["columns", "features", "share", "size"]
 
 
 def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = False) -> str:
@@ -34,15 +34,6 @@ def features(kind: str, n: int) -> str:
     return f"{n:,} {'landmarks' if kind == 'online-nystrom' else 'random features'}"
 
 
-def megabytes(n: int) -> str:
-    """A size in memory or on disk.
-
-    >>> megabytes(999), megabytes(268_435_456)
-    ('999 bytes', '268.4 MB')
-    """
-    return f"{n} bytes" if n < 10_000 else f"{n / 1e6:,.1f} MB"
-
-
 def share(names: Sequence[object], most: int = 12) -> str:
     """The first names of many.
 
@@ -51,3 +42,14 @@ def share(names: Sequence[object], most: int = 12) -> str:
     """
     shown = ", ".join(map(str, names[:most]))
     return f"{shown}, … ({len(names)})" if len(names) > most else shown
+
+
+def size(n: int) -> str:
+    """A size in memory or on disk.
+
+    >>> size(999), size(41_300), size(268_435_456)
+    ('999 bytes', '41.3 kB', '268.4 MB')
+    """
+    if n < 1_000_000:
+        return f"{n} bytes" if n < 10_000 else f"{n / 1e3:.1f} kB"
+    return f"{n / 1e6:,.1f} MB"

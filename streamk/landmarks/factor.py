@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from streamk.backends import select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _ENTRIES = 1 << 15
@@ -70,11 +71,18 @@ class Factor:
         Of the factor; Schur complements are float64.
     threads : int, optional
         All cores by default.
+
+    Raises
+    ------
+    InvalidInput
+        If a diagonal entry is not finite, or `threads` is no number of them.
     """
 
     def __init__(
         self, rows: Rows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
+        if threads is not None:
+            check_count("threads", threads)
         self.rows, self.threads = rows, threads
         self.F = room(len(rows), capacity, dtype)
         """(n, at least capacity); columns that have not come yet are of no meaning."""

@@ -334,10 +334,19 @@ class IncrementalOasis:
         """Append columns that were zero in all events so far; nothing changes for these.
 
         Before the first event there is nothing to do: it tells how many columns there are.
+
+        Raises
+        ------
+        InvalidInput
+            If `count` is no whole number of at least 0.
         """
+        check_count("count", count, least=0)
         if self._points is not None:
             self._points = np.hstack([self._points, np.zeros((len(self._points), count))])
             self._known = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_state, (self.state(),)
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""

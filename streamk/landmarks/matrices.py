@@ -162,7 +162,7 @@ class KernelMatrix(Matrix):
 
     def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
         """Return points that need not be the matrix's own."""
-        points = checked_points(Y, "Y")
+        points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.points.shape[1]:
             raise InvalidInput(
                 f"Y has {points.shape[1]} columns, but the landmarks were chosen among points of "
@@ -334,7 +334,7 @@ class GivenMatrix(Matrix):
 
     def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
         """Return rows whose entries with the landmarks are given, in the landmarks' order."""
-        K = checked_points(Y, "Y")
+        K = checked_points(Y, "Y", least=0)
         if K.shape[1] != len(landmarks):
             raise InvalidInput(
                 f"Y has {K.shape[1]} columns; of a precomputed matrix, new rows are given by their "
@@ -365,20 +365,20 @@ def _check_finite(entries: Numbers, rows: Indices, columns: Indices) -> None:
         )
 
 
-def checked_points(X: ArrayLike, name: str) -> Numbers:
+def checked_points(X: ArrayLike, name: str, least: int = 1) -> Numbers:
     """Return points as a matrix of float64.
 
     Raises
     ------
     InvalidInput
-        If it is no matrix, has no rows, or a value is not finite, naming it.
+        If it is no matrix, has fewer rows, or a value is not finite, naming it.
     """
     points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(
             f"{name} must be a matrix of shape (points, columns), not of shape {points.shape}"
         )
-    if not len(points):
+    if len(points) < least:
         raise InvalidInput(f"{name} has no points")
     if not points.shape[1]:
         raise InvalidInput(f"{name} has no columns, so that all its points are alike")

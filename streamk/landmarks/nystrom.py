@@ -12,6 +12,7 @@ from scipy import linalg
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import Factor, check_range
 from streamk.landmarks.matrices import (
     Diffusion,
@@ -142,7 +143,8 @@ class Landmarks:
         InvalidInput
             If there are not so many.
         """
-        if not 0 <= k <= len(self):
+        check_count("k", k, least=0)
+        if k > len(self):
             raise InvalidInput(f"k={k!r} must be between 0 and the {len(self)} landmarks")
         stopped = self.stopped if k == len(self) else "count"
         indices, every = None if self.indices is None else self.indices[:k], self._all[:k]
@@ -263,7 +265,8 @@ class Landmarks:
             If k is not between 1 and `rank`.
         """
         r = self.rank
-        if not 1 <= k <= r:
+        check_count("k", k)
+        if k > r:
             raise InvalidInput(f"k={k!r} must be between 1 and the {r} columns of the factor")
         F, R = self.factor, np.zeros((0, r))
         step = max(_ROWS, 2 * r)

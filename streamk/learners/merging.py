@@ -19,10 +19,15 @@ _IN_COMMON = (
 
 
 def check_mergeable(one: Any, other: Any, names: Sequence[str] = _IN_COMMON) -> None:
-    """Raise InvalidInput if two learners differ in an option, naming it.
+    """Raise InvalidInput if two learners differ in their class or an option, naming it.
 
     The options are those of doubly stochastic learners unless others are named.
     """
+    if type(one) is not type(other):
+        mine, others = (getattr(kind, "TYPE", kind.__name__) for kind in (type(one), type(other)))
+        raise InvalidInput(
+            f"cannot merge a {mine!r} learner and a {others!r} one; both must be of one class"
+        )
     for name in names:
         mine, others = getattr(one, name), getattr(other, name)
         if mine != others:

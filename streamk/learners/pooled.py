@@ -20,7 +20,7 @@ from streamk.learners.class_weights import Choice, ClassWeights
 from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.intervals import ErrorQuantiles
-from streamk.learners.merging import events_apart
+from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.number_loss import loss_from_json, number_loss
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
@@ -284,12 +284,7 @@ class Pooled(Decider):
             If the learners differ in task, loss, seed or class weights, naming it, or
             `common_events` cannot be.
         """
-        for name in ("is_classifier", "loss", "seed", "class_weight"):
-            mine, others = getattr(self, name), getattr(other, name)
-            if mine != others:
-                raise InvalidInput(
-                    f"cannot merge learners that differ in {name}: {mine!r} and {others!r}"
-                )
+        check_mergeable(self, other, ("is_classifier", "loss", "seed", "class_weight"))
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return

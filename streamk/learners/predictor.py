@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,10 +10,26 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput, NotLearned
 from streamk.learners.class_weights import ClassWeights
 from streamk.learners.classes import Classes, Label
+from streamk.state import State
 
 
 class Predictor:
-    """Labels, numbers and probabilities out of outputs, of many events or of one."""
+    """Labels, numbers and probabilities out of outputs, of many events or of one.
+
+    Copies and pickles go through the learner's state.
+    """
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_state, (self.state(),)
 
     @property
     def classes(self) -> tuple[Label, ...]:

@@ -15,6 +15,7 @@ from streamk.features.random_features import check_events
 from streamk.features.scaling import RunningScale
 from streamk.learners.classes import Label
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.merging import check_mergeable
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.predictor import Predictor, one_row
 from streamk.state import State
@@ -216,10 +217,7 @@ class Scaled(Predictor):
         InvalidInput
             If the learners differ in an option, naming it.
         """
-        if type(self.learner) is not type(other.learner):
-            raise InvalidInput(
-                f"cannot merge a {self.learner.TYPE!r} learner and a {other.learner.TYPE!r} one"
-            )
+        check_mergeable(self, other, ())
         ahead = other.n_events > self.n_events
         learner: Any = self.learner
         learner.merge(other.learner, common_events=common_events)

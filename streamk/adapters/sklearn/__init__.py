@@ -1,5 +1,12 @@
 """Kernel learners as scikit-learn estimators, and landmarks as transformers."""
 
+try:
+    import sklearn  # noqa: F401 (for a message that says what to install)
+except ImportError as error:
+    raise ImportError(
+        f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
+    ) from error
+
 from streamk.adapters.sklearn.landmarks import (
     FarahatNystroem,
     KMeansNystroem,

@@ -32,8 +32,8 @@ class OasisNystroem(DrawnNystroem):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then
-        the kernel matrix of the rows to fit, later that between new rows and those.
+        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
+        that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
@@ -111,8 +111,8 @@ class UniformNystroem(DrawnNystroem):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then
-        the kernel matrix of the rows to fit, later that between new rows and those.
+        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
+        that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
@@ -200,8 +200,8 @@ class LeverageNystroem(DrawnNystroem):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then
-        the kernel matrix of the rows to fit, later that between new rows and those.
+        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
+        that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
@@ -266,8 +266,8 @@ class FarahatNystroem(BaseNystroem):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then
-        the kernel matrix of the rows to fit, later that between new rows and those.
+        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
+        that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
@@ -310,8 +310,8 @@ class RPCholeskyNystroem(DrawnNystroem):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then
-        the kernel matrix of the rows to fit, later that between new rows and those.
+        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
+        that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks import Landmarks
+from streamk.landmarks import Diffusion, Landmarks
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import PRECOMPUTED
 
@@ -51,9 +52,19 @@ class BaseNystroem(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == PRECOMPUTED
+        tags.input_tags.pairwise = tags.input_tags.sparse = self._given
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    @property
+    def _given(self) -> bool:
+        """Whether the kernel matrix is given instead of points."""
+        return self.kernel == PRECOMPUTED
+
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        """Return X as it has to be; a given matrix may be sparse."""
+        options = {**_ROWS, "accept_sparse": "csr" if self._given else False}
+        return validate_data(self, X, reset=reset, **options)
 
     @property
     def _n_features_out(self) -> int:
@@ -63,7 +74,12 @@ class BaseNystroem(
         """Return the kernel that the parameters say, or "precomputed"."""
         scales = {"bandwidth": self.bandwidth, "gamma": self.gamma}
         given = {name: scale for name, scale in scales.items() if scale is not None}
-        if isinstance(self.kernel, str) and self.kernel != PRECOMPUTED:
+        if isinstance(self.kernel, Diffusion):
+            raise InvalidInput(
+                "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
+                "streamk.landmarks.oasis, whose result transforms new rows"
+            )
+        if isinstance(self.kernel, str) and not self._given:
             if not given and self.kernel != "linear":
                 # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d).
                 far = columns if self.kernel == "laplacian" else math.sqrt(columns / 2)
@@ -77,8 +93,8 @@ class BaseNystroem(
         return self.kernel
 
     def _fit(self, X: ArrayLike) -> tuple[Landmarks, NDArray[Any]]:
-        rows = validate_data(self, X, **_ROWS)
-        if self.kernel == PRECOMPUTED and rows.shape[0] != rows.shape[1]:
+        rows = self._rows(X, reset=True)
+        if self._given and rows.shape[0] != rows.shape[1]:
             raise InvalidInput(
                 f"a precomputed kernel matrix has as many rows as columns; X is of shape "
                 f"{rows.shape}"
@@ -86,7 +102,7 @@ class BaseNystroem(
         check_count("n_components", self.n_components)
         self.kernel_ = self._made_kernel(rows.shape[1])
         # A kernel matrix in single precision is positive semidefinite up to its own rounding only.
-        precision = str(rows.dtype) if self.kernel == PRECOMPUTED else "float64"
+        precision = str(rows.dtype) if self._given else "float64"
         found = self._select(rows, self.kernel_, max_landmarks=self.n_components, dtype=precision)
         self.component_indices_ = None if found.indices is None else found.indices[found.used]
         self._landmarks = found.compact()
@@ -144,8 +160,10 @@ class BaseNystroem(
         array of shape (n, n_features), float32 where `X` is, else float64
         """
         check_is_fitted(self, "_landmarks")
-        rows = validate_data(self, X, reset=False, **_ROWS)
+        rows = self._rows(X, reset=False)
         known = rows[:, self.component_indices_] if self.kernel_ == PRECOMPUTED else rows
+        if issparse(known):
+            known = known.toarray()
         return self._landmarks.transform(known).astype(rows.dtype, copy=False)
 
 
