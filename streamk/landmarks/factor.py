@@ -20,6 +20,8 @@ _ROWS = 256
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of
 a matrix given in single precision, say."""
+_BLOCK = 64
+"""Landmarks that come to all rows together: their rows of the factor stay in the caches."""
 _LINE = 64
 """Bytes that memory comes in."""
 
@@ -110,6 +112,11 @@ class Factor:
             read.
         start : int
         """
+        for first in range(0, len(landmarks), _BLOCK):
+            some = slice(first, first + _BLOCK)
+            self._extend(landmarks[some], L[some], start + first)
+
+    def _extend(self, landmarks: Numbers, L: NDArray[Any], start: int) -> None:
         n, new = len(self.F), len(landmarks)
         step = max(1, _ENTRIES // new)
 
