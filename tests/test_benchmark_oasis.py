@@ -226,7 +226,7 @@ def test_table_2(tmp_path: Path) -> None:
     assert {one["landmarks"] for one in found["methods"].values()} == {found["landmarks"]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_table_3(tmp_path: Path) -> None:
     found = quick("table3", tmp_path)
     lines = found["lines"]
@@ -250,7 +250,7 @@ def test_curves_and_figures(tmp_path: Path) -> None:
     assert drawn == ["oasis_errors.png", "oasis_recovery.png", "oasis_seconds.png"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_incremental(tmp_path: Path) -> None:
     from benchmarks.oasis.streams import BAR, KEEPERS, PREFIXES, SETS
 

@@ -104,7 +104,7 @@ def test_speed(tmp_path: Path) -> None:
     assert len(constant) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_features(tmp_path: Path) -> None:
     from benchmarks.features import plain
 
@@ -151,7 +151,7 @@ def test_goals() -> None:
     assert [goal("c", [v], least=0.9, most=1.1)["reached"] for v in (0.8, 1, 1.2)] == [0, 1, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_step(tmp_path: Path) -> None:
     found = quick("benchmarks.step", tmp_path / "out.json")
     assert list(found) == ["one", "batch", "engine", "start"]
@@ -165,7 +165,7 @@ def test_step(tmp_path: Path) -> None:
         assert sum(parts[:-1]) == pytest.approx(parts[-1], rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory(tmp_path: Path) -> None:
     found = quick("benchmarks.memory", tmp_path / "out.json")
     assert list(found) == ["regenerated", "budget", "state"]

@@ -297,7 +297,7 @@ def battery(
     return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     none, _ = battery(capsys, tmp_path, "--cached")
     assert list(none["delays"]["0"]["contestants"]) == ["streamk"]
@@ -317,7 +317,7 @@ def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFix
         assert set(first["delays"][delay]["against_river"]) == {"elec2", STREAM, "ChickWeights"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found, _ = battery(capsys, tmp_path, "--speed")
     assert list(found["streams"]) == ["elec2", STREAM, "ChickWeights"]
