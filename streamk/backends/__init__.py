@@ -64,6 +64,8 @@ CHUNK = 64
 """Features a chunk."""
 LANES = 16
 """Partial sums kept for each output until the last chunk has been added."""
+LINE = 64
+"""Bytes that memory comes in."""
 GROUP = 2 * LANES
 """Points that lie in lanes together where points are many."""
 
@@ -392,6 +394,13 @@ def select(name: str = "auto") -> Backend:
         If its package is not installed; for cupy, also if there is no driver or no device.
     """
     return _host() if name == "auto" else _selected(name)
+
+
+@cache
+def twin(name: str) -> Any:
+    """Return the module of that name of the backend that ``auto`` stands for."""
+    host: Any = _host()
+    return importlib.import_module(f"{host.__name__}.{name}")
 
 
 @cache

@@ -8,8 +8,6 @@ of classes, as of `loss_gradient`. Events are learned one after the other. Each 
 
 from __future__ import annotations
 
-import importlib
-from functools import cache
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -75,9 +73,7 @@ class Twin(Protocol):
         ...
 
 
-@cache
 def select() -> Twin:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    twin: Any = importlib.import_module(f"{backends.select().__name__}.coordinates")  # type: ignore[attr-defined]
-    found: Twin = twin
+    found: Twin = backends.twin("coordinates")
     return found

@@ -13,8 +13,6 @@ whatever rows are computed with it.
 
 from __future__ import annotations
 
-import importlib
-from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -122,8 +120,7 @@ class Twin(Protocol):
         ...
 
 
-@cache
 def select() -> Twin:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    twin: Any = importlib.import_module(f"{backends.select().__name__}.incremental")  # type: ignore[attr-defined]
-    return twin  # type: ignore[no-any-return]
+    found: Twin = backends.twin("incremental")
+    return found

@@ -98,8 +98,7 @@ class ShardedLandmarks:
         """
         rows = KernelMatrix(self.kernel, self.points).new_rows(Y, self.points)
         factor = Factor(rows, len(self), np.dtype(np.float64))
-        if len(self):
-            factor.extend(self.points, self.L, 0)
+        factor.extend(self.points, self.L, 0)
         F: Numbers = factor.F[:, : len(self)]
         return F
 

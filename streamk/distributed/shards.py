@@ -92,8 +92,7 @@ class Known:
         """Return the factor of some points."""
         k, dtype = len(self), self._L.dtype
         found = Factor(KernelMatrix(self._kernel, points).rows(dtype), len(self._L), dtype, 1)
-        if k:
-            found.extend(self.points, self._L[:k], 0)
+        found.extend(self.points, self._L[:k], 0)
         return found
 
     def append(self, point: Numbers, factor: Factor, place: int) -> tuple[NDArray[Any], float]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import select
+from streamk.backends import LINE, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.landmarks.checks import check_count
@@ -22,8 +22,6 @@ _NEGATIVE = 1e-5
 a matrix given in single precision, say."""
 _BLOCK = 64
 """Landmarks that come to all rows together: their rows of the factor stay in the caches."""
-_LINE = 64
-"""Bytes that memory comes in."""
 
 
 def room(rows: int, columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -32,9 +30,9 @@ def room(rows: int, columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     Vectors that lie across two lines take twice as long to load.
     """
     item = np.dtype(dtype).itemsize
-    wide = -(-columns * item // _LINE) * (_LINE // item)
-    memory = np.empty(rows * wide + _LINE // item, dtype)
-    start = -memory.ctypes.data % _LINE // item
+    wide = -(-columns * item // LINE) * (LINE // item)
+    memory = np.empty(rows * wide + LINE // item, dtype)
+    start = -memory.ctypes.data % LINE // item
     return memory[start : start + rows * wide].reshape(rows, wide)
 
 

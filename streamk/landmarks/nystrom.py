@@ -195,8 +195,7 @@ class Landmarks:
             raise InvalidInput("a diffusion kernel's landmarks cannot do without the other rows")
         L = lower(self._rows[: self.rank], self.rank, self._factor.F.dtype)
         factor = Factor(matrix.rows(L.dtype), self.rank, L.dtype, self._factor.threads)
-        if self.rank:
-            factor.extend(every, L, 0)
+        factor.extend(every, L, 0)
         return replace(self, matrix=matrix, indices=among, _factor=factor, _all=every, _used=among)
 
     def transform(self, Y: ArrayLike) -> Numbers:
@@ -221,9 +220,8 @@ class Landmarks:
         """
         rows = self.matrix.new_rows(Y, self._all)
         factor = Factor(rows, self.rank, np.dtype(np.float64), self._factor.threads)
-        if self.rank:
-            L = lower(self._rows[: self.rank], self.rank, factor.F.dtype)
-            factor.extend(self._all[self._used], L, 0)
+        L = lower(self._rows[: self.rank], self.rank, factor.F.dtype)
+        factor.extend(self._all[self._used], L, 0)
         F: Numbers = factor.F[:, : self.rank]
         return F
 
@@ -431,8 +429,7 @@ def _spanned(
         selection.add(every[i], i)
         used.append(i)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
-    if used:
-        factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
+    factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
     for reached in (selection.factor, factor):
         reached.check(len(used))
     return Landmarks(

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LINE
+
 _GAP = 1024
 """Bytes between two arrays, and before the first and after the last one. LLVM gives a loop with
 stores two versions, and takes the one without vectors where an array begins less than some hundred
 bytes after another. Sums then round in another way, so what is learned would depend on where
 the arrays happen to lie."""
-_LINE = 64
 _LARGEST = 1 << 20
 """Bytes of an array that stays where it is: nothing lies that close before it by chance that a
 loop uses with it."""
@@ -32,13 +33,13 @@ def side_by_side(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     True
     """
     small = {name: a for name, a in arrays.items() if 0 < a.nbytes < _LARGEST}
-    room = sum(-(-a.nbytes // _LINE) * _LINE + _GAP for a in small.values())
-    memory = np.zeros(room + _GAP + _LINE, np.uint8)
-    at = _GAP + -memory.ctypes.data % _LINE
+    room = sum(-(-a.nbytes // LINE) * LINE + _GAP for a in small.values())
+    memory = np.zeros(room + _GAP + LINE, np.uint8)
+    at = _GAP + -memory.ctypes.data % LINE
     found = dict(arrays)
     for name, array in small.items():
         place = memory[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
         place[...] = array
         found[name] = place
-        at += -(-array.nbytes // _LINE) * _LINE + _GAP
+        at += -(-array.nbytes // LINE) * LINE + _GAP
     return found

@@ -12,27 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import backends, kernels
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.random_features import check_dtype, check_events, check_range, check_seed
+from streamk.features.random_features import check_dtype, check_range, check_seed
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-from streamk.learners.classes import (
-    Classes,
-    Label,
-    check_labels,
-    check_numbers,
-    classifies,
-    is_number,
-)
+from streamk.learners.classes import Classes, Label, classifies
 from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
-from streamk.learners.predictor import Decider, one_row
+from streamk.learners.predictor import one_row
 from streamk.learners.steps import Constant, Step, step_from_json
+from streamk.learners.supervised import Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
 
 
-class DoublyStochastic(Decider):
+class DoublyStochastic(Supervised):
     """Kernel learning by doubly stochastic functional gradients, on an endless stream.
 
     Each step takes a mini-batch of events and the next block of random features, predicts the
@@ -186,11 +180,6 @@ class DoublyStochastic(Decider):
         return self._function.columns
 
     @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self._classes.labels
-
-    @property
     def n_features(self) -> int:
         """Random features in use."""
         return self._function.n_features
@@ -212,23 +201,6 @@ class DoublyStochastic(Decider):
 
     # Learning
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events, in mini-batches of `batch_size`, in their order.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : sequence of n labels: str, int or bool for classes, else finite numbers
-
-        Raises
-        ------
-        InvalidInput
-            If a value or label is not usable, naming its row; nothing of the call is learned. Also
-            if predictions overflow, naming the step; the mini-batches before it are learned.
-        """
-        events = self._check(X)
-        self.learn_checked(events, self.check_labels(y, len(events)))
-
     def learn_checked(self, events: NDArray[Any], labels: NDArray[Any]) -> None:
         """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
         if self.columns is None:
@@ -239,28 +211,6 @@ class DoublyStochastic(Decider):
             self._function.learn(rows[some], self._numbers(labels[some]))
             self.n_events += len(rows[some])
 
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events, plain labels (object) or numbers (float64).
-
-        Raises
-        ------
-        InvalidInput
-            If there are not n, or one is of no use, naming its row.
-        """
-        if len(y) != n:
-            raise InvalidInput(f"{n} events came with {len(y)} labels")
-        if self.is_classifier:
-            return check_labels(y)
-        return check_numbers(y, n, self.dtype)
-
-    def _numbers(self, labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Return labels as the loss takes them, new classes getting their outputs."""
-        if not self.is_classifier:
-            return labels
-        numbers = self._classes.encode(labels).astype(np.float64)
-        self._fit_outputs()
-        return numbers
-
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y, a step by itself."""
         number = self.number(y)
@@ -269,33 +219,7 @@ class DoublyStochastic(Decider):
         else:
             self.n_events += 1
 
-    def number(self, y: Any) -> float | None:
-        """Return a label as the loss takes it, None if it is new or asks for a closer look."""
-        if self.is_classifier:
-            return self._classes.number(y)
-        return y if is_number(y, self.dtype) else None
-
     # Predicting
-
-    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Outputs f(x) of Algorithm 2, before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, n_outputs)
-            One output for regression and for two classes (positive: the second one) under any
-            loss but softmax; else one a class.
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit or a value is not finite.
-        """
-        return self._function.decide(self._check(X))
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
@@ -305,9 +229,6 @@ class DoublyStochastic(Decider):
     def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Outputs as of `decision_many`, of finite events of the dtype."""
         return self._function.decide(events)
-
-    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.loss.probabilities(F)
 
     # Columns and outputs
 
@@ -320,12 +241,6 @@ class DoublyStochastic(Decider):
             If a column is there already.
         """
         self._function.add_columns(tuple(names))
-
-    def _check(self, X: ArrayLike) -> NDArray[Any]:
-        return check_events(X, self.dtype, self.columns)
-
-    def _n_outputs(self) -> int:
-        return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""

@@ -12,22 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
-from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
-from streamk.learners.classes import (
-    Classes,
-    Label,
-    check_labels,
-    check_numbers,
-    classifies,
-    is_number,
-)
+from streamk.learners.classes import Classes, Label, classifies
 from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.optimizers import Newton, Optimizer, Part, StochasticGradient
 from streamk.learners.outputs import aligned, widened
-from streamk.learners.predictor import Decider, one_row
+from streamk.learners.predictor import one_row
 from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.learners.supervised import Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
@@ -39,7 +32,7 @@ RIDGE = 0.1
 """Default regularization of Newton steps."""
 
 
-class OnlineNystrom(Decider):
+class OnlineNystrom(Supervised):
     """Kernel learning in the span of landmarks that are chosen while the stream goes by.
 
     The landmarks are events whose kernels stand for those of the others, oASIS on a stream
@@ -198,11 +191,6 @@ class OnlineNystrom(Decider):
         return self._columns
 
     @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self._classes.labels
-
-    @property
     def n_features(self) -> int:
         """Landmarks in use."""
         return self._landmarks.n_landmarks
@@ -224,23 +212,6 @@ class OnlineNystrom(Decider):
 
     # Learning
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events one after the other.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : sequence of n labels: str, int or bool for classes, else finite numbers
-
-        Raises
-        ------
-        InvalidInput
-            If a value or label is not usable, naming its row; nothing of the call is learned. Also
-            if predictions overflow, naming the step; the events before it are learned.
-        """
-        events = self._check(X)
-        self.learn_checked(events, self.check_labels(y, len(events)))
-
     def learn_checked(self, events: Matrix, labels: NDArray[Any]) -> None:
         """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
         if self.columns is None:
@@ -256,59 +227,11 @@ class OnlineNystrom(Decider):
             finally:
                 self.n_events += self._optimizer.n_steps - before
 
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events, plain labels (object) or numbers (float64).
-
-        Raises
-        ------
-        InvalidInput
-            If there are not n, or one is of no use, naming its row.
-        """
-        if len(y) != n:
-            raise InvalidInput(f"{n} events came with {len(y)} labels")
-        if self.is_classifier:
-            return check_labels(y)
-        return check_numbers(y, n, self.dtype)
-
-    def _numbers(self, labels: NDArray[Any]) -> Matrix:
-        """Return labels as the loss takes them, new classes getting their outputs."""
-        if not self.is_classifier:
-            return labels
-        numbers = self._classes.encode(labels).astype(np.float64)
-        self._fit_outputs()
-        return numbers
-
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
         self.learn_many(one_row(x), [y])
 
-    def number(self, y: Any) -> float | None:
-        """Return a label as the loss takes it, None if it is new or asks for a closer look."""
-        if self.is_classifier:
-            return self._classes.number(y)
-        return y if is_number(y, self.dtype) else None
-
     # Predicting
-
-    def decision_many(self, X: ArrayLike) -> Matrix:
-        """Outputs f(x), before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, n_outputs)
-            One output for regression and for two classes (positive: the second one) under any
-            loss but softmax; else one a class.
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit or a value is not finite.
-        """
-        return self.decide_checked(self._check(X))
 
     def decision_one(self, x: ArrayLike) -> Matrix:
         """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
@@ -328,10 +251,6 @@ class OnlineNystrom(Decider):
             self._served = self.landmarks, self._landmarks.coefficients(self._optimizer.W)
         return self._served
 
-    def _probabilities(self, F: Matrix) -> Matrix:
-        probabilities: Matrix = self.loss.probabilities(F)
-        return probabilities
-
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
@@ -346,12 +265,6 @@ class OnlineNystrom(Decider):
         column_keys(columns)
         self._landmarks.add_columns(len(names))
         self._columns, self._served = columns, None
-
-    def _check(self, X: ArrayLike) -> Matrix:
-        return check_events(X, self.dtype, self.columns)
-
-    def _n_outputs(self) -> int:
-        return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""

@@ -14,7 +14,7 @@ import numpy as np
 from streamk.backends import GROUP
 from streamk.backends.incremental import ADMIT, KEEP, LONGEST
 from streamk.backends.numba_backend.compiling import compiled, exact
-from streamk.backends.numba_backend.pairwise import _lay, of_sums, sums, with_columns
+from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,
     factorise,
@@ -115,7 +115,7 @@ def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
     code, parameter, f = kernel
     points, _, S = span
     size, d = points.shape
-    _lay(X, first, room.E)
+    lay(X, first, room.E)
     sums(code, room.E, 0, d, points.reshape(-1), 0, size, d, 1, f, room.T)
     of_sums(code, parameter, f, room.T, room.spare[: size * GROUP])
     solve_lanes(S, size, False, room.T, room.R)
@@ -238,7 +238,7 @@ def laid(points: Any) -> Any:
     """Return the landmarks laid into lanes."""
     size, d = points.shape
     P = np.empty((-(-size // GROUP), max(d, 1), GROUP))
-    _lay(with_columns(points), 0, P)
+    lay(with_columns(points), 0, P)
     return P
 
 

@@ -2,9 +2,10 @@
 
 Entry (i, m) of the factor is ``(k(x_i, z_m) - sum_q F[i, q] L[m, q]) / L[m, m]`` for the landmark
 z_m, with L the rows of the landmarks themselves. The sums of a few points with a few landmarks stay
-in registers while both pass by, 16 columns at a time; so the factor is read once for `_TOGETHER`
-landmarks. Which columns a sum takes in lanes and which, at most `_TOGETHER` - 1, one by one,
-depends on m alone: a point's row has the same bits however its columns are divided into blocks.
+in registers while both pass by, a line of memory at a time; so the factor is read once for
+`_TOGETHER` landmarks. Which columns a sum takes in lanes and which, at most `_TOGETHER` - 1, one by
+one, depends on m alone: a point's row has the same bits however its columns are divided into
+blocks.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from streamk.backends import LINE
 from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.vectors import Emitter, data
 
 _TOGETHER = 4
 """Landmarks whose sums stay in registers together; a power of two."""
-_LINE = 64
-"""Bytes that memory comes in."""
 _ROWS = 64
 """Points whose rows stay in the second cache while all landmarks of a block pass."""
 
@@ -75,7 +75,7 @@ def _tile(rows: int, landmarks: int) -> Any:
             f, l, s = (data(context, builder, kinds[i], values[i]) for i in range(3))  # noqa: E741
             f_at, l_at, s_at, by, step, d = values[3:]
             element = context.get_data_type(kinds[0].dtype)
-            e = Emitter(builder, element, lanes=_LINE // (4 if element == ir.FloatType() else 8))
+            e = Emitter(builder, element, lanes=LINE // (4 if element == ir.FloatType() else 8))
             points = [e.at(f, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
             others = [
                 e.at(l, e.offset((l_at, e.size(1)), (e.size(i), step))) for i in range(landmarks)

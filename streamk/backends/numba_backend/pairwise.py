@@ -204,7 +204,7 @@ def _power(base: Any, exponent: Any, out: Any) -> None:
 
 
 @compiled
-def _lay(X: Any, first: Any, P: Any) -> None:
+def lay(X: Any, first: Any, P: Any) -> None:
     """Lay the points from `first` on into the groups' lanes; lanes without a point become 0."""
     for g in range(P.shape[0]):
         for lane in range(GROUP):
@@ -224,7 +224,7 @@ def _pairwise(code: Any, parameter: Any, f: Any, X: Any, Y: Any, out: Any) -> No
     P = np.empty((groups, d, GROUP), X.dtype)
     K, spare = np.empty(CENTERS * GROUP, X.dtype), np.empty(CENTERS * GROUP, X.dtype)
     for c in range(0, m, groups * GROUP):
-        _lay(Y, c, P)
+        lay(Y, c, P)
         for r in range(0, n, CENTERS):
             rows = min(CENTERS, n - r)
             for g in range(min(groups, (m - c + GROUP - 1) // GROUP)):
@@ -255,7 +255,7 @@ def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any,
     K, spare = np.empty(CENTERS * GROUP, X.dtype), np.empty(CENTERS * GROUP, X.dtype)
     part, total = np.empty(outputs * GROUP, X.dtype), np.empty((groups, outputs * GROUP))
     for r in range(0, n, groups * GROUP):
-        _lay(X, r, P)
+        lay(X, r, P)
         total[:] = 0.0
         for c in range(0, m, CENTERS):
             centers = min(CENTERS, m - c)

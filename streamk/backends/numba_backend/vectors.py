@@ -10,7 +10,7 @@ results. An `Emitter` writes them into an intrinsic of numba's; nothing here run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
@@ -116,7 +116,7 @@ class Emitter:
         b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes)
         value = b.load(b.bitcast(pointer, few.as_pointer()))
         value.align = 4
-        return self.converted(self._chosen(value, [lane % lanes for lane in range(self.lanes)]))
+        return self.converted(self.chosen(value, [lane % lanes for lane in range(self.lanes)]))
 
     def load_some(self, pointer: Any, offset: int, count: Any) -> Any:
         """Load a vector of which `count` - `offset` numbers are there; the others are 0."""
@@ -158,7 +158,7 @@ class Emitter:
         if value.type != vector.element:
             value = b.fpext(value, vector.element)
         one = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_INT, 0))
-        return self._chosen(one, [0] * self.lanes)
+        return self.chosen(one, [0] * self.lanes)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c, rounded once where the machine can."""
@@ -191,10 +191,6 @@ class Emitter:
             parts = [self._mixed(a, b, both) for a, b in pairs]
         return parts[0]
 
-    def chosen(self, value: Any, lanes: Iterable[int]) -> Any:
-        """Return some lanes of a vector."""
-        return self._chosen(value, list(lanes))
-
     def prefetch(self, pointer: Any) -> None:
         """Ask for the memory at a place that will be read soon, if there is any."""
         kind = ir.IntType(32)
@@ -221,7 +217,7 @@ class Emitter:
         order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
         return self.builder.shuffle_vector(a, b, order)
 
-    def _chosen(self, value: Any, lanes: Sequence[int]) -> Any:
+    def chosen(self, value: Any, lanes: Sequence[int]) -> Any:
         """Return a vector of the lanes numbered."""
         return self._mixed(value, ir.Constant(value.type, ir.Undefined), lanes)
 
@@ -249,7 +245,7 @@ class Emitter:
 
     def butterflies(self, value: Any, stride: int) -> Any:
         """Return sums and differences of lanes that are `stride` apart, in their places."""
-        other = self._chosen(value, [lane ^ stride for lane in range(self.lanes)])
+        other = self.chosen(value, [lane ^ stride for lane in range(self.lanes)])
         signs = self.constant([-1.0 if lane & stride else 1.0 for lane in range(self.lanes)])
         return self.fma(value, signs, other)
 
