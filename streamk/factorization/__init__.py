@@ -1,0 +1,1 @@
+"""Approximations of kernel matrices that use their clusters."""
