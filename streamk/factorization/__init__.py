@@ -1,1 +1,5 @@
-"""Approximations of kernel matrices that use their clusters."""
+"""Approximations of kernel matrices that use the clusters of their points."""
+
+from streamk.factorization.block import BlockKernel, block_kernel
+
+__all__ = ["BlockKernel", "block_kernel"]
