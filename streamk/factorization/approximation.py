@@ -13,6 +13,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.checks import columns_of
 from streamk.factorization.clusters import Clusters, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
@@ -132,7 +133,7 @@ class Meka:
         InvalidInput
             If v does not have a row for each point, or a value is not finite.
         """
-        V = self._columns(v, "v")
+        V = columns_of(v, self.n, "v")
         out = np.empty(V.shape)
         out[self._order] = self._times(V[self._order])
         return out
@@ -199,6 +200,14 @@ class Meka:
             return replace(self, shift=max(self.shift, -smallest))
         raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
 
+    def is_definite(self, lam: float) -> bool:
+        """Return whether ``lam I + G~`` is positive definite, for a positive lam.
+
+        Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
+        returns coefficients that have nothing to do with the kernel's; take `psd` before.
+        """
+        return solving.definite(self._W, self._L, float(lam) + self.shift)
+
     def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
         """Solve ``(lam I + G~) alpha = y``, as kernel ridge regression does.
 
@@ -227,7 +236,7 @@ class Meka:
             raise InvalidInput(f"lam={lam!r} must be a positive number")
         if method not in (None, *solving.METHODS):
             raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
-        Y, order, shift = self._columns(y, "y"), self._order, float(lam) + self.shift
+        Y, order, shift = columns_of(y, self.n, "y"), self._order, float(lam) + self.shift
         inside = replace(self, shift=shift)._times
         wanted = Y[order].reshape(self.n, -1)
         found = solving.solve(self._W, self._L, shift, wanted, method, inside, self._threads)
@@ -276,7 +285,7 @@ class Meka:
 
     def weights(self, alpha: ArrayLike) -> Numbers:
         """Return ``L W^T alpha``, (rank,) or (rank, p): what `predict` takes coordinates with."""
-        return self._L.times(self._W.down(self._columns(alpha, "alpha")[self._order]))
+        return self._L.times(self._W.down(columns_of(alpha, self.n, "alpha")[self._order]))
 
     def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
         """Return the approximate kernel between points and those of the matrix, times alpha.
@@ -410,16 +419,6 @@ class Meka:
         for rows in self._clusters.rows:
             places[rows] = np.arange(len(rows))
         return places
-
-    def _columns(self, v: ArrayLike, name: str) -> Numbers:
-        V = np.asarray(v, np.float64)
-        if V.ndim not in (1, 2) or len(V) != self.n:
-            raise InvalidInput(
-                f"{name} must have a row for each of the {self.n} points, not the shape {V.shape}"
-            )
-        if not np.isfinite(V).all():
-            raise InvalidInput(f"{name} has a value that is not finite")
-        return V
 
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)

@@ -22,10 +22,12 @@ SAMPLE = 20_000
 _ITERATIONS = 300
 _ENTRIES = 1 << 15
 """Distances that are evaluated before they are compared: they stay in the second cache."""
-_INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=1e-100)
-"""Of so small a bandwidth it is 1e-100 over the distance, with all digits, as it comes out of the
+_INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=1e-75)
+"""Of so small a bandwidth it is 1e-75 over the distance, with all digits, as it comes out of the
 differences of columns: a product of matrices loses the digits of clusters far from the origin, and
 its last bits change with the batch."""
+_FARTHEST = 1e70
+"""Squares of differences of larger values are beyond that kernel's range."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,6 +130,12 @@ def clustered(
     if threads is not None:
         check_count("threads", threads)
     points = checked_points(X, "X")
+    if np.abs(points).max() > _FARTHEST:
+        i, j = np.argwhere(np.abs(points) > _FARTHEST)[0]
+        raise InvalidInput(
+            f"X has the value {points[i, j]} in row {i}, column {j}, too large for distances; "
+            "scale the points"
+        )
     random = np.random.Generator(np.random.Philox(seed))
     seen = points
     if sample < len(points):

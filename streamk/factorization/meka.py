@@ -16,6 +16,7 @@ from streamk.errors import InvalidInput
 from streamk.factorization.approximation import Meka
 from streamk.factorization.bases import BASES, Basis, leading_directions
 from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.checks import checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.factorization.links import SAMPLINGS, link, sample
 from streamk.factorization.ranks import RULES, by_size, by_spectrum
@@ -140,12 +141,7 @@ class _Plan:
     threads: int | None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.kernel, Kernel) and self.kernel.cosine):
-            raise InvalidInput(
-                f"kernel={self.kernel!r} is not shift-invariant, and only such a kernel is small "
-                "between clusters: take Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy, "
-                "or a method of streamk.landmarks"
-            )
+        checked_kernel(self.kernel)
         check_count("rank", self.rank)
         check_count("seed", self.seed, least=0)
         _check_choice("basis", self.basis, BASES)

@@ -45,8 +45,8 @@ def solve(
     if method == "woodbury":
         return _woodbury(W, L, shift, y, threads)
     if method == "cg":
-        smallest = shift + min(0.0, float(reduced(W, L)[0][0]))
-        if smallest <= 0.0:
+        if not definite(W, L, shift):
+            smallest = shift + float(reduced(W, L)[0][0])
             raise InvalidInput(
                 f"conjugate gradients need a positive definite matrix, and its smallest eigenvalue "
                 f"is {smallest:.3g}: solve with psd(), a larger lam or method='minres'"
@@ -81,15 +81,32 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, y: Numbers, threads: int
     return solved
 
 
+def definite(W: BlockDiagonal, L: Links, shift: float) -> bool:
+    """Return whether ``shift I + W L W^T`` is positive definite, for a positive shift."""
+    _, inner = _inner(W, L)
+    inner[np.diag_indices_from(inner)] += shift
+    try:
+        linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+    except linalg.LinAlgError:
+        return False
+    return True
+
+
 def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
     """Return the eigenvalues of ``W L W^T`` beside the zeros, ascending, and U with vectors W U.
 
     With ``W^T W = R^T R`` they are those of ``R L R^T``.
     """
+    roots, inner = _inner(W, L)
+    values, vectors = np.linalg.eigh(inner)
+    return values, linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
+
+
+def _inner(W: BlockDiagonal, L: Links) -> tuple[list[Numbers], Numbers]:
+    """Return each R(s) and R L R^T."""
     roots = [_root(S) for S in W.gram()]
     R = linalg.block_diag(*roots)
-    values, vectors = np.linalg.eigh(R @ L.times(np.ascontiguousarray(R.T)))
-    return values, linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
+    return roots, R @ L.times(np.ascontiguousarray(R.T))
 
 
 def _root(S: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""Kernel learners as scikit-learn estimators, and landmarks as transformers."""
+"""Kernel learners and factorizations as scikit-learn estimators, and landmarks as transformers."""
 
 try:
     import sklearn  # noqa: F401 (for a message that says what to install)
@@ -7,6 +7,8 @@ except ImportError as error:
         f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
     ) from error
 
+from streamk.adapters.sklearn.block_ridge import BlockRidge, DCRidge
+from streamk.adapters.sklearn.block_svc import BlockSVC
 from streamk.adapters.sklearn.landmarks import (
     FarahatNystroem,
     KMeansNystroem,
@@ -16,14 +18,20 @@ from streamk.adapters.sklearn.landmarks import (
     UniformNystroem,
 )
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
+from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
 from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
 
 __all__ = [
+    "BlockRidge",
+    "BlockSVC",
+    "DCRidge",
     "FarahatNystroem",
     "KMeansNystroem",
     "KernelClassifier",
     "KernelRegressor",
     "LeverageNystroem",
+    "MekaClassifier",
+    "MekaRidge",
     "NystromClassifier",
     "NystromRegressor",
     "OasisNystroem",

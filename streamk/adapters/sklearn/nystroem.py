@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -10,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamk import kernels
+from streamk.adapters.sklearn.options import drawn_seed, made_kernel
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
@@ -72,25 +70,12 @@ class BaseNystroem(
 
     def _made_kernel(self, columns: int) -> str | Kernel:
         """Return the kernel that the parameters say, or "precomputed"."""
-        scales = {"bandwidth": self.bandwidth, "gamma": self.gamma}
-        given = {name: scale for name, scale in scales.items() if scale is not None}
         if isinstance(self.kernel, Diffusion):
             raise InvalidInput(
                 "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
                 "streamk.landmarks.oasis, whose result transforms new rows"
             )
-        if isinstance(self.kernel, str) and not self._given:
-            if not given and self.kernel != "linear":
-                # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d).
-                far = columns if self.kernel == "laplacian" else math.sqrt(columns / 2)
-                given = {"bandwidth": float(far)}
-            return kernels.by_name(self.kernel, **given)
-        if given:
-            raise InvalidInput(
-                f"leave out {' and '.join(given)}: kernel={self.kernel!r} is not given by name and "
-                "has its own or none"
-            )
-        return self.kernel
+        return made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
 
     def _fit(self, X: ArrayLike) -> tuple[Landmarks, NDArray[Any]]:
         rows = self._rows(X, reset=True)
@@ -183,4 +168,4 @@ class DrawnNystroem(BaseNystroem):
         self.random_state = random_state
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31))
+        return drawn_seed(self.random_state)

@@ -1,0 +1,212 @@
+"""Kernel ridge regression and classification on MEKA, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from streamk.adapters.sklearn.options import drawn_seed, kernel_of_points
+from streamk.adapters.sklearn.ridge import BaseRidge
+from streamk.factorization import Meka, meka
+from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices import Numbers
+
+__all__ = ["MekaClassifier", "MekaRidge"]
+
+
+class _OnMeka(BaseEstimator):  # type: ignore[misc]
+    """What both have in common: the approximation, and coefficients in it."""
+
+    kernel_: Kernel
+    coef_: Numbers
+    _meka: Meka
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        *,
+        bandwidth: float | None = None,
+        gamma: float | None = None,
+        alpha: float = 1.0,
+        rank: int = 128,
+        n_clusters: int | None = None,
+        basis: str = "rpcholesky",
+        threshold: float = 0.0,
+        solver: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.gamma = gamma
+        self.alpha = alpha
+        self.rank = rank
+        self.n_clusters = n_clusters
+        self.basis = basis
+        self.threshold = threshold
+        self.solver = solver
+        self.random_state = random_state
+
+    def _fit(self, points: Numbers, y: Numbers) -> None:
+        """Approximate the kernel matrix and solve for the coefficients."""
+        check_count("rank", self.rank)
+        clusters = self.n_clusters
+        if clusters is None:  # half of those whose links take as much memory as their bases
+            clusters = max(1, round(math.sqrt(len(points) / self.rank) / 2))
+        found = meka(
+            points,
+            self.kernel_,
+            rank=self.rank,
+            n_clusters=clusters,
+            basis=self.basis,
+            threshold=self.threshold,
+            seed=drawn_seed(self.random_state),
+        )
+        if not found.is_definite(self.alpha / 2):
+            found = found.psd()
+        self.coef_ = found.weights(found.solve(self.alpha, y, method=self.solver))
+        self.cluster_centers_ = found.centers
+        self._meka = found.compact()
+
+    def _predict(self, points: Numbers) -> Numbers:
+        return self._meka.predict(points, self.coef_)
+
+
+class MekaRidge(_OnMeka, BaseRidge):
+    """Kernel ridge regression on a memory efficient approximation of the kernel (§6.3).
+
+    The coefficients solve ``(alpha I + W L W^T) a = y``; a new point has coordinates in the basis
+    of the cluster that it is nearest to. Where W L W^T has eigenvalues below -alpha / 2, the
+    negative ones are set to 0 (§7.1). There is no intercept: far from all points predictions go
+    to 0, so targets with another mean are better centred.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
+        `streamk.kernels` but Linear.
+    bandwidth : float, optional
+        Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
+        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+    gamma : float, optional
+        Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
+        ``exp(-gamma |x-y|_1)``.
+    alpha : float, default 1
+        What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`.
+    rank : int, default 128
+        Directions of each cluster's basis.
+    n_clusters : int, optional
+        By default ``sqrt(n / rank) / 2``, so that links take a quarter of the memory of bases.
+    basis : str, default "rpcholesky"
+    threshold : float, default 0
+    solver : {"woodbury", "cg", "minres"}, optional
+        These are described in `streamk.factorization.meka` and in its `solve`.
+    random_state : int, RandomState or None, default None
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (directions,) or (directions, targets)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import MekaRidge
+    >>> X, y = make_friedman1(3_000, random_state=0)
+    >>> model = MekaRidge(gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.95)
+    True
+    """
+
+
+class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
+    """Classification by kernel ridge regression on a memory efficient approximation.
+
+    Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
+    as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides. Options are
+    those of `MekaRidge`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    coef_ : float64 array of shape (directions, regressions)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from streamk.adapters.sklearn import MekaClassifier
+    >>> X, y = make_moons(2_000, noise=0.1, random_state=0)
+    >>> model = MekaClassifier(gamma=5.0, alpha=0.1, rank=32, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:1_000], y[:1_000]).score(X[1_000:], y[1_000:]) > 0.99)
+    True
+    """
+
+    classes_: NDArray[Any]
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Solve for the coefficients.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,)
+            Labels of any kind that can be sorted.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain.
+        ValueError
+            If points or labels do not fit, as scikit-learn says it, or there is one class only.
+        """
+        points, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        binarizer = LabelBinarizer(neg_label=-1).fit(labels)
+        if len(binarizer.classes_) < 2:
+            raise ValueError(
+                f"y has one class only, {binarizer.classes_[0]!r}; a classifier needs at least two"
+            )
+        self.classes_ = binarizer.classes_
+        self.kernel_ = kernel_of_points(
+            self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
+        )
+        self._fit(points, binarizer.transform(labels).astype(np.float64))
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Predictions of the regressions before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        check_is_fitted(self, "classes_")
+        F = self._predict(validate_data(self, X, reset=False, dtype=np.float64))
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of points X (n, d), shape (n,)."""
+        F = self.decision_function(X)
+        numbers = F.argmax(axis=1) if F.ndim == 2 else (F > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels

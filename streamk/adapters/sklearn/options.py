@@ -1,0 +1,68 @@
+"""What options of several estimators mean."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from streamk import kernels
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.landmarks.matrices import PRECOMPUTED
+
+POINTS = 1_000
+"""Points of a part, on average, where the number of parts is not given."""
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """Return a seed from scikit-learn's random state."""
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def count_of_parts(given: int | None, n: int) -> int:
+    """Return into how many parts n points are divided, one for each `POINTS` by default."""
+    return max(1, n // POINTS) if given is None else given
+
+
+def made_kernel(
+    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
+) -> str | Kernel:
+    """Return the kernel that the options say for points of so many columns, or "precomputed".
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such kernel, or one that is not given by name is given a scale.
+    """
+    scales = {"bandwidth": bandwidth, "gamma": gamma}
+    given = {name: scale for name, scale in scales.items() if scale is not None}
+    if isinstance(kernel, str) and kernel != PRECOMPUTED:
+        if not given and kernel != "linear":
+            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d).
+            far = columns if kernel == "laplacian" else math.sqrt(columns / 2)
+            given = {"bandwidth": float(far)}
+        return kernels.by_name(kernel, **given)
+    if given:
+        raise InvalidInput(
+            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name and "
+            "has its own or none"
+        )
+    return kernel
+
+
+def kernel_of_points(
+    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
+) -> Kernel:
+    """Return the kernel that the options say for points of so many columns.
+
+    Raises
+    ------
+    InvalidInput
+        Also if it is "precomputed".
+    """
+    made = made_kernel(kernel, columns, bandwidth=bandwidth, gamma=gamma)
+    if not isinstance(made, Kernel):
+        raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
+    return made

@@ -1,0 +1,78 @@
+"""Checks of what several factorizations are given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel, Linear
+from streamk.landmarks.checks import numbers
+from streamk.landmarks.full import LIMIT
+from streamk.landmarks.matrices import Numbers
+
+
+def checked_kernel(kernel: Any) -> Kernel:
+    """Return a kernel that depends on differences of points, so that it is small between clusters.
+
+    Raises
+    ------
+    InvalidInput
+        If it is another or none.
+    """
+    if not isinstance(kernel, Kernel) or isinstance(kernel, Linear):
+        raise InvalidInput(
+            f"kernel={kernel!r} is not shift-invariant, so that clusters of points tell nothing of "
+            "its matrix: take a streamk Kernel such as Gaussian, any but Linear"
+        )
+    return kernel
+
+
+def check_regularization(name: str, value: Any) -> None:
+    """Check that what is added to the diagonal is a finite number that is not negative.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+        raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
+
+
+def check_size(count: int) -> None:
+    """Check that the kernel between so many points of one part may be formed.
+
+    Raises
+    ------
+    InvalidInput
+        If it took more than `LIMIT` bytes.
+    """
+    size = 8 * count**2
+    if size > LIMIT:
+        raise InvalidInput(
+            f"a part has {count} points, whose kernel takes {size / 2**30:.3g} GiB, more than the "
+            f"{LIMIT / 2**30:.3g} GiB that are formed: take more clusters or parts"
+        )
+
+
+def columns_of(v: Any, n: int, name: str) -> Numbers:
+    """Return a vector or vectors of n numbers as float64, (n,) or (n, p).
+
+    Raises
+    ------
+    InvalidInput
+        If it has another shape or a value is not finite.
+    """
+    V = numbers(v, name)
+    if V.ndim not in (1, 2) or len(V) != n:
+        raise InvalidInput(
+            f"{name} must have a number for each of the {n} points, shape ({n},) or ({n}, p), not "
+            f"{V.shape}"
+        )
+    if not np.isfinite(V).all():
+        row = int(np.argwhere(~np.isfinite(V))[0][0])
+        raise InvalidInput(f"{name} has the value {V[row]} in row {row}; all must be finite")
+    return V
