@@ -96,6 +96,17 @@ def truncated_nystrom(C: np.ndarray, M: np.ndarray, rank: int) -> Basis:
     return Basis(W, np.diag(values), T)
 
 
+def row_basis(C: np.ndarray, stands_for: Sequence[float], own: np.ndarray, rank: int) -> Basis:
+    """The leading left singular vectors of columns of the whole block row (section 7.2).
+
+    `stands_for` says how many points of the block row each column stands for, and `own` is the
+    Nyström approximation of the diagonal block, of which these vectors keep a part.
+    """
+    D = np.diag(np.asarray(stands_for))
+    values, W = leading(C @ D @ C.T, rank)
+    return Basis(W, W.T @ own @ W, D @ C.T @ W / values)
+
+
 def randomized_eigh(
     M: np.ndarray, rank: int, gaussian: np.ndarray, power: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -162,6 +173,24 @@ def least_squares(
     left = np.linalg.inv(W_s.T @ D_s @ W_s) @ W_s.T @ D_s
     right = D_t @ W_t @ np.linalg.inv(W_t.T @ D_t @ W_t)
     return left @ G @ right
+
+
+def chances(W: np.ndarray, count: int) -> np.ndarray:
+    """Of rows to be among `count` samples that are drawn by their leverage scores: not the paper's.
+
+    Half of the probability goes by |W_i|^2 and half to all alike, times what makes the sum of the
+    chances `count` where none is more than 1.
+    """
+    scores = (W**2).sum(axis=1)
+    p = 0.5 * scores / scores.sum() + 0.5 / len(W)
+    low, high = 0.0, count / p.min()
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if np.minimum(1.0, middle * p).sum() < count:
+            low = middle
+        else:
+            high = middle
+    return np.minimum(1.0, high * p)
 
 
 def linked(kernel: Kernel, centers: np.ndarray, threshold: float) -> np.ndarray:
