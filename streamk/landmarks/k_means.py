@@ -74,32 +74,51 @@ def k_means(
             "k_means needs points, and a precomputed matrix has none: pass X of shape (n, d) and a "
             "Kernel, or take another method"
         )
-    centers = _centers(matrix.points, min(max_landmarks, matrix.n), seed)
+    random = np.random.Generator(np.random.Philox(seed))
+    centers = centers_of(matrix.points, max_landmarks, random, init="random", iterations=ITERATIONS)
     stopped = "count" if len(centers) == max_landmarks else "all"
     return of_points(matrix, centers, real, threads, stopped)
 
 
-def _centers(points: Numbers, count: int, seed: int) -> Numbers:
+def centers_of(
+    points: Numbers, count: int, random: np.random.Generator, *, init: str, iterations: int
+) -> Numbers:
+    """Return the centres of clusters that k-means finds, in ascending order and all different.
+
+    Parameters
+    ----------
+    points : float64 array of shape (n, d)
+    count : int
+        Most centres; no more are found than there are different points.
+    random : Generator
+    init : {"random", "k-means++"}
+    iterations : int
+        At most so many of Lloyd's.
+
+    Raises
+    ------
+    BackendUnavailable
+        If scikit-learn is not installed.
+    """
     try:
         from sklearn.cluster import KMeans
         from sklearn.exceptions import ConvergenceWarning
         from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise BackendUnavailable(
-            f"k_means needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
+            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
         ) from None
 
-    random = np.random.Generator(np.random.Philox(seed))
     model = KMeans(
-        count,
-        init="random",
+        min(count, len(points)),
+        init=init,
         n_init=1,
-        max_iter=ITERATIONS,
+        max_iter=iterations,
         algorithm="lloyd",
         random_state=int(random.integers(2**31)),
     )
     # Threads add up their parts of a cluster in the order in which they finish.
-    with threadpool_limits(limits=1, user_api="openmp"), warnings.catch_warnings():
+    with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
         model.fit(points)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)

@@ -1,0 +1,432 @@
+"""What MEKA makes of a kernel matrix, ``W L W^T``, and what can be done with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import kernels
+from streamk.errors import InvalidInput
+from streamk.factorization import solving
+from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.clusters import Clusters, divided
+from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices import checked_points
+from streamk.state import State
+
+Numbers = NDArray[np.float64]
+
+_ENTRIES = 1 << 22
+"""Entries of the kernel matrix that `error` has at a time, about."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Meka:
+    """The approximation ``W L W^T + shift I`` of a kernel matrix; made by `meka`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : float64 array of shape (n, d)
+        What the matrix is of.
+    shift : float
+        What `psd` has added to the diagonal.
+    """
+
+    kernel: Kernel
+    points: Numbers
+    shift: float
+    _clusters: Clusters
+    _W: BlockDiagonal
+    _L: Links
+    _landmarks: tuple[Numbers, ...]
+    _maps: tuple[Numbers, ...]
+    """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
+    _threads: int | None
+
+    def __repr__(self) -> str:
+        return (
+            f"<MEKA of {self.n} points in {self.n_clusters} clusters, rank {self.rank}, "
+            f"{self.nbytes / 1e6:.1f} MB>"
+        )
+
+    # What it is
+
+    @property
+    def n(self) -> int:
+        """Points."""
+        return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n)."""
+        return self.n, self.n
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters."""
+        return len(self._clusters)
+
+    @property
+    def centers(self) -> Numbers:
+        """Centres of the clusters, (c, d)."""
+        return self._clusters.centers
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """Cluster of each point, (n,)."""
+        return self._clusters.labels
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Directions of each cluster's basis, (c,)."""
+        return np.array(self._W.ranks, np.int64)
+
+    @property
+    def rank(self) -> int:
+        """Directions of all clusters."""
+        return sum(self._W.ranks)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of W and L, in bytes; L is symmetric, and a pair of blocks is stored once."""
+        return self._W.nbytes + self._L.nbytes
+
+    @property
+    def map_nbytes(self) -> int:
+        """Memory of what new points need: landmarks and their maps, in bytes."""
+        return sum(a.nbytes for a in (*self._landmarks, *self._maps))
+
+    def rows(self, s: int) -> NDArray[np.int64]:
+        """Points of a cluster, ascending."""
+        return self._clusters.rows[s]
+
+    def basis(self, s: int) -> NDArray[Any]:
+        """W(s), (points of the cluster, its rank), a view."""
+        return self._W.block(s)
+
+    def link(self, s: int, t: int) -> NDArray[Any]:
+        """L(s, t), (rank of s, rank of t); 0 where the threshold left it out."""
+        found = self._L.block(s, t)
+        if found is None:
+            return np.zeros((self._W.ranks[s], self._W.ranks[t]), self._L.values.dtype)
+        return found
+
+    @property
+    def links(self) -> NDArray[np.bool_]:
+        """Which blocks of L there are, (c, c)."""
+        return self._L.there()
+
+    # The matrix
+
+    def matvec(self, v: ArrayLike) -> Numbers:
+        """Return the matrix times v, (n,) or (n, p).
+
+        Raises
+        ------
+        InvalidInput
+            If v does not have a row for each point, or a value is not finite.
+        """
+        V = self._columns(v, "v")
+        out = np.empty(V.shape)
+        out[self._order] = self._times(V[self._order])
+        return out
+
+    __matmul__ = matvec
+
+    def approximate(self, rows: ArrayLike, columns: ArrayLike) -> Numbers:
+        """Return entries of the approximation; the two are broadcast against each other."""
+        i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
+        out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
+        pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
+        order = np.argsort(pairs, kind="stable")
+        for some in np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1):
+            if len(some):
+                s, t = divmod(int(pairs[some[0]]), self.n_clusters)
+                left = self.basis(s)[self._places[a[some]]].astype(np.float64)
+                right = self.basis(t)[self._places[b[some]]].astype(np.float64)
+                out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
+        out[a % self.n == b % self.n] += self.shift
+        return out.reshape(i.shape)
+
+    def error(self, n_rows: int = 1000, seed: int = 0) -> float:
+        """Return the error |G - G~|_F / |G|_F on all columns of rows drawn at random (§6.1).
+
+        Parameters
+        ----------
+        n_rows : int, default 1000
+            All of them if there are fewer.
+        seed : int, default 0
+        """
+        check_count("n_rows", n_rows)
+        check_count("seed", seed, least=0)
+        random = np.random.Generator(np.random.Philox(seed))
+        drawn = random.choice(self.n, min(n_rows, self.n), replace=False)
+        missed = total = 0.0
+        step = max(1, _ENTRIES // max(map(len, self._clusters.rows)))
+        for s in range(self.n_clusters):
+            own = drawn[self.labels[drawn] == s]
+            for first in range(0, len(own), step):
+                some = own[first : first + step]
+                W = self.basis(s)[self._places[some]].astype(np.float64)
+                for t, rows in enumerate(self._clusters.rows):
+                    G = self.kernel.pairwise(self.points[some], self.points[rows])
+                    total += float(np.vdot(G, G))
+                    G -= (W @ self.link(s, t)) @ self.basis(t).T
+                    if s == t:
+                        G[np.arange(len(some)), self._places[some]] -= self.shift
+                    missed += float(np.vdot(G, G))
+        return float(np.sqrt(missed / total))
+
+    def psd(self, method: str = "clip") -> Meka:
+        """Return the approximation without negative eigenvalues (§7.1).
+
+        Parameters
+        ----------
+        method : {"clip", "shift"}, default "clip"
+            Set the negative eigenvalues of L to 0 ("MEKA-PSD"), or add the magnitude of the
+            smallest one of ``W L W^T`` to the diagonal.
+        """
+        if method == "clip":
+            return replace(self, _L=self._L.clipped())
+        if method == "shift":
+            smallest = float(solving.reduced(self._W, self._L)[0][0])
+            return replace(self, shift=max(self.shift, -smallest))
+        raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
+
+    def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
+        """Solve ``(lam I + G~) alpha = y``, as kernel ridge regression does.
+
+        Parameters
+        ----------
+        lam : float
+            Positive.
+        y : array of shape (n,) or (n, p)
+        method : {"woodbury", "cg", "minres"}, optional
+            "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
+            / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
+            to be positive definite, "minres" does not; both stop at a residual of 1e-8 of y. By
+            default "woodbury" up to a rank of 4,096, and "minres" beyond.
+
+        Returns
+        -------
+        float64 array of the shape of `y`
+
+        Raises
+        ------
+        InvalidInput
+            If an argument cannot be used, the matrix is singular, or "cg" is asked of one that is
+            not positive definite.
+        """
+        if not (isinstance(lam, int | float | np.number) and 0 < lam < np.inf):
+            raise InvalidInput(f"lam={lam!r} must be a positive number")
+        if method not in (None, *solving.METHODS):
+            raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
+        Y, order, shift = self._columns(y, "y"), self._order, float(lam) + self.shift
+        inside = replace(self, shift=shift)._times
+        wanted = Y[order].reshape(self.n, -1)
+        found = solving.solve(self._W, self._L, shift, wanted, method, inside, self._threads)
+        out = np.empty_like(found)
+        out[order] = found
+        return out.reshape(Y.shape)
+
+    def _times(self, v: Numbers) -> Numbers:
+        """Return the matrix times v, both in the clusters' order."""
+        inner = self._L.times(self._W.down(np.ascontiguousarray(v), self._threads))
+        found: Numbers = self._W.up(inner, self._threads) + self.shift * v
+        return found
+
+    def eigh(self, k: int) -> tuple[Numbers, Numbers]:
+        """Return the k largest eigenvalues of ``W L W^T + shift I``, and their eigenvectors.
+
+        Returns
+        -------
+        float64 array of shape (k,), descending, and float64 array of shape (n, k), orthonormal
+
+        Raises
+        ------
+        InvalidInput
+            If k is larger than the rank.
+        """
+        check_count("k", k)
+        if k > self.rank:
+            raise InvalidInput(f"k={k!r} is larger than the rank {self.rank}")
+        values, U = solving.reduced(self._W, self._L)
+        vectors = np.empty((self.n, k))
+        vectors[self._order] = self._W.up(np.ascontiguousarray(U[:, ::-1][:, :k]))
+        return values[::-1][:k] + self.shift, vectors
+
+    # Points that were not there
+
+    def coordinates(self, X: ArrayLike) -> tuple[NDArray[np.int32], Numbers]:
+        """Return the clusters (m,) of points, and the coordinates there, (m, largest rank).
+
+        Rows of clusters of a smaller rank end with zeros.
+        """
+        points, labels = self._placed(X)
+        w = np.zeros((len(points), max(self._W.ranks)))
+        for s, some in self._by_cluster(labels):
+            w[some, : self._W.ranks[s]] = self._product(points[some], s, self._maps[s])
+        return labels, w
+
+    def weights(self, alpha: ArrayLike) -> Numbers:
+        """Return ``L W^T alpha``, (rank,) or (rank, p): what `predict` takes coordinates with."""
+        return self._L.times(self._W.down(self._columns(alpha, "alpha")[self._order]))
+
+    def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
+        """Return the approximate kernel between points and those of the matrix, times alpha.
+
+        A row's result is the same, bit for bit, in whatever batch it comes.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        beta : array of shape (rank,) or (rank, p)
+            What `weights` returns of alpha.
+
+        Returns
+        -------
+        float64 array of shape (m,) or (m, p)
+
+        Raises
+        ------
+        InvalidInput
+            If a shape does not fit or a value is not finite.
+        """
+        B = np.asarray(beta, np.float64)
+        if B.ndim not in (1, 2) or len(B) != self.rank:
+            raise InvalidInput(f"beta must have {self.rank} rows, not the shape {B.shape}")
+        points, labels = self._placed(X)
+        out, wide = np.empty((len(points), *B.shape[1:])), self._W.columns
+        for s, some in self._by_cluster(labels):
+            out[some] = self._product(points[some], s, self._maps[s] @ B[wide[s] : wide[s + 1]])
+        return out
+
+    def features(self, X: ArrayLike) -> Numbers:
+        """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
+
+        A row's features are the same, bit for bit, in whatever batch it comes.
+        """
+        return self.predict(X, self._root)
+
+    @cached_property
+    def _root(self) -> Numbers:
+        """A root of the positive part of L, (rank, rank)."""
+        values, vectors = np.linalg.eigh(self._L.dense())
+        root: Numbers = vectors * np.sqrt(np.maximum(values, 0.0))
+        return root
+
+    def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Numbers:
+        """Return the approximate kernel ``w(x)^T L w(y)`` between points, without the shift.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        Y : array of shape (p, d), optional
+            `X` by default.
+
+        Returns
+        -------
+        float64 array of shape (m, p)
+        """
+        sides = [self.coordinates(X)]
+        sides.append(sides[0] if Y is None else self.coordinates(Y))
+        out = np.empty([len(labels) for labels, _ in sides])
+        for s, some in self._by_cluster(sides[0][0]):
+            for t, others in self._by_cluster(sides[1][0]):
+                left, right = sides[0][1][some], sides[1][1][others]
+                k, m = self._W.ranks[s], self._W.ranks[t]
+                out[np.ix_(some, others)] = left[:, :k] @ self.link(s, t) @ right[:, :m].T
+        return out
+
+    def compact(self) -> Meka:
+        """Return what new points need, without W and the points: a matrix of no rows."""
+        none = np.empty((0, self.points.shape[1]))
+        W = BlockDiagonal(self._W.values[:0], [0] * self.n_clusters, self._W.ranks)
+        clusters = divided(self.centers, self.labels[:0], self._threads)
+        return replace(self, points=none, _clusters=clusters, _W=W)
+
+    # State
+
+    def state(self) -> State:
+        """Return all of it; a Meka made from it is the same, bit for bit."""
+        counts = np.array([len(Z) for Z in self._landmarks], np.int64)
+        arrays: dict[str, NDArray[Any]] = {
+            "points": self.points,
+            "centers": self.centers,
+            "labels": self.labels,
+            "ranks": self.ranks,
+            "W": self._W.values,
+            "L": self._L.values,
+            "pairs": self._L.pairs,
+            "counts": counts,
+            "landmarks": np.concatenate(self._landmarks),
+            "maps": np.concatenate([T.reshape(-1) for T in self._maps]),
+        }
+        header = {"type": "meka", "format": 1, **self.kernel.to_json(), "shift": self.shift}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State, threads: int | None = None) -> Meka:
+        """Return what `state` was made of.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or of a newer format.
+        """
+        state.expect("meka", format=1)
+        a = state.arrays
+        ignored = ("type", "format", "shift")
+        kernel = kernels.from_json({k: v for k, v in state.header.items() if k not in ignored})
+        ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
+        clusters = divided(a["centers"], a["labels"], threads)
+        W = BlockDiagonal(a["W"], [len(rows) for rows in clusters.rows], ranks)
+        landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
+        sizes = [m * k for m, k in zip(counts, ranks, strict=True)]
+        maps = np.split(a["maps"], np.cumsum(sizes)[:-1])
+        shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
+        shift: Any = state.header["shift"]
+        L = Links(a["L"], a["pairs"], ranks)
+        return cls(
+            kernel, a["points"], shift, clusters, W, L, tuple(landmarks), tuple(shaped), threads
+        )
+
+    # Inside
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.concatenate(self._clusters.rows)
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Row of each point in its cluster's block, (n,)."""
+        places = np.empty(self.n, np.int64)
+        for rows in self._clusters.rows:
+            places[rows] = np.arange(len(rows))
+        return places
+
+    def _columns(self, v: ArrayLike, name: str) -> Numbers:
+        V = np.asarray(v, np.float64)
+        if V.ndim not in (1, 2) or len(V) != self.n:
+            raise InvalidInput(
+                f"{name} must have a row for each of the {self.n} points, not the shape {V.shape}"
+            )
+        if not np.isfinite(V).all():
+            raise InvalidInput(f"{name} has a value that is not finite")
+        return V
+
+    def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
+        points = checked_points(X, "X", least=0)
+        return points, self._clusters.nearest(points)
+
+    def _by_cluster(self, labels: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64]]]:
+        return [(int(s), np.flatnonzero(labels == s)) for s in np.unique(labels)]
+
+    def _product(self, X: Numbers, s: int, V: Numbers) -> Numbers:
+        return self.kernel.product(X, self._landmarks[s], V, threads=self._threads)

@@ -1,0 +1,186 @@
+"""W and L as they are stored: a block diagonal matrix, and links between its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import blocks as loops
+from streamk.backends.threads import divide
+
+Numbers = NDArray[np.float64]
+
+_CHUNK = 1 << 18
+"""Numbers of a chunk, about: enough for a thread, and few enough for the second cache to pass."""
+
+
+class BlockDiagonal:
+    """W: for each cluster its block, a row a point; the points lie cluster by cluster.
+
+    Parameters
+    ----------
+    values : array of shape (numbers,)
+        The blocks one after the other, each row by row.
+    sizes, ranks : sequences of int
+        Rows and columns of the blocks.
+    """
+
+    def __init__(self, values: NDArray[Any], sizes: Sequence[int], ranks: Sequence[int]) -> None:
+        self.values = values
+        self.sizes, self.ranks = tuple(sizes), tuple(ranks)
+        numbers = [n * k for n, k in zip(sizes, ranks, strict=True)]
+        self._at = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
+        self.rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.columns = np.concatenate([[0], np.cumsum(self.ranks)]).astype(np.int64)
+        self._chunks, self._owner = self._divided()
+
+    def _divided(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        chunks, owner = [], []
+        for s, (n, k) in enumerate(zip(self.sizes, self.ranks, strict=True)):
+            step = max(1, _CHUNK // k)
+            for row in range(0, n, step):
+                place = int(self._at[s]) + row * k
+                chunks.append((place, int(self.rows[s]) + row, min(step, n - row), k))
+                owner.append(s)
+        return np.array(chunks, np.int64).reshape(-1, 4), np.array(owner, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.values.nbytes
+
+    def block(self, s: int) -> NDArray[Any]:
+        """Return the block of a cluster, (size, rank), a view."""
+        return self.values[self._at[s] : self._at[s + 1]].reshape(self.sizes[s], self.ranks[s])
+
+    def down(self, V: Numbers, threads: int | None = None) -> Numbers:
+        """Return ``W^T V``, (rank,) or (rank, p), of V (n,) or (n, p) in the clusters' order."""
+        if V.ndim == 2:
+            return np.concatenate(
+                [self._wide(s).T @ V[self.rows[s] : self.rows[s + 1]] for s in self._clusters]
+            )
+        parts = np.zeros((len(self._chunks), max(self.ranks)))
+
+        def work(some: slice) -> None:
+            loops.select().down(self.values, self._chunks[some], V, parts[some])
+
+        divide(len(self._chunks), self.values.size, work, threads)
+        out = np.zeros(self.columns[-1])
+        for s, part in zip(self._owner.tolist(), parts, strict=True):
+            out[self.columns[s] : self.columns[s + 1]] += part[: self.ranks[s]]
+        return out
+
+    def up(self, U: Numbers, threads: int | None = None) -> Numbers:
+        """Return ``W U``, (n,) or (n, p), of U (rank,) or (rank, p)."""
+        if U.ndim == 2:
+            return np.concatenate(
+                [self._wide(s) @ U[self.columns[s] : self.columns[s + 1]] for s in self._clusters]
+            )
+        out, starts = np.empty(self.rows[-1]), self.columns[self._owner]
+
+        def work(some: slice) -> None:
+            loops.select().up(self.values, self._chunks[some], U, starts[some], out)
+
+        divide(len(self._chunks), self.values.size, work, threads)
+        return out
+
+    def gram(self) -> list[Numbers]:
+        """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""
+        wide = (self._wide(s) for s in self._clusters)
+        return [W.T @ W for W in wide]
+
+    @property
+    def _clusters(self) -> range:
+        return range(len(self.sizes))
+
+    def _wide(self, s: int) -> Numbers:
+        return self.block(s).astype(np.float64, copy=False)
+
+
+class Links:
+    """L: symmetric blocks between clusters, each pair stored once and only where there is one.
+
+    Parameters
+    ----------
+    values : array of shape (numbers,)
+        The blocks one after the other, each row by row.
+    pairs : int array of shape (links, 2)
+        Clusters (s, t) of each, s <= t.
+    ranks : sequence of int
+    """
+
+    def __init__(self, values: NDArray[Any], pairs: NDArray[Any], ranks: Sequence[int]) -> None:
+        self.values, self.pairs, self.ranks = values, np.asarray(pairs, np.int64), tuple(ranks)
+        k = np.asarray(self.ranks, np.int64)
+        start = np.concatenate([[0], np.cumsum(k)])
+        s, t = self.pairs.T
+        at = np.concatenate([[0], np.cumsum(k[s] * k[t])])[:-1]
+        self._table = np.stack([at, start[s], k[s], start[t], k[t]], axis=1).astype(np.int64)
+        self._number = {pair: i for i, pair in enumerate(map(tuple, self.pairs.tolist()))}
+
+    @classmethod
+    def of(
+        cls, blocks: Mapping[tuple[int, int], Numbers], ranks: Sequence[int], dtype: np.dtype[Any]
+    ) -> Links:
+        """Return links from blocks by pairs of clusters (s, t), s <= t."""
+        values = np.concatenate([block.reshape(-1) for block in blocks.values()]).astype(dtype)
+        return cls(values, np.array(list(blocks), np.int64).reshape(-1, 2), ranks)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.values.nbytes
+
+    def there(self) -> NDArray[np.bool_]:
+        """Return which links there are, (clusters, clusters)."""
+        found = np.zeros((len(self.ranks),) * 2, bool)
+        s, t = self.pairs.T
+        found[s, t] = found[t, s] = True
+        return found
+
+    def block(self, s: int, t: int) -> NDArray[Any] | None:
+        """Return a block (rank of s, rank of t), a view, or None where there is none."""
+        number = self._number.get((min(s, t), max(s, t)))
+        if number is None:
+            return None
+        at, _, rows, _, columns = self._table[number]
+        found = self.values[at : at + rows * columns].reshape(rows, columns)
+        return found if s <= t else found.T
+
+    def times(self, U: Numbers) -> Numbers:
+        """Return ``L U``, (rank,) or (rank, p)."""
+        out = np.empty_like(U)
+        if U.ndim == 1:
+            loops.select().couple(self.values, self._table, U, out)
+            return out
+        out[:] = 0.0
+        for (_, row, rows, column, columns), (s, t) in zip(
+            self._table.tolist(), self.pairs.tolist(), strict=True
+        ):
+            block = self.block(s, t)
+            assert block is not None
+            wide = block.astype(np.float64, copy=False)
+            out[row : row + rows] += wide @ U[column : column + columns]
+            if s != t:
+                out[column : column + columns] += wide.T @ U[row : row + rows]
+        return out
+
+    def dense(self) -> Numbers:
+        """Return L, (rank, rank)."""
+        return self.times(np.eye(sum(self.ranks)))
+
+    def clipped(self) -> Links:
+        """Return L with its negative eigenvalues set to 0 (§7.1), all blocks there."""
+        values, vectors = np.linalg.eigh(self.dense())
+        kept = values > 0.0
+        L = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
+        edges = np.concatenate([[0], np.cumsum(self.ranks)])
+        blocks = {
+            (s, t): L[edges[s] : edges[s + 1], edges[t] : edges[t + 1]]
+            for s in range(len(self.ranks))
+            for t in range(s, len(self.ranks))
+        }
+        return Links.of(blocks, self.ranks, self.values.dtype)
