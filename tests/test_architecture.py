@@ -56,6 +56,7 @@ HOMES = {
     "river": ("streamk.adapters.river", "connectors.river"),
     "sklearn": (
         "streamk.adapters.sklearn",
+        "streamk.factorization.bases",
         "streamk.landmarks.k_means",
         "streamk.landmarks.self_expressive",
     ),
