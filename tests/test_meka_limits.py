@@ -119,6 +119,52 @@ def test_vectors_with_what_is_no_number(model):
         model.solve(1.0, y)
 
 
+@pytest.mark.parametrize(
+    "bad", [["a"] * N, np.ones(N, complex), scipy.sparse.csr_array(np.ones((N, 1)))]
+)
+def test_vectors_that_are_no_numbers(model, bad):
+    for call in (model.matvec, model.weights, lambda y: model.solve(1.0, y)):
+        with pytest.raises(InvalidInput, match=r"number|complex|sparse"):
+            call(bad)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # in the test's norm
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+@pytest.mark.parametrize("lam", [1e-3, 1e-6, 1e-12, 1e-300])
+def test_a_lambda_so_small_that_rounding_is_all(method, lam):
+    """What is returned solves the system, or an error says that it cannot be solved."""
+    m, y = made().psd(), np.sin(X[:, 0])
+    try:
+        alpha = m.solve(lam, y, method=method)
+    except InvalidInput:
+        return
+    assert np.linalg.norm(m.matvec(alpha) + lam * alpha - y) < 1e-5 * np.linalg.norm(y)
+
+
+def test_clusters_counted_from_the_end(model):
+    """As Python counts, or not at all: never another block."""
+    for call in (model.basis, model.rows, lambda s: model.link(0, s), lambda s: model.link(s, 1)):
+        try:
+            found = call(-1)
+        except (InvalidInput, IndexError):
+            continue
+        np.testing.assert_array_equal(found, call(2))
+        with pytest.raises((InvalidInput, IndexError)):
+            call(3)
+
+
+def test_what_needs_the_points_that_are_gone(model):
+    small = model.compact()
+    for call in (
+        small.error,
+        lambda: small.solve(1.0, np.zeros(0)),
+        lambda: small.eigh(1),
+        lambda: small.approximate([0], [0]),
+    ):
+        with pytest.raises((InvalidInput, IndexError)):
+            call()
+
+
 def test_names_that_there_are_not(model):
     with pytest.raises(InvalidInput, match="method="):
         model.solve(1.0, np.ones(N), method="lu")
@@ -153,6 +199,13 @@ def test_no_new_points(model):
 def test_weights_of_another_length(model):
     with pytest.raises(InvalidInput, match=str(model.rank)):
         model.predict(X, np.ones((model.rank + 1, 1)))
+
+
+def test_weights_with_what_is_no_number(model):
+    beta = np.ones(model.rank)
+    beta[3] = math.nan
+    with pytest.raises(InvalidInput, match=r"finite|nan"):
+        model.predict(X, beta)
 
 
 def test_entries_that_there_are_not(model):
