@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from streamk.backends.numba_backend.compiling import compiled, compiling
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
@@ -17,22 +19,16 @@ _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 @compiled
 def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
     """Write each chunk's ``W^T v`` into its row of `parts`."""
+    sums = np.empty(parts.shape[1])
     for c in range(len(chunks)):
         at, row, rows, k = chunks[c]
-        part = parts[c, :k]
+        part = sums[:k]
         part[:] = 0.0
-        whole = rows - rows % 8
-        for r in range(0, whole, 8):
-            W = values[at + r * k : at + (r + 8) * k].reshape(8, k)
-            x = v[row + r : row + r + 8]
-            for j in range(k):
-                early = W[0, j] * x[0] + W[1, j] * x[1] + W[2, j] * x[2] + W[3, j] * x[3]
-                late = W[4, j] * x[4] + W[5, j] * x[5] + W[6, j] * x[6] + W[7, j] * x[7]
-                part[j] += early + late
-        for r in range(whole, rows):
+        for r in range(rows):
             one, factor = values[at + r * k : at + (r + 1) * k], v[row + r]
             for j in range(k):
                 part[j] += one[j] * factor
+        parts[c, :k] = part
 
 
 @_reordered
