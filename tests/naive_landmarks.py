@@ -30,6 +30,10 @@ def kernel_matrix(k: naive.Kernel, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         return np.exp(-abs(delta).sum(axis=2) / k.scale)
     if k.name == "linear":
         return np.asarray(X, dtype=float) @ np.asarray(Y, dtype=float).T
+    if k.name == "cauchy":
+        return (1.0 / (1.0 + (delta / k.scale) ** 2)).prod(axis=2)
+    if k.name == "rational_quadratic":
+        return (1.0 + squared / (2.0 * k.nu * k.scale**2)) ** -k.nu
     assert k.name == "matern"
     r = math.sqrt(2.0 * k.nu) * np.sqrt(squared) / k.scale
     if k.nu == 0.5:

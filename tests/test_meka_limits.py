@@ -1,0 +1,404 @@
+"""What MEKA says of input that it cannot use, and what it makes of odd points."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from meka_kit import EVERY, GAUSSIAN, clouds, dense
+
+from streamk import kernels
+from streamk.errors import InvalidInput, StateError
+from streamk.factorization import Meka, meka
+from streamk.landmarks import Diffusion
+from streamk.state import State
+
+X = clouds((30, 40, 50))
+N = len(X)
+BASES = ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"]
+
+
+def made(points=X, kernel=GAUSSIAN, rank=5, n_clusters=3, dtype="float64", **options):
+    return meka(points, kernel, rank=rank, n_clusters=n_clusters, dtype=dtype, **options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return made()
+
+
+# --- what it cannot be made of --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel", [kernels.Linear(), Diffusion(GAUSSIAN), "precomputed", "gaussian", None]
+)
+def test_other_kernels(kernel):
+    with pytest.raises(InvalidInput, match="Gaussian"):  # the message says what to take
+        made(kernel=kernel)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_named(bad):
+    points = X.copy()
+    points[7, 1] = bad
+    with pytest.raises(InvalidInput, match=r"row 7, column 1"):
+        made(points)
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([["a", "b"]], "numbers"),
+        ([[1.0, 2.0], [3.0]], "numbers"),
+        (np.array([[1.0 + 2.0j]]), "complex"),
+        (scipy.sparse.csr_array(np.eye(3)), r"toarray\(\)"),
+        (np.zeros((4, 0)), "no columns"),
+        (np.zeros((0, 4)), "no points"),
+        (np.zeros(4), "matrix|shape"),
+        (np.zeros((4, 2, 2)), "matrix|shape"),
+    ],
+)
+def test_points_that_cannot_be(points, says):
+    with pytest.raises(InvalidInput, match=says):
+        made(points, rank=1, n_clusters=1)
+
+
+@pytest.mark.parametrize("option", ["rank", "n_clusters"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, "3", None, True])
+def test_counts_that_are_none(option, value):
+    with pytest.raises(InvalidInput, match=f"{option}="):
+        made(**{option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("basis", ["nystrom", None, 1]),
+        ("columns", ["all", None]),
+        ("rank_rule", ["equal", None]),
+        ("sampling", ["random", None]),
+        ("oversampling", [0.0, -1.0, 0.5, math.nan, math.inf, "2", None]),
+        ("link_samples", [-1.0, math.nan, math.inf, "3", None]),
+        ("threshold", [-1.0, math.nan, math.inf, "0", None]),
+        ("seed", [-1, 0.5, None]),
+        ("dtype", ["float16", "int32"]),
+        ("threads", [0, -1, 1.5, "a", True]),
+    ],
+)
+def test_options_that_cannot_be(option, values):
+    for value in values:
+        with pytest.raises(InvalidInput, match=f"{option}="):
+            made(**{option: value})
+
+
+# --- what cannot be asked of it -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lam", [0.0, -1.0, math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+def test_a_lambda_that_is_not_positive(model, lam, method):
+    with pytest.raises(InvalidInput, match="lam="):
+        model.solve(lam, np.ones(N), method=method)
+
+
+@pytest.mark.parametrize("shape", [(N - 1,), (N + 1, 2), (), (N, 2, 2), (1, N)])
+def test_vectors_of_another_length(model, shape):
+    for call in (model.matvec, lambda v: model @ v, model.weights, lambda y: model.solve(1.0, y)):
+        with pytest.raises(InvalidInput, match=str(N)):
+            call(np.ones(shape))
+
+
+def test_vectors_with_what_is_no_number(model):
+    y = np.ones(N)
+    y[11] = math.nan
+    with pytest.raises(InvalidInput, match="11"):
+        model.solve(1.0, y)
+
+
+@pytest.mark.parametrize(
+    "bad", [["a"] * N, np.ones(N, complex), scipy.sparse.csr_array(np.ones((N, 1)))]
+)
+def test_vectors_that_are_no_numbers(model, bad):
+    for call in (model.matvec, model.weights, lambda y: model.solve(1.0, y)):
+        with pytest.raises(InvalidInput, match=r"number|complex|sparse"):
+            call(bad)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # in the test's norm
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+@pytest.mark.parametrize("lam", [1e-3, 1e-6, 1e-12, 1e-300])
+def test_a_lambda_so_small_that_rounding_is_all(method, lam):
+    """What is returned solves the system, or an error says that it cannot be solved."""
+    m, y = made().psd(), np.sin(X[:, 0])
+    try:
+        alpha = m.solve(lam, y, method=method)
+    except InvalidInput:
+        return
+    assert np.linalg.norm(m.matvec(alpha) + lam * alpha - y) < 1e-5 * np.linalg.norm(y)
+
+
+def test_clusters_counted_from_the_end(model):
+    """As Python counts, or not at all: never another block."""
+    for call in (model.basis, model.rows, lambda s: model.link(0, s), lambda s: model.link(s, 1)):
+        try:
+            found = call(-1)
+        except (InvalidInput, IndexError):
+            continue
+        np.testing.assert_array_equal(found, call(2))
+        with pytest.raises((InvalidInput, IndexError)):
+            call(3)
+
+
+def test_what_needs_the_points_that_are_gone(model):
+    small = model.compact()
+    for call in (
+        small.error,
+        lambda: small.solve(1.0, np.zeros(0)),
+        lambda: small.eigh(1),
+        lambda: small.approximate([0], [0]),
+    ):
+        with pytest.raises((InvalidInput, IndexError)):
+            call()
+
+
+def test_names_that_there_are_not(model):
+    with pytest.raises(InvalidInput, match="method="):
+        model.solve(1.0, np.ones(N), method="lu")
+    with pytest.raises(InvalidInput, match="method="):
+        model.psd("drop")
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        (np.zeros((2, 2)), "columns"),
+        (np.zeros(3), "matrix|shape"),
+        ([[0.0, math.nan, 0.0]], "row 0, column 1"),
+        ([["a", "b", "c"]], "numbers"),
+    ],
+)
+def test_new_points_that_cannot_be(model, points, says):
+    beta = model.weights(np.ones((N, 1)))
+    for call in (model.coordinates, model.features, lambda Y: model.predict(Y, beta)):
+        with pytest.raises(InvalidInput, match=says):
+            call(points)
+
+
+def test_no_new_points(model):
+    none = np.zeros((0, 3))
+    labels, w = model.coordinates(none)
+    assert (labels.shape, w.shape) == ((0,), (0, model.ranks.max()))
+    assert model.features(none).shape == (0, model.rank)
+    assert model.predict(none, model.weights(np.ones((N, 2)))).shape == (0, 2)
+
+
+def test_weights_of_another_length(model):
+    with pytest.raises(InvalidInput, match=str(model.rank)):
+        model.predict(X, np.ones((model.rank + 1, 1)))
+
+
+def test_weights_with_what_is_no_number(model):
+    beta = np.ones(model.rank)
+    beta[3] = math.nan
+    with pytest.raises(InvalidInput, match=r"finite|nan"):
+        model.predict(X, beta)
+
+
+def test_entries_that_there_are_not(model):
+    for rows, columns in (([0], [N]), ([-N - 1], [0]), ([0.5], [0])):
+        with pytest.raises((InvalidInput, IndexError)):
+            model.approximate(rows, columns)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "1", 16])
+def test_eigenvectors_that_there_are_not(model, k):
+    with pytest.raises(InvalidInput, match="k="):
+        model.eigh(k)
+
+
+@pytest.mark.parametrize("n_rows", [0, -1, 1.5, "1"])
+def test_rows_of_the_error(model, n_rows):
+    with pytest.raises(InvalidInput, match="n_rows="):
+        model.error(n_rows=n_rows)
+
+
+def test_another_state(model):
+    state = model.state()
+    with pytest.raises(StateError):
+        Meka.from_state(State({**state.header, "type": "other"}, state.arrays))
+    with pytest.raises(StateError):
+        Meka.from_state(State({**state.header, "format": 99}, state.arrays))
+
+
+def test_conjugate_gradients_need_a_definite_system():
+    m = made(rank=8, link_samples=0.1, sampling="uniform")
+    values = np.linalg.eigvalsh(dense(m))
+    assert values[0] < -1e-3
+    lam = -0.5 * values[0]
+    y = np.random.default_rng(0).normal(size=N)
+    with pytest.raises(InvalidInput, match="minres"):
+        m.solve(lam, y, method="cg")
+    m.psd().solve(lam, y, method="cg")
+    m.solve(2.0 * abs(values[0]), y, method="cg")
+
+
+# --- odd points -----------------------------------------------------------------------------
+
+
+def sound(m, points, kernel=GAUSSIAN):
+    """Everything is finite, and what can be asked can be asked."""
+    n = len(points)
+    assert (m.n, m.n_clusters) == (n, len(m.ranks))
+    assert sorted(np.concatenate([m.rows(s) for s in range(m.n_clusters)])) == list(range(n))
+    assert (m.ranks >= 1).all()
+    assert (m.ranks <= np.bincount(m.labels)).all()
+    whole = dense(m)
+    assert np.isfinite(whole).all()
+    assert np.isfinite(m.psd().solve(0.1, np.ones(n))).all()
+    assert np.isfinite(m.features(points)).all()
+    assert np.isfinite(m.eigh(1)[0]).all()
+    return np.linalg.norm(whole - kernel.pairwise(points)) / np.linalg.norm(whole)
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_duplicates(basis, columns):
+    points = np.repeat(clouds((4, 5, 6)), 8, axis=0)
+    m = made(points, basis=basis, columns=columns)
+    assert sound(m, points) < 1.0
+    full = made(points, rank=40, basis=basis, columns=columns, **EVERY)
+    assert full.rank <= 15
+    assert sound(full, points) < 1e-6
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_all_points_equal(basis, dtype):
+    points = np.ones((30, 2))
+    m = made(points, basis=basis, dtype=dtype)
+    assert (m.n_clusters, m.ranks.tolist()) == (1, [1])
+    assert sound(m, points) < 1e-5
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_one_cluster(basis, columns):
+    m = made(n_clusters=1, rank=20, basis=basis, columns=columns)
+    assert (m.n_clusters, m.links.tolist()) == (1, [[True]])
+    assert sound(m, X) < 0.3
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("rule", ["same", "size", "spectrum"])
+def test_clusters_of_one_point(basis, rule):
+    points = np.vstack([X, [[40.0, 0.0, 0.0], [0.0, 40.0, 0.0]]])
+    m = made(points, n_clusters=5, basis=basis, rank_rule=rule)
+    assert sorted(np.bincount(m.labels))[:2] == [1, 1]
+    assert sound(m, points) < 0.5
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("more", [0, 5])
+def test_as_many_clusters_as_points(basis, more):
+    points = X[:12]
+    m = made(points, n_clusters=12 + more, basis=basis)
+    assert m.n_clusters == m.rank == 12
+    assert sound(m, points) < 1e-6
+
+
+def test_a_single_point():
+    m = made([[1.0, 2.0]], rank=1, n_clusters=1)
+    assert sound(m, np.array([[1.0, 2.0]])) < 1e-9
+
+
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_a_rank_beyond_the_points(columns):
+    m = made(rank=10 * N, columns=columns)
+    assert m.rank <= N
+    assert sound(m, X) < (1e-6 if columns == "cluster" else 1e-4)
+
+
+def test_constant_columns():
+    points = np.column_stack([np.full(N, 7.0), X, np.zeros(N)])
+    m, same = made(points), made(X)
+    assert sound(m, points) == pytest.approx(sound(same, X), rel=0.5)
+
+
+@pytest.mark.parametrize("threshold", [1.0, 5.0])
+def test_a_threshold_above_all_leaves_the_diagonal_blocks(threshold):
+    m = made(threshold=threshold)
+    np.testing.assert_array_equal(m.links, np.eye(3, dtype=bool))
+    apart = m.labels[:, None] != m.labels
+    assert not dense(m)[apart].any()
+    assert not m.approximate(np.arange(N)[:, None], np.arange(N))[apart].any()
+    y = np.random.default_rng(0).normal(size=N)
+    expected = np.linalg.solve(np.eye(N) + dense(m), y)
+    for method in ("woodbury", "cg", "minres"):
+        np.testing.assert_allclose(m.solve(1.0, y, method=method), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("far", [1e20, 1e60, 1e100, 1e300])
+def test_points_at_the_end_of_the_world(far, dtype):
+    """They are clustered as any others, or refused."""
+    points = np.array([[0.0], [far], [1.001 * far], [1.0]])
+    try:
+        m = made(points, rank=2, n_clusters=2, dtype=dtype)
+    except InvalidInput:
+        return
+    a, b = m.labels[:2]
+    assert m.labels.tolist() == [a, b, b, a]
+    assert sound(m, points) < 1e-6
+
+
+def test_points_far_from_the_origin():
+    moved = X + 2.0**20
+    assert sound(made(moved), moved) == pytest.approx(sound(made(), X), rel=0.5)
+
+
+def test_no_columns_of_a_vector(model):
+    none = np.ones((N, 0))
+    for call in (model.matvec, lambda y: model.solve(1.0, y)):
+        assert call(none).shape == (N, 0)
+    assert model.weights(none).shape == (model.rank, 0)
+
+
+def test_a_kernel_so_narrow_that_all_is_diagonal():
+    narrow = kernels.Gaussian(bandwidth=1e-3)
+    m = made(kernel=narrow)
+    assert m.links.sum() == 3  # what underflows to 0 is at most the threshold of 0
+    assert sound(m, X, narrow) < 10.0
+
+
+def test_a_kernel_so_wide_that_all_is_one():
+    wide = kernels.Gaussian(bandwidth=1e6)
+    for dtype in ("float64", "float32"):
+        assert sound(made(kernel=wide, dtype=dtype), X, wide) < 1e-5
+
+
+anything = st.one_of(
+    st.integers(-3, 3).map(float),
+    st.floats(-1e6, 1e6),
+    st.sampled_from([0.0, -0.0, 1e-300, 1e150, 1e300, math.nan, math.inf]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(float, st.tuples(st.integers(1, 25), st.integers(1, 3)), elements=anything),
+    st.integers(1, 4),
+    st.integers(1, 8),
+    st.sampled_from(BASES),
+    st.sampled_from(["same", "size", "spectrum"]),
+    st.sampled_from(["cluster", "row"]),
+)
+def test_any_points_give_a_factorization_or_an_error(points, c, rank, basis, rule, columns):
+    try:
+        m = made(points, rank=rank, n_clusters=c, basis=basis, rank_rule=rule, columns=columns)
+    except InvalidInput:
+        return
+    sound(m, points)
