@@ -34,7 +34,7 @@ class Meka:
     ----------
     kernel : Kernel
     points : float64 array of shape (n, d)
-        What the matrix is of.
+        What the matrix is of; the memory is that of the array given, if it was float64.
     shift : float
         What `psd` has added to the diagonal.
     """
@@ -62,6 +62,11 @@ class Meka:
     def n(self) -> int:
         """Points."""
         return len(self.points)
+
+    @property
+    def d(self) -> int:
+        """Columns of the points."""
+        return int(self.centers.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,10 +114,12 @@ class Meka:
 
     def basis(self, s: int) -> NDArray[Any]:
         """W(s), (points of the cluster, its rank), a view."""
-        return self._W.block(s)
+        return self._W.block(range(self.n_clusters)[s])
 
     def link(self, s: int, t: int) -> NDArray[Any]:
         """L(s, t), (rank of s, rank of t); 0 where the threshold left it out."""
+        clusters = range(self.n_clusters)
+        s, t = clusters[s], clusters[t]
         found = self._L.block(s, t)
         if found is None:
             return np.zeros((self._W.ranks[s], self._W.ranks[t]), self._L.values.dtype)
@@ -142,16 +149,15 @@ class Meka:
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> Numbers:
         """Return entries of the approximation; the two are broadcast against each other."""
-        i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
+        i, j = np.broadcast_arrays(_indices(rows), _indices(columns))
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
-        order = np.argsort(pairs, kind="stable")
-        for some in np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1):
-            if len(some):
-                s, t = divmod(int(pairs[some[0]]), self.n_clusters)
-                left = self.basis(s)[self._places[a[some]]].astype(np.float64)
-                right = self.basis(t)[self._places[b[some]]].astype(np.float64)
-                out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
+        for pair in np.unique(pairs):
+            some = np.flatnonzero(pairs == pair)
+            s, t = divmod(int(pair), self.n_clusters)
+            left = self.basis(s)[self._places[a[some]]].astype(np.float64)
+            right = self.basis(t)[self._places[b[some]]].astype(np.float64)
+            out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
         out[a % self.n == b % self.n] += self.shift
         return out.reshape(i.shape)
 
@@ -166,6 +172,7 @@ class Meka:
         """
         check_count("n_rows", n_rows)
         check_count("seed", seed, least=0)
+        self._check_rows()
         random = np.random.Generator(np.random.Philox(seed))
         drawn = random.choice(self.n, min(n_rows, self.n), replace=False)
         missed = total = 0.0
@@ -219,12 +226,13 @@ class Meka:
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
-            to be positive definite, "minres" does not; both stop at a residual of 1e-8 of y. By
+            to be positive definite, "minres" does not; By
             default "woodbury" up to a rank of 4,096, and "minres" beyond.
 
         Returns
         -------
         float64 array of the shape of `y`
+            Its residual is about 1e-8 of y and at most 1e-5, more where lam is tiny.
 
         Raises
         ------
@@ -236,6 +244,7 @@ class Meka:
             raise InvalidInput(f"lam={lam!r} must be a positive number")
         if method not in (None, *solving.METHODS):
             raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
+        self._check_rows()
         Y, order, shift = columns_of(y, self.n, "y"), self._order, float(lam) + self.shift
         inside = replace(self, shift=shift)._times
         wanted = Y[order].reshape(self.n, -1)
@@ -251,11 +260,12 @@ class Meka:
         return found
 
     def eigh(self, k: int) -> tuple[Numbers, Numbers]:
-        """Return the k largest eigenvalues of ``W L W^T + shift I``, and their eigenvectors.
+        """Return the k largest of the eigenvalues of ``W L W^T`` beside its zeros, plus the shift.
 
         Returns
         -------
-        float64 array of shape (k,), descending, and float64 array of shape (n, k), orthonormal
+        float64 array of shape (k,), descending, and float64 array of shape (n, k)
+            Eigenvectors, orthonormal.
 
         Raises
         ------
@@ -265,6 +275,7 @@ class Meka:
         check_count("k", k)
         if k > self.rank:
             raise InvalidInput(f"k={k!r} is larger than the rank {self.rank}")
+        self._check_rows()
         values, U = solving.reduced(self._W, self._L)
         vectors = np.empty((self.n, k))
         vectors[self._order] = self._W.up(np.ascontiguousarray(U[:, ::-1][:, :k]))
@@ -307,9 +318,7 @@ class Meka:
         InvalidInput
             If a shape does not fit or a value is not finite.
         """
-        B = np.asarray(beta, np.float64)
-        if B.ndim not in (1, 2) or len(B) != self.rank:
-            raise InvalidInput(f"beta must have {self.rank} rows, not the shape {B.shape}")
+        B = columns_of(beta, self.rank, "beta", "directions")
         points, labels = self._placed(X)
         out, wide = np.empty((len(points), *B.shape[1:])), self._W.columns
         for s, some in self._by_cluster(labels):
@@ -356,8 +365,8 @@ class Meka:
     def compact(self) -> Meka:
         """Return what new points need, without W and the points: a matrix of no rows."""
         none = np.empty((0, self.points.shape[1]))
-        W = BlockDiagonal(self._W.values[:0], [0] * self.n_clusters, self._W.ranks)
-        clusters = divided(self.centers, self.labels[:0], self._threads)
+        W = BlockDiagonal(self._W.values[:0].copy(), [0] * self.n_clusters, self._W.ranks)
+        clusters = divided(self.centers, self.labels[:0].copy(), self._threads)
         return replace(self, points=none, _clusters=clusters, _W=W)
 
     # State
@@ -420,6 +429,10 @@ class Meka:
             places[rows] = np.arange(len(rows))
         return places
 
+    def _check_rows(self) -> None:
+        if not self.n:
+            raise InvalidInput("this is compact and has no rows: ask the one that it was made of")
+
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)
         return points, self._clusters.nearest(points)
@@ -429,3 +442,10 @@ class Meka:
 
     def _product(self, X: Numbers, s: int, V: Numbers) -> Numbers:
         return self.kernel.product(X, self._landmarks[s], V, threads=self._threads)
+
+
+def _indices(some: ArrayLike) -> NDArray[np.int64]:
+    found = np.asarray(some)
+    if found.size and found.dtype.kind not in "iu":
+        raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")
+    return found.astype(np.int64)

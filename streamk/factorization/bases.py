@@ -29,8 +29,9 @@ LANDMARKS = {
 RANDOMIZED = "randomized_svd"
 BASES = (*LANDMARKS, RANDOMIZED)
 
-_SMALLEST = 1e-10
-"""Eigenvalues below this part of the largest one are rounding."""
+_SMALLEST, _SMALLEST_SQUARE = 1e-10, 1e-14
+"""Eigenvalues of a kernel matrix, and of its square, below these parts of the largest one are
+rounding."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def leading_directions(
     seen = np.concatenate([found, others])
     weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
     B = kernel.pairwise(X, seen) * weights
-    squares, V = _leading(B.T @ B)
+    squares, V = _leading(B.T @ B, _SMALLEST_SQUARE)
     V /= np.sqrt(squares)
     A = V.T @ (B.T @ F)
     return Basis(seen, weights[:, None] * V, np.sqrt(squares), A @ A.T)
@@ -130,8 +131,8 @@ def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
     return np.asarray(U[:, kept] / np.sqrt(s[kept]))
 
 
-def _leading(gram: Numbers) -> tuple[Numbers, Numbers]:
+def _leading(gram: Numbers, smallest: float = _SMALLEST) -> tuple[Numbers, Numbers]:
     """Return eigenvalues, descending, and eigenvectors of what is no rounding."""
     values, vectors = np.linalg.eigh(gram)
-    kept = values > _SMALLEST * values[-1]
+    kept = values > smallest * values[-1]
     return values[kept][::-1], vectors[:, kept][:, ::-1]

@@ -13,6 +13,9 @@ from streamk.landmarks.checks import numbers
 from streamk.landmarks.full import LIMIT
 from streamk.landmarks.matrices import Numbers
 
+LARGEST = 1e50
+"""Value of a point up to which distances are sound."""
+
 
 def checked_kernel(kernel: Any) -> Kernel:
     """Return a kernel that depends on differences of points, so that it is small between clusters.
@@ -42,6 +45,22 @@ def check_regularization(name: str, value: Any) -> None:
         raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
 
 
+def check_range(points: Numbers, name: str) -> None:
+    """Check that squared distances of points are far from overflow.
+
+    Raises
+    ------
+    InvalidInput
+        Naming a value that is too large.
+    """
+    if points.size and not max(points.max(), -points.min()) <= LARGEST:
+        i, j = np.argwhere(np.abs(points) > LARGEST)[0]
+        raise InvalidInput(
+            f"{name} has the value {points[i, j]} in row {i}, column {j}; distances need values up "
+            f"to {LARGEST:g}: scale the columns"
+        )
+
+
 def check_size(count: int) -> None:
     """Check that the kernel between so many points of one part may be formed.
 
@@ -58,7 +77,7 @@ def check_size(count: int) -> None:
         )
 
 
-def columns_of(v: Any, n: int, name: str) -> Numbers:
+def columns_of(v: Any, n: int, name: str, of: str = "points") -> Numbers:
     """Return a vector or vectors of n numbers as float64, (n,) or (n, p).
 
     Raises
@@ -69,7 +88,7 @@ def columns_of(v: Any, n: int, name: str) -> Numbers:
     V = numbers(v, name)
     if V.ndim not in (1, 2) or len(V) != n:
         raise InvalidInput(
-            f"{name} must have a number for each of the {n} points, shape ({n},) or ({n}, p), not "
+            f"{name} must have a number for each of the {n} {of}, shape ({n},) or ({n}, p), not "
             f"{V.shape}"
         )
     if not np.isfinite(V).all():

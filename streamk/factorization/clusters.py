@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
+from streamk.factorization.checks import check_range
 from streamk.kernels import RationalQuadratic
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.k_means import centers_of
@@ -81,6 +82,7 @@ class Clusters:
                 f"Y has {points.shape[1]} columns, but the clusters are of points of "
                 f"{self.centers.shape[1]}"
             )
+        check_range(points, "Y")
         return nearest(points, self.centers, self.threads)
 
 
@@ -130,6 +132,7 @@ def clustered(
     if threads is not None:
         check_count("threads", threads)
     points = checked_points(X, "X")
+    check_range(points, "X")
     if np.abs(points).max() > _FARTHEST:
         i, j = np.argwhere(np.abs(points) > _FARTHEST)[0]
         raise InvalidInput(
