@@ -123,7 +123,7 @@ class MekaRidge(_OnMeka, BaseRidge):
     >>> from streamk.adapters.sklearn import MekaRidge
     >>> X, y = make_friedman1(3_000, random_state=0)
     >>> model = MekaRidge(gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, random_state=0)
-    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.95)
+    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
     True
     """
 
