@@ -219,7 +219,7 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         results: list[Any] = Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs)
         return results
 
-    def _by_cluster(self, X: Numbers, out: NDArray[Any], decide: Callable[..., Any]) -> Any:
+    def _by_cluster(self, X: Numbers, out: NDArray[Any], decide: Callable[..., Any]) -> None:
         """Fill in what the machine of each point's cluster says."""
         labels = nearest(X, self.cluster_centers_, self._threads)
 
@@ -228,7 +228,6 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             out[some] = decide(self._machines[s], X[some])
 
         self._parallel(predict, np.unique(labels).tolist())
-        return out
 
     def _points(self, X: ArrayLike) -> Numbers:
         check_is_fitted(self, "_machines")
