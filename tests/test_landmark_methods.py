@@ -380,6 +380,30 @@ def test_a_matrix_that_is_not_positive_semidefinite(method: Callable[..., Landma
         method(G, "precomputed", max_landmarks=3)
 
 
+@pytest.mark.parametrize(
+    ("method", "points", "seed"), [(rpcholesky, 1, 1), (block_rpcholesky, 2, 6)]
+)
+def test_rounding_in_single_precision_is_not_taken_for_a_negative_eigenvalue(
+    method: Callable[..., Landmarks], points: int, seed: int
+) -> None:
+    """Pivots near rounding, among points that are close, spoil rows that are far from them."""
+    X = np.random.default_rng(points).standard_t(3, size=(3000, 3))
+    found = method(X, Gaussian(bandwidth=30.0), max_landmarks=100, seed=seed, dtype="float32")
+    assert found.stopped == "rounding"
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_small_negative_eigenvalue_is_found_in_single_precision(
+    method: Callable[..., Landmarks],
+) -> None:
+    random = np.random.default_rng(0)
+    v = random.normal(size=400)
+    K = Gaussian(bandwidth=1.0).pairwise(random.normal(size=(400, 2)))
+    G = K - 5e-4 * np.outer(v, v)
+    with pytest.raises(InvalidInput, match="not positive semidefinite"):
+        method(G, "precomputed", max_landmarks=200, dtype="float32")
+
+
 @pytest.mark.parametrize("method", OF_ROWS.values())
 def test_a_given_entry_that_is_not_finite(method: Callable[..., Landmarks]) -> None:
     G = np.eye(3)

@@ -13,7 +13,7 @@ from scipy import linalg
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import Factor, check_range
+from streamk.landmarks.factor import Factor, check_range, lower
 from streamk.landmarks.matrices import (
     Diffusion,
     GivenMatrix,
@@ -25,7 +25,7 @@ from streamk.landmarks.matrices import (
     as_matrix,
     checked_points,
 )
-from streamk.landmarks.selection import Selection, lower
+from streamk.landmarks.selection import Selection
 
 _ROWS = 4096
 """Rows of the factor that are copied at a time."""
@@ -430,8 +430,8 @@ def _spanned(
         used.append(i)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
-    for reached in (selection.factor, factor):
-        reached.check(len(used))
+    selection.flush()
+    factor.check(selection.rows)
     return Landmarks(
         matrix=matrix,
         indices=indices,

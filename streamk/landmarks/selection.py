@@ -12,30 +12,18 @@ what was bound by memory is bound by arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.landmarks.factor import Factor, room
+from streamk.landmarks.factor import Factor, Row, lower
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _FEW = 192
 """Rows that every landmark reaches at once: so many of their entries stay in the second cache."""
 _PART = 16
 """Of so many rows one is in the part whose Schur complements were the largest."""
-
-Row = NDArray[Any]
-
-
-def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return rows of a lower triangular matrix as a matrix of at least so many columns."""
-    L = room(len(rows), columns, dtype)
-    L[:] = 0.0
-    for place, row in enumerate(rows):
-        L[place, : len(row)] = row
-    return L
 
 
 class _Chosen:
@@ -284,4 +272,4 @@ class Selection:
             semidefinite.
         """
         self._all.update(self._chosen)
-        self.factor.check(len(self))
+        self.factor.check(self._chosen.rows)
