@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -428,6 +429,30 @@ def test_a_matrix_that_is_too_large_is_not_formed(
     assert len(method(moons(30), Gaussian(), max_landmarks=3)) == 3
     with pytest.raises(InvalidInput, match="whole matrix"):
         method(moons(31), Gaussian(), max_landmarks=3)
+
+
+@pytest.mark.parametrize(
+    ("method", "kernel"),
+    [
+        (leverage_scores, Gaussian()),
+        (leverage_scores, Diffusion(Gaussian())),
+        (leverage_scores, "precomputed"),
+        (farahat, Diffusion(Gaussian())),
+    ],
+)
+def test_a_whole_matrix_takes_the_memory_that_is_stated(
+    method: Callable[..., Landmarks], kernel: Any
+) -> None:
+    n = 1500
+    X = sparse.eye_array(n, format="csr") if kernel == "precomputed" else moons(n)
+    method(X, kernel, max_landmarks=3)  # what is compiled and imported is not counted
+    tracemalloc.start()
+    try:
+        method(X, kernel, max_landmarks=3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * 8 * n**2  # a few rows at a time besides
 
 
 def test_a_complex_matrix_is_refused() -> None:
