@@ -27,6 +27,7 @@ from streamk.landmarks import (
     rpcholesky,
     uniform,
 )
+from streamk.landmarks.matrices import GivenMatrix
 
 OF_ROWS = {name: method for name, method in METHODS.items() if name != "k-means"}
 WHOLE = (farahat, leverage_scores)  # need the whole matrix
@@ -459,6 +460,18 @@ def test_a_complex_matrix_is_refused() -> None:
     for G in (np.eye(3) * 1j, sparse.eye_array(3, dtype=complex, format="csr")):
         with pytest.raises(InvalidInput, match="X is complex"):
             uniform(G, "precomputed", max_landmarks=2)
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_landmark_of_a_given_matrix_is_checked_once(
+    method: Callable[..., Landmarks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+    monkeypatch.setattr(GivenMatrix, "_check_symmetry", lambda _, i, __: checked.append(int(i)))
+    K = Gaussian(bandwidth=0.5).pairwise(moons(50))
+    found = method(K, "precomputed", max_landmarks=5)
+    assert found.indices is not None
+    assert checked == found.indices.tolist()
 
 
 def test_a_given_matrix_is_not_written_to() -> None:

@@ -284,6 +284,8 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
     selection.flush()
     rank = len(selection)
     selection.factor.trim(rank)
+    # Those that the selection has were checked when it got them.
+    every = selection.landmarks if rank else matrix.landmarks(indices)
     return Landmarks(
         matrix=matrix,
         indices=indices,
@@ -291,7 +293,7 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
         stopped=stopped,
         _factor=selection.factor,
         _rows=selection.rows,
-        _all=matrix.landmarks(indices),
+        _all=every,
         _used=np.arange(rank),
     )
 

@@ -184,8 +184,8 @@ class Selection:
 
     @property
     def landmarks(self) -> Numbers:
-        """What stands for the landmarks, (landmarks, numbers); see `streamk.landmarks.matrices`."""
-        return np.array(self._chosen.landmarks).reshape(len(self), -1 if len(self) else 0)
+        """What stands for the landmarks, at least one, (landmarks, numbers)."""
+        return np.array(self._chosen.landmarks)
 
     @property
     def rows(self) -> tuple[Row, ...]:
