@@ -237,7 +237,9 @@ class Selection:
         few = self._all.few()
         place = few.place(i)
         delta = float(few.factor.schur[place])
-        self._append(landmark, few.factor.F[place, : len(self)], delta, i)
+        own = np.empty(len(self) + 1, self._chosen.dtype)
+        own[:-1], own[-1] = few.factor.F[place, : len(self)], math.sqrt(delta)
+        self.add_foreign(landmark, own, delta, i)
 
     def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
         """Append a landmark of which all is known, whether or not it is one of the rows.
@@ -245,19 +247,14 @@ class Selection:
         Parameters
         ----------
         landmark : array of shape (numbers,)
-        row : array of shape (landmarks,)
-            Its row of the factor.
+        row : array of shape (landmarks + 1,)
+            Its row of the factor, up to the diagonal; both arrays are kept as they are.
         delta : float
             Its Schur complement.
         i : int, optional
             Which of the rows it is.
         """
-        self._append(landmark, row, delta, i)
-
-    def _append(self, landmark: Numbers, row: Row, delta: float, i: int | None) -> None:
-        own = np.empty(len(row) + 1, self._chosen.dtype)
-        own[:-1], own[-1] = row, math.sqrt(delta)
-        self._chosen.rows.append(own)
+        self._chosen.rows.append(row)
         self._chosen.landmarks.append(landmark)
         self.schur.append(delta)
         self._all.append(self._chosen, i)
