@@ -125,11 +125,7 @@ class MultiKernel(Pooled):
             If a value is infinite or a label is of no use, naming its row; nothing is learned.
         """
         events = self._check(X)
-        if len(y) != len(events):
-            raise InvalidInput(f"{len(events)} events came with {len(y)} labels")
-        labels: Any = (
-            check_labels(y) if self.is_classifier else check_numbers(y, len(events), FLOAT64)
-        )
+        labels = self.check_labels(y, len(events))
         if self._columns is None:
             self.add_columns(range(events.shape[1]))
         first = 0
@@ -146,6 +142,18 @@ class MultiKernel(Pooled):
             with self._lock:
                 self._learn(events[first:stop], labels[first:stop])
             first = stop
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        return check_labels(y) if self.is_classifier else check_numbers(y, n, FLOAT64)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""

@@ -203,7 +203,7 @@ class KernelRegressor(_Kernels, Regressor):
         learner = self._model.learner
         if not isinstance(learner, MultiKernel):
             raise InvalidInput("intervals come without kernel=...: a single kernel has none")
-        low, high = learner.predict_interval_many(self._model.row(x, learn=False)[None], level)[0]
+        low, high = learner.predict_interval_many(self._model.row(x)[None], level)[0]
         return float(low), float(high)
 
 
