@@ -84,7 +84,9 @@ class MultiKernel(Pooled):
         predicted is then the class with the largest product of weight and probability, so that the
         expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
         are. "balanced" takes one over the share of the class among the last labels (10,000, and
-        exponentially fewer of those before), at least 0.005, so that all classes count alike.
+        exponentially fewer of those before), at least 0.005, so that all classes count alike. The
+        weight of a label that never comes changes nothing: on a stream it may still come. Where
+        `classes` are given it must be one of them.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
