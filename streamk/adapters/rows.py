@@ -105,8 +105,8 @@ class Model:
         InvalidInput
             If a value is of no use, naming it, or, where there is something new, a label.
         """
-        new: Texts | None = None if labels is None else {}
-        cells = [self._hot.cells(event, new) for event in events]
+        new: Texts = {}
+        cells = [self._hot.cells(event, None if labels is None else new) for event in events]
         index = self._index
         if labels is not None:
             index = self._index_with([name for event in cells for name in event])
@@ -116,7 +116,7 @@ class Model:
                 number = index.get(name)
                 if number is not None:
                     row[number] = value
-        if labels is not None and new is not None:
+        if labels is not None:
             self._meet(index, rows, labels)
             self._hot.keep(new)
         return rows
