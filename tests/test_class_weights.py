@@ -227,6 +227,24 @@ def test_a_bad_choice_is_named(options: dict[str, Any], said: str) -> None:
         MultiKernel(**options)
 
 
+def test_the_weight_of_a_label_that_never_comes_changes_nothing() -> None:
+    X, y = imbalanced(300)
+    told, plain = (
+        MultiKernel(seed=1, class_weight=w) for w in ({"rare": 8.0, "never": 99.0}, {"rare": 8.0})
+    )
+    assert progressive(told, X, y).tolist() == progressive(plain, X, y).tolist()
+    assert from_state(told.state()).predict_many(X).tolist() == plain.predict_many(X).tolist()
+    told.learn_one(X[0], "never")  # and counts from here on
+    assert told._weights is not None
+    assert told._weights.of(told.classes).tolist()[told.classes.index("never")] == 99.0
+
+
+def test_of_booleans_only_two_have_a_weight() -> None:
+    model = KernelClassifier(seed=1, class_weight={True: 5.0, "never": 2.0})
+    with pytest.raises(InvalidInput, match=r"'never', which is not among classes \[False, True\]"):
+        model.learn_one({"a": 1.0}, True)
+
+
 def test_labels_and_weights_of_numpy() -> None:
     model = MultiKernel(class_weight={np.str_("a"): np.float32(2.0), np.int64(3): 1})
     assert model.class_weight == {"a": 2.0, 3: 1.0}

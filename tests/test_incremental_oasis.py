@@ -282,6 +282,20 @@ def test_a_row_has_the_same_coordinates_in_any_batch():
         assert np.array_equal(landmarks.transform_one(y), phi)
 
 
+@with_each_twin
+@pytest.mark.parametrize("half_life", [None, 100.0])
+def test_who_follows_a_stream_gets_coordinates_of_the_landmarks_there_are(half_life):
+    X = drifting(1400, 4, seed=3)
+    landmarks = IncrementalOasis(Gaussian(bandwidth=2.0), max_landmarks=37, half_life=half_life)
+    seen = 0
+    for some, _, Phi in landmarks.follow(X):
+        assert some.start == seen
+        assert np.array_equal(Phi, landmarks.transform(X[some]))
+        seen = some.stop
+    assert seen == len(X)
+    assert landmarks.n_removed > 5
+
+
 def carried_all(W: np.ndarray, changes: list) -> np.ndarray:
     for change in changes:
         W = carried(W, change)

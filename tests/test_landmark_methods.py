@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -26,6 +27,7 @@ from streamk.landmarks import (
     rpcholesky,
     uniform,
 )
+from streamk.landmarks.matrices import GivenMatrix
 
 OF_ROWS = {name: method for name, method in METHODS.items() if name != "k-means"}
 WHOLE = (farahat, leverage_scores)  # need the whole matrix
@@ -380,6 +382,30 @@ def test_a_matrix_that_is_not_positive_semidefinite(method: Callable[..., Landma
         method(G, "precomputed", max_landmarks=3)
 
 
+@pytest.mark.parametrize(
+    ("method", "points", "seed"), [(rpcholesky, 1, 1), (block_rpcholesky, 2, 6)]
+)
+def test_rounding_in_single_precision_is_not_taken_for_a_negative_eigenvalue(
+    method: Callable[..., Landmarks], points: int, seed: int
+) -> None:
+    """Pivots near rounding, among points that are close, spoil rows that are far from them."""
+    X = np.random.default_rng(points).standard_t(3, size=(3000, 3))
+    found = method(X, Gaussian(bandwidth=30.0), max_landmarks=100, seed=seed, dtype="float32")
+    assert found.stopped == "rounding"
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_small_negative_eigenvalue_is_found_in_single_precision(
+    method: Callable[..., Landmarks],
+) -> None:
+    random = np.random.default_rng(0)
+    v = random.normal(size=400)
+    K = Gaussian(bandwidth=1.0).pairwise(random.normal(size=(400, 2)))
+    G = K - 5e-4 * np.outer(v, v)
+    with pytest.raises(InvalidInput, match="not positive semidefinite"):
+        method(G, "precomputed", max_landmarks=200, dtype="float32")
+
+
 @pytest.mark.parametrize("method", OF_ROWS.values())
 def test_a_given_entry_that_is_not_finite(method: Callable[..., Landmarks]) -> None:
     G = np.eye(3)
@@ -406,10 +432,46 @@ def test_a_matrix_that_is_too_large_is_not_formed(
         method(moons(31), Gaussian(), max_landmarks=3)
 
 
+@pytest.mark.parametrize(
+    ("method", "kernel"),
+    [
+        (leverage_scores, Gaussian()),
+        (leverage_scores, Diffusion(Gaussian())),
+        (leverage_scores, "precomputed"),
+        (farahat, Diffusion(Gaussian())),
+    ],
+)
+def test_a_whole_matrix_takes_the_memory_that_is_stated(
+    method: Callable[..., Landmarks], kernel: Any
+) -> None:
+    n = 1500
+    X = sparse.eye_array(n, format="csr") if kernel == "precomputed" else moons(n)
+    method(X, kernel, max_landmarks=3)  # what is compiled and imported is not counted
+    tracemalloc.start()
+    try:
+        method(X, kernel, max_landmarks=3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * 8 * n**2  # a few rows at a time besides
+
+
 def test_a_complex_matrix_is_refused() -> None:
     for G in (np.eye(3) * 1j, sparse.eye_array(3, dtype=complex, format="csr")):
         with pytest.raises(InvalidInput, match="X is complex"):
             uniform(G, "precomputed", max_landmarks=2)
+
+
+@pytest.mark.parametrize("method", OF_ROWS.values())
+def test_a_landmark_of_a_given_matrix_is_checked_once(
+    method: Callable[..., Landmarks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+    monkeypatch.setattr(GivenMatrix, "_check_symmetry", lambda _, i, __: checked.append(int(i)))
+    K = Gaussian(bandwidth=0.5).pairwise(moons(50))
+    found = method(K, "precomputed", max_landmarks=5)
+    assert found.indices is not None
+    assert checked == found.indices.tolist()
 
 
 def test_a_given_matrix_is_not_written_to() -> None:

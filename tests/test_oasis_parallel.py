@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from ray_kit import FakeRay
 from streamk.distributed import ShardedLandmarks, crew, oasis_parallel
 from streamk.distributed.crew import Crew
 from streamk.distributed.oasis import Run
+from streamk.distributed.shards import Worker
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
 from streamk.landmarks import Diffusion, oasis
@@ -238,6 +240,20 @@ def test_a_block_stops_where_one_by_one_stops(fake: Callable[..., FakeRay]) -> N
         assert found.stopped == stopped
         largest = (kernel.diagonal(points) - (whole_factor(found) ** 2).sum(axis=1)).max()
         assert largest <= max(options.get("tol", 0.0), 1e-9)
+
+
+def test_a_worker_has_the_landmarks_once() -> None:
+    few, count = 20, 800
+    worker = Worker(X[:few], Gaussian(bandwidth=0.1), np.dtype(np.float64), 1)
+    worker.load()
+    tracemalloc.start()
+    try:
+        worker.begin(count)
+        worker.extend(X[few : few + count], [None] * count, 1)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 10 * count**2  # 8 for L
 
 
 def test_options_reach_ray(fake: Callable[..., FakeRay]) -> None:

@@ -253,6 +253,21 @@ def test_goals() -> None:
     ]
 
 
+def test_a_mean_is_best_only_where_it_is_one() -> None:
+    from benchmarks.river_battery.standing import best_mean, goals
+
+    figures: Any = {
+        "streamk": {"elec2": {"accuracy": 0.9}},
+        "River linear": {"elec2": {"ended": "too slow"}},
+        "River HAT": {"elec2": {"accuracy": 0.8}},
+    }
+    assert best_mean(figures, ["River linear", "River HAT"], ["elec2"]) == "River HAT"
+    assert best_mean(figures, ["River linear"], ["elec2"]) is None
+    figures["streamk"]["elec2"] = {"ended": "too slow"}
+    found = goals({"contestants": figures, "against_river": {}, "against_others": {}})
+    assert [one["case"] for one in found] == ["mean rank ahead of the next"]
+
+
 # --- kept runs ----------------------------------------------------------------------------------
 
 
@@ -295,6 +310,27 @@ def battery(
     said = capsys.readouterr()
     assert max(map(len, said.out.splitlines()[:-1])) <= 100
     return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
+
+
+@pytest.mark.parametrize("name", ["Phishing", "ChickWeights", "elec2"])
+@pytest.mark.parametrize("contestants", [["streamk", "no change"], ["no change"]])
+@pytest.mark.parametrize("limit", ["600", "1e-9"])
+def test_tables_without_rows_are_left_out(
+    name: str,
+    contestants: list[str],
+    limit: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from benchmarks.river_battery.__main__ import run
+
+    where = ["--out", str(tmp_path / "out.json"), "--cache", str(tmp_path / "cache")]
+    few = ["--events", "40", "--delays", "48", "--limit", limit]
+    run(["--quick", *where, *few, "--streams", name, "--contestants", *contestants])
+    said = capsys.readouterr().out
+    assert f"40 events: {name}" in said
+    assert "nan" not in said
+    assert said == said.lstrip()
 
 
 @pytest.mark.nightly

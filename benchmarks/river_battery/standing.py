@@ -53,9 +53,9 @@ def without(streams: Sequence[str], *names: str) -> list[str]:
 
 
 def finished(figures: Figures, name: str, stream: str) -> bool:
-    """Whether a contestant came to the end of a stream."""
-    one = figures.get(name, {}).get(stream)
-    return one is not None and "ended" not in one
+    """Whether a contestant came to the end of a stream of classes, with an answer at least."""
+    one = figures.get(name, {}).get(stream, {})
+    return "accuracy" in one and "ended" not in one
 
 
 def with_grids(figures: Figures) -> dict[str, Mapping[str, Mapping[str, Any]]]:
@@ -73,7 +73,7 @@ def with_grids(figures: Figures) -> dict[str, Mapping[str, Mapping[str, Any]]]:
 
 
 def mean(figures: Figures, name: str, streams: Sequence[str], key: str) -> float:
-    """Over the streams, of a contestant that has them all."""
+    """Over the streams, of a contestant that has them all; NaN where one has no such score."""
     return statistics.fmean(figures[name][s].get(key, math.nan) for s in streams)
 
 
@@ -91,9 +91,12 @@ def mean_ranks(figures: Figures, streams: Sequence[str], key: str) -> dict[str, 
 
 
 def best_mean(figures: Figures, names: Sequence[str], streams: Sequence[str]) -> str | None:
-    """The contestant of the greatest mean accuracy, of those with all of the streams."""
-    there = complete(figures, names, streams)
-    return max(there, key=lambda name: mean(figures, name, streams, "accuracy"), default=None)
+    """The contestant of the greatest mean accuracy, of those with one on all of the streams."""
+    means = {
+        name: mean(figures, name, streams, "accuracy") for name in complete(figures, names, streams)
+    }
+    known = [name for name in means if not math.isnan(means[name])]
+    return max(known, key=lambda name: means[name], default=None)
 
 
 # --- goals --------------------------------------------------------------------------------------
@@ -130,7 +133,7 @@ def _over(
     case: str, figures: Figures, rivals: Sequence[str], streams: Sequence[str]
 ) -> list[dict[str, Any]]:
     best = best_mean(figures, rivals, streams) if streams else None
-    if best is None:
+    if best is None or best_mean(figures, [NAME], streams) is None:
         return []
     ours, theirs = (mean(figures, name, streams, "accuracy") for name in (NAME, best))
     return [hot.goal(f"{case} ({best})", [100 * (ours - theirs)], " points", least=3)]

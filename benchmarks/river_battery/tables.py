@@ -24,7 +24,8 @@ def render(document: Mapping[str, Any]) -> str:
     """All tables, by delay; then the goals, what the streams are, and where it was measured."""
     results = document["results"]
     parts = [_delayed(int(delay), found) for delay, found in results["delays"].items()]
-    return "\n\n".join([*parts, _notes(document), common.origin(document)])
+    parts += [_notes(document), common.origin(document)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _delayed(delay: int, found: Mapping[str, Any]) -> str:
@@ -136,9 +137,10 @@ def _where_both(title: str, figures: Figures, streams: Sequence[str]) -> str:
     """Means of ours and of each contestant with one setting, on the streams that both finished."""
     rows = []
     for name in SINGLES:
-        there = [s for s in streams if standing.finished(figures, name, s)]
+        both = (NAME, name)
+        there = [s for s in streams if all(standing.finished(figures, who, s) for who in both)]
         if name != NAME and there:
-            ours, theirs = (standing.mean(figures, who, there, "accuracy") for who in (NAME, name))
+            ours, theirs = (standing.mean(figures, who, there, "accuracy") for who in both)
             cells = [f"{100 * value:.2f}" for value in (ours, theirs)]
             rows.append([name, str(len(there)), *cells, f"{100 * (ours - theirs):+.2f}"])
     return _table([title, "streams", "ours %", "theirs %", "points"], rows)
@@ -170,10 +172,12 @@ def _against(
 def _second(title: str, figures: Figures) -> str:
     """The rivals that are not River's; of each grid also the setting of the greatest mean."""
     streams = standing.streams_of(figures, standing.SECOND)
+    if not streams:
+        return ""
     lines: list[tuple[str, str]] = [(NAME, NAME)]
     lines += [(n, n) for n in ROWS if n != NAME and n not in (*RIVER, *BASELINES, *GRIDS)]
     for row, grid in GRIDS.items():
-        best = standing.best_mean(figures, grid, streams) if streams else None
+        best = standing.best_mean(figures, grid, streams)
         lines += [(row, row), *([(best, best)] if best and best not in dict(lines) else [])]
     lines += [(n, n) for n in BASELINES]
     rows = []
@@ -183,7 +187,7 @@ def _second(title: str, figures: Figures) -> str:
         average = 100 * standing.mean(figures, name, streams, "accuracy") if whole else math.nan
         cells = [_percent(found.get(s), "accuracy") for s in streams]
         rows.append([label, *cells, _known(average, ".2f")])
-    return _table([title, *(STREAMS[s][0] for s in streams), "mean"], rows) if streams else ""
+    return _table([title, *(STREAMS[s][0] for s in streams), "mean"], rows)
 
 
 # --- goals and notes ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamk import learners
 from streamk.adapters.cells import OneHot, Texts, column_name
 from streamk.errors import InvalidInput
+from streamk.features.random_features import check_events
 from streamk.learners import Learner
 
 Numbers = NDArray[np.float64]
@@ -55,8 +56,11 @@ class Model:
         # With a single name itemgetter gives no tuple.
         self._get = itemgetter(*names) if len(names) > 1 else None
 
-    def row(self, x: Mapping[Hashable, Any], *, learn: bool) -> Numbers:
-        """Return an event as an array of shape (columns,), which the next call overwrites."""
+    def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
+        """Return an event as an array of shape (columns,), which the next call overwrites.
+
+        `labels` are as of `rows`.
+        """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._index):
             try:
                 self._bytes[:] = self._pack(*self._get(x))
@@ -65,42 +69,74 @@ class Model:
                 pass  # another column, a string, None or a number past the range of floats
         if not hasattr(x, "items"):
             raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
-        row: Numbers = self.rows([x], learn=learn)[0]
+        row: Numbers = self.rows([x], labels)[0]
         return row
 
     def rows_of_columns(
-        self, names: Sequence[Hashable], numbers: Numbers, *, learn: bool
+        self, names: Sequence[Hashable], numbers: Numbers, labels: Sequence[Any] | None = None
     ) -> Numbers:
-        """Return events that came as named columns of an array, of shape (events, columns)."""
-        if learn:
-            self._meet(names)
-        rows = np.zeros((len(numbers), len(self._index)))
+        """Return events that came as named columns of an array, of shape (events, columns).
+
+        `labels` are as of `rows`, but those of the events alone that are learned first.
+        """
+        index = self._index if labels is None else self._index_with(names)
+        rows = np.zeros((len(numbers), len(index)))
         for name, column in zip(names, numbers.T, strict=True):
-            if name in self._index:
-                rows[:, self._index[name]] = column
+            if name in index:
+                rows[:, index[name]] = column
+        if labels is not None:
+            self._meet(index, rows[: len(labels)], labels)
         return rows
 
-    def rows(self, events: Sequence[Mapping[Hashable, Any]], *, learn: bool) -> Numbers:
-        """Return events as an array of shape (events, columns)."""
-        new: Texts | None = {} if learn else None
-        cells = [self._hot.cells(event, new) for event in events]
-        if new is not None:
-            self._meet([name for event in cells for name in event])
-            self._hot.keep(new)
-        rows = np.zeros((len(cells), len(self._index)))
+    def rows(
+        self, events: Sequence[Mapping[Hashable, Any]], labels: Sequence[Any] | None = None
+    ) -> Numbers:
+        """Return events as an array of shape (events, columns).
+
+        Parameters
+        ----------
+        events : sequence of mapping
+        labels : sequence, optional
+            Where the events are to be learned: their labels. What the events have that is new gets
+            columns then, if none of them is to be refused.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it, or, where there is something new, a label.
+        """
+        new: Texts = {}
+        cells = [self._hot.cells(event, None if labels is None else new) for event in events]
+        index = self._index
+        if labels is not None:
+            index = self._index_with([name for event in cells for name in event])
+        rows = np.zeros((len(cells), len(index)))
         for row, event in zip(rows, cells, strict=True):
             for name, value in event.items():
-                number = self._index.get(name)
+                number = index.get(name)
                 if number is not None:
                     row[number] = value
+        if labels is not None:
+            self._meet(index, rows, labels)
+            self._hot.keep(new)
         return rows
 
-    def _meet(self, names: Sequence[Hashable]) -> None:
-        """Give names not met before their columns, in an order that is not the event's."""
+    def _index_with(self, names: Sequence[Hashable]) -> dict[Hashable, int]:
+        """Return the index with names not met before, in an order that is not the event's."""
         new = {name: column_name(name) for name in names if name not in self._index}
-        if new or self.learner.columns is None:
-            ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
-            self.learner.add_columns([new[name] for name in ordered])
-            for name in ordered:
-                self._index[name] = len(self._index)
-            self._lay_out()
+        if not new:
+            return self._index
+        ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
+        return self._index | {name: n for n, name in enumerate(ordered, len(self._index))}
+
+    def _meet(self, index: dict[Hashable, int], rows: Numbers, labels: Sequence[Any]) -> None:
+        """Take over an index with new names, unless one of the events is to be refused."""
+        learner = self.learner
+        if index is self._index and learner.columns is not None:
+            return
+        new = [column_name(name) for name in list(index)[len(self._index) :]]
+        check_events(rows, rows.dtype, (*(learner.columns or ()), *new), missing=True)
+        learner.check_labels(labels, len(rows))
+        learner.add_columns(new)
+        self._index = index
+        self._lay_out()

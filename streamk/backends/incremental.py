@@ -79,7 +79,7 @@ class Twin(Protocol):
         ...
 
     def watch(
-        self, kernel: KernelNumbers, span: Span, rule: Rule, X: Array, number: int, phi: Array
+        self, kernel: KernelNumbers, span: Span, rule: Rule, X: Array, number: int, Phi: Array
     ) -> tuple[int, int, float]:
         """Look at the rows of `X` up to the first that should change the landmarks.
 
@@ -89,8 +89,8 @@ class Twin(Protocol):
         -------
         tuple of int, int, float
             How many events were looked at; the verdict on the last of them: KEEP, ADMIT, or the
-            number of the landmark to replace; its Schur complement. If not KEEP, `phi` (l,) has its
-            coordinates.
+            number of the landmark to replace; its Schur complement. `Phi` (n, l) has the
+            coordinates of all that were looked at.
         """
         ...
 

@@ -204,7 +204,7 @@ def oasis_parallel(
     Notes
     -----
     Ray is used as it is connected; where it is not, Ray starts itself on this machine. A worker
-    takes ``8 rows max_landmarks`` bytes for its part of the factor and ``12 max_landmarks^2`` for
+    takes ``8 rows max_landmarks`` bytes for its part of the factor and ``8 max_landmarks^2`` for
     L, half of either in float32. It finds a landmark's row of the factor with as much arithmetic
     as half as many of its own rows as there are landmarks take.
     """

@@ -95,12 +95,15 @@ class Known:
         found.extend(self.points, self._L[:k], 0)
         return found
 
-    def append(self, point: Numbers, factor: Factor, place: int) -> tuple[NDArray[Any], float]:
+    def append(
+        self, point: Numbers, factor: Factor, place: int
+    ) -> tuple[Numbers, NDArray[Any], float]:
         """Append one of the points of a factor as a landmark, in that factor too.
 
         Returns
         -------
-        its row of the factor, and its Schur complement
+        the landmark and its row of the factor, up to the diagonal, as they are kept here, and its
+        Schur complement
         """
         k, delta = len(self), float(factor.schur[place])
         row = factor.F[place, :k]
@@ -108,7 +111,7 @@ class Known:
         self.schur.append(delta)
         factor.extend(point[None], self._L[k : k + 1], k)
         factor.schur[place] = -np.inf
-        return row, delta
+        return self._points[k], self._L[k, : k + 1], delta
 
 
 class Worker:
@@ -169,7 +172,7 @@ class Worker:
         """
         factor = self._known.factor(points)
         for place, (point, row) in enumerate(zip(points, rows, strict=True)):
-            self._selection.add_foreign(point, *self._known.append(point, factor, place), row)
+            self._selection.add_foreign(*self._known.append(point, factor, place), row)
             self._left -= row is not None
         if not self._left:
             return []

@@ -9,6 +9,8 @@ from streamk.landmarks.matrices import Matrix, Numbers
 
 LIMIT = 4 << 30
 """Bytes beyond which a matrix is not formed: 23,170 rows."""
+_ENTRIES = 1 << 17
+"""Entries that are computed at a time, so that no second matrix is needed."""
 
 
 def full(matrix: Matrix, method: str) -> Numbers:
@@ -26,11 +28,16 @@ def full(matrix: Matrix, method: str) -> Numbers:
             f"n={matrix.n}, more than the {LIMIT / 2**30:.3g} GiB that are formed: take oasis or "
             "block_rpcholesky, which need a few of its columns, or fewer rows"
         )
-    entries = matrix.block(slice(None), slice(None))
-    G = np.array(entries.toarray() if hasattr(entries, "toarray") else entries, np.float64)
-    if not np.isfinite(G).all():
-        i, j = np.argwhere(~np.isfinite(G))[0]
-        raise InvalidInput(
-            f"entry ({i}, {j}) of the matrix is {G[i, j]}; all entries must be finite"
-        )
+    G = np.empty((matrix.n, matrix.n))
+    step = max(1, _ENTRIES // matrix.n)
+    for first in range(0, matrix.n, step):
+        part = G[first : first + step]
+        entries = matrix.block(slice(first, first + step), slice(None))
+        part[:] = entries.toarray() if hasattr(entries, "toarray") else entries
+        if not np.isfinite(part).all():
+            i, j = np.argwhere(~np.isfinite(part))[0]
+            raise InvalidInput(
+                f"entry ({first + i}, {j}) of the matrix is {part[i, j]}; "
+                "all entries must be finite"
+            )
     return G

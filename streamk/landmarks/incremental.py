@@ -23,6 +23,8 @@ Matrix = NDArray[np.float64]
 
 _REFACTOR = 64
 """Fewest removals between two refactorisations; of more landmarks, as many as there are."""
+_AHEAD = 1024
+"""Most events looked at together: what they take is bounded by their coordinates."""
 _MOST = 1_000_000
 """Landmarks whose factor would take 8 TB; of more, what is near rounding is above any tolerance."""
 
@@ -200,9 +202,9 @@ class IncrementalOasis:
         InvalidInput
             If a value is NaN or infinite, or the number of columns is not that of earlier events.
         """
-        return [change for _, changes in self.follow(X) for change in changes]
+        return [change for _, changes, _ in self.follow(X) for change in changes]
 
-    def follow(self, X: ArrayLike) -> Iterator[tuple[slice, list[Change]]]:
+    def follow(self, X: ArrayLike) -> Iterator[tuple[slice, list[Change], Matrix]]:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
@@ -218,26 +220,29 @@ class IncrementalOasis:
             The next events, whose landmarks are now those there are.
         changes : list of Admission or Removal
             How they became that, in order.
+        Phi : array of shape (events, l)
+            The coordinates of these events, as `transform` returns them.
         """
         rows = self._rows(X)
         if self._points is None and len(rows):
             self._points = np.zeros((0, rows.shape[1]))
         at = 0
         while at < len(rows):
-            phi = np.empty(self.n_landmarks)
+            ahead = rows[at : at + _AHEAD]
+            Phi = np.empty((len(ahead), self.n_landmarks))
             seen, verdict, schur = self._twin.watch(
-                self._numbers, self._span(), self._rule(), rows[at:], self.n_events, phi
+                self._numbers, self._span(), self._rule(), ahead, self.n_events, Phi
             )
             stop = at + seen
             last = stop - (verdict != backend.KEEP)
             if last > at:
-                yield slice(at, last), []
+                yield slice(at, last), [], Phi[: last - at]
             self.n_events += seen
             if last < stop:
-                changes = [self._admit(rows[last], phi, schur)]
+                changes = [self._admit(rows[last], Phi[last - at], schur)]
                 if verdict != backend.ADMIT:
                     changes.append(self._remove(verdict))
-                yield slice(last, stop), changes
+                yield slice(last, stop), changes, self.transform(rows[last:stop])
             at = stop
 
     def _rows(self, X: ArrayLike) -> Matrix:

@@ -82,7 +82,8 @@ def _scores(G: Numbers, rank: int) -> Numbers:
     from scipy.linalg import eigh
 
     n = len(G)
-    values, U = eigh(G, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False)
+    # The transpose, the same matrix by symmetry, lies as LAPACK has it: others are copied.
+    values, U = eigh(G.T, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False)
     held = U[:, values > n * np.finfo(np.float64).eps * values[-1]]
     scores: Numbers = np.einsum("ij,ij->i", held, held)
     return scores

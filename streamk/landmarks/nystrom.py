@@ -13,7 +13,7 @@ from scipy import linalg
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import Factor, check_range
+from streamk.landmarks.factor import Factor, check_range, lower
 from streamk.landmarks.matrices import (
     Diffusion,
     GivenMatrix,
@@ -25,7 +25,7 @@ from streamk.landmarks.matrices import (
     as_matrix,
     checked_points,
 )
-from streamk.landmarks.selection import Selection, lower
+from streamk.landmarks.selection import Selection
 
 _ROWS = 4096
 """Rows of the factor that are copied at a time."""
@@ -284,6 +284,8 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
     selection.flush()
     rank = len(selection)
     selection.factor.trim(rank)
+    # Those that the selection has were checked when it got them.
+    every = selection.landmarks if rank else matrix.landmarks(indices)
     return Landmarks(
         matrix=matrix,
         indices=indices,
@@ -291,7 +293,7 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
         stopped=stopped,
         _factor=selection.factor,
         _rows=selection.rows,
-        _all=matrix.landmarks(indices),
+        _all=every,
         _used=np.arange(rank),
     )
 
@@ -430,8 +432,8 @@ def _spanned(
         used.append(i)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
-    for reached in (selection.factor, factor):
-        reached.check(len(used))
+    selection.flush()
+    factor.check(selection.rows)
     return Landmarks(
         matrix=matrix,
         indices=indices,

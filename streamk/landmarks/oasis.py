@@ -58,7 +58,8 @@ def oasis(
     seed : int, default 0
         Of that draw.
     time_limit : float, optional
-        Seconds after which no further landmark is chosen.
+        Seconds after which no further landmark is chosen. It does not bound what follows: the
+        factor of all rows is brought up to date, in ``n landmarks^2`` operations at most.
     dtype : {"float64", "float32"}
         Of the factor, which takes the memory: n max_landmarks numbers.
     threads : int, optional

@@ -12,30 +12,18 @@ what was bound by memory is bound by arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.landmarks.factor import Factor, room
+from streamk.landmarks.factor import Factor, Row, lower
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _FEW = 192
 """Rows that every landmark reaches at once: so many of their entries stay in the second cache."""
 _PART = 16
 """Of so many rows one is in the part whose Schur complements were the largest."""
-
-Row = NDArray[Any]
-
-
-def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return rows of a lower triangular matrix as a matrix of at least so many columns."""
-    L = room(len(rows), columns, dtype)
-    L[:] = 0.0
-    for place, row in enumerate(rows):
-        L[place, : len(row)] = row
-    return L
 
 
 class _Chosen:
@@ -196,8 +184,8 @@ class Selection:
 
     @property
     def landmarks(self) -> Numbers:
-        """What stands for the landmarks, (landmarks, numbers); see `streamk.landmarks.matrices`."""
-        return np.array(self._chosen.landmarks).reshape(len(self), -1 if len(self) else 0)
+        """What stands for the landmarks, at least one, (landmarks, numbers)."""
+        return np.array(self._chosen.landmarks)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -249,7 +237,9 @@ class Selection:
         few = self._all.few()
         place = few.place(i)
         delta = float(few.factor.schur[place])
-        self._append(landmark, few.factor.F[place, : len(self)], delta, i)
+        own = np.empty(len(self) + 1, self._chosen.dtype)
+        own[:-1], own[-1] = few.factor.F[place, : len(self)], math.sqrt(delta)
+        self.add_foreign(landmark, own, delta, i)
 
     def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
         """Append a landmark of which all is known, whether or not it is one of the rows.
@@ -257,19 +247,14 @@ class Selection:
         Parameters
         ----------
         landmark : array of shape (numbers,)
-        row : array of shape (landmarks,)
-            Its row of the factor.
+        row : array of shape (landmarks + 1,)
+            Its row of the factor, up to the diagonal; both arrays are kept as they are.
         delta : float
             Its Schur complement.
         i : int, optional
             Which of the rows it is.
         """
-        self._append(landmark, row, delta, i)
-
-    def _append(self, landmark: Numbers, row: Row, delta: float, i: int | None) -> None:
-        own = np.empty(len(row) + 1, self._chosen.dtype)
-        own[:-1], own[-1] = row, math.sqrt(delta)
-        self._chosen.rows.append(own)
+        self._chosen.rows.append(row)
         self._chosen.landmarks.append(landmark)
         self.schur.append(delta)
         self._all.append(self._chosen, i)
@@ -284,4 +269,4 @@ class Selection:
             semidefinite.
         """
         self._all.update(self._chosen)
-        self.factor.check(len(self))
+        self.factor.check(self._chosen.rows)

@@ -50,6 +50,10 @@ class Learner(Protocol):
         """Memory of the model, in bytes."""
         ...
 
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as they are learned, or raise InvalidInput."""
+        ...
+
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
         """Learn from events X (n, d) with labels y (n,)."""
         ...

@@ -84,7 +84,9 @@ class MultiKernel(Pooled):
         predicted is then the class with the largest product of weight and probability, so that the
         expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
         are. "balanced" takes one over the share of the class among the last labels (10,000, and
-        exponentially fewer of those before), at least 0.005, so that all classes count alike.
+        exponentially fewer of those before), at least 0.005, so that all classes count alike. The
+        weight of a label that never comes changes nothing: on a stream it may still come. Where
+        `classes` are given it must be one of them.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
@@ -125,11 +127,7 @@ class MultiKernel(Pooled):
             If a value is infinite or a label is of no use, naming its row; nothing is learned.
         """
         events = self._check(X)
-        if len(y) != len(events):
-            raise InvalidInput(f"{len(events)} events came with {len(y)} labels")
-        labels: Any = (
-            check_labels(y) if self.is_classifier else check_numbers(y, len(events), FLOAT64)
-        )
+        labels = self.check_labels(y, len(events))
         if self._columns is None:
             self.add_columns(range(events.shape[1]))
         first = 0
@@ -146,6 +144,18 @@ class MultiKernel(Pooled):
             with self._lock:
                 self._learn(events[first:stop], labels[first:stop])
             first = stop
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        return check_labels(y) if self.is_classifier else check_numbers(y, n, FLOAT64)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""

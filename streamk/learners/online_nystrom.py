@@ -218,12 +218,12 @@ class OnlineNystrom(Supervised):
             self.add_columns(range(events.shape[1]))
         numbers = self._numbers(labels)
         self._served = None
-        for some, changes in self._landmarks.follow(events):
+        for some, changes, Phi in self._landmarks.follow(events):
             for change in changes:
                 self._optimizer.carry(change)
             before = self._optimizer.n_steps
             try:
-                self._optimizer.learn(self._landmarks.transform(events[some]), numbers[some])
+                self._optimizer.learn(Phi, numbers[some])
             finally:
                 self.n_events += self._optimizer.n_steps - before
 

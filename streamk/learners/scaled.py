@@ -112,7 +112,7 @@ class Scaled(Predictor):
             As the learner's own, and if a value is infinite.
         """
         events = self._check(X)
-        labels = self.learner.check_labels(y, len(events))
+        labels = self.check_labels(y, len(events))
         if self.columns is None:
             self.add_columns(range(events.shape[1]))
         self._scale.update(events)
@@ -120,6 +120,10 @@ class Scaled(Predictor):
             self._labels.update(labels[:, None])
             labels = self._labels.transform(labels[:, None], _FLOAT64)[:, 0]
         self.learner.learn_checked(self._scale.transform(events, self.learner.dtype), labels)
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as the learner does, or raise InvalidInput."""
+        return self.learner.check_labels(y, n)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x (d,) with label y."""

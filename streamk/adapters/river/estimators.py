@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
 from streamk.adapters.cells import frame_events
-from streamk.adapters.rows import Model
+from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.report import report
 
 Event = dict[Hashable, Any]
+
+
+def _numeric(frame: Any) -> bool:
+    return all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values())
+
+
+def _rows(model: Model, frame: Any) -> Numbers:
+    """Return the rows of a narwhals frame, to be predicted."""
+    if _numeric(frame):
+        return model.rows_of_columns(frame.columns, dataframe.to_numpy(frame))
+    return model.rows(frame_events(frame))
 
 
 class Estimator:
@@ -32,15 +42,9 @@ class Estimator:
         """Return a learner by the options of the estimator and these."""
         raise NotImplementedError
 
-    def _rows(self, frame: Any, *, learn: bool) -> NDArray[np.float64]:
-        """Return the rows of a narwhals frame as an array of shape (rows, columns)."""
-        if all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
-            numbers = dataframe.to_numpy(frame)
-            return self._model.rows_of_columns(frame.columns, numbers, learn=learn)
-        return self._model.rows(frame_events(frame), learn=learn)
-
-    def _start(self, label: Any) -> None:
-        """Prepare for the first label."""
+    def _started(self, label: Any) -> Model:
+        """Return the model that learns, a new one where the first label tells its classes."""
+        return self._model
 
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.
@@ -54,7 +58,7 @@ class Estimator:
         InvalidInput
             If a value is of no use, naming it.
         """
-        return report(self._model.learner, self._model.row(x, learn=False))
+        return report(self._model.learner, self._model.row(x))
 
     def learn_one(self, x: Event, y: Any) -> None:
         """Learn from one event, a step by itself.
@@ -69,8 +73,9 @@ class Estimator:
         InvalidInput
             If a value or the label is of no use, naming it; the event is not learned.
         """
-        self._start(y)
-        self._model.learner.learn_one(self._model.row(x, learn=True), y)
+        model = self._started(y)
+        model.learner.learn_one(model.row(x, [y]), y)
+        self._model = model
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
@@ -94,13 +99,27 @@ class Estimator:
         if not len(frame):
             return
         labels = series.to_list()
-        self._start(labels[0])
-        self._y_name = series.name
-        events = self._rows(frame, learn=True)
-        # Piece by piece, so that the scaling does not run ahead of what is learned.
-        for first in range(0, len(events), self.batch_size):
-            some = slice(first, first + self.batch_size)
-            self._model.learner.learn_many(events[some], labels[some])
+        model = self._started(labels[0])
+        # Piece by piece, so that scaling and columns do not run ahead of what is learned.
+        for events, some in self._pieces(model, frame, labels):
+            model.learner.learn_many(events, some)
+            self._model, self._y_name = model, series.name
+
+    def _pieces(
+        self, model: Model, frame: Any, labels: list[Any]
+    ) -> Iterator[tuple[Numbers, list[Any]]]:
+        """Yield the mini-batches of a narwhals frame."""
+        size = self.batch_size
+        parts = [slice(first, first + size) for first in range(0, len(frame), size)]
+        if _numeric(frame):
+            numbers = dataframe.to_numpy(frame)
+            rows = model.rows_of_columns(frame.columns, numbers, labels[:size])
+            for some in parts:
+                yield rows[some], labels[some]
+        else:
+            events = frame_events(frame)
+            for some in parts:
+                yield model.rows(events[some], labels[some]), labels[some]
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):
@@ -108,13 +127,11 @@ class Classifier(Estimator, base.MiniBatchClassifier):
 
     _task = "classification"
 
-    def _start(self, label: Any) -> None:
-        if self._model.learner.n_events:
-            return
+    def _started(self, label: Any) -> Model:
         # River's binary classifiers know both labels from the start.
-        known = (False, True) if isinstance(label, bool | np.bool_) else ()
-        if self._model.learner.classes != known:  # also after a first event that was refused
-            self._model = Model(self._make(classes=known) if known else self._make())
+        if self._model.learner.n_events or not isinstance(label, bool | np.bool_):
+            return self._model
+        return Model(self._make(classes=(False, True)))
 
     @property
     def _multiclass(self) -> bool:
@@ -137,7 +154,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         learner = self._model.learner
         if not learner.classes:
             return {}
-        return learner.predict_proba_one(self._model.row(x, learn=False))
+        return learner.predict_proba_one(self._model.row(x))
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
         """Most probable label, or by `class_weight`; None before the first has been learned.
@@ -154,7 +171,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         learner = self._model.learner
         if not learner.classes:
             return None
-        return learner.predict_one(self._model.row(x, learn=False))
+        return learner.predict_one(self._model.row(x))
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of each label seen so far, a column each, of the rows of a data frame.
@@ -175,7 +192,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         probabilities = np.zeros((len(frame), 0))
         if learner.classes:
-            probabilities = learner.predict_proba_many(self._rows(frame, learn=False))
+            probabilities = learner.predict_proba_many(_rows(self._model, frame))
         return dataframe.to_native_frame(
             dict(zip(learner.classes, probabilities.T, strict=True)), like=frame
         )
@@ -199,7 +216,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         labels: list[Any] = [None] * len(frame)
         if learner.classes:
-            labels = learner.predict_many(self._rows(frame, learn=False)).tolist()
+            labels = learner.predict_many(_rows(self._model, frame)).tolist()
         return dataframe.to_native_series(labels, name=self._y_name, like=frame)
 
 
@@ -223,7 +240,7 @@ class Regressor(Estimator, base.MiniBatchRegressor):
         learner = self._model.learner
         if not learner.n_events:
             return 0.0
-        return float(learner.predict_one(self._model.row(x, learn=False)))
+        return float(learner.predict_one(self._model.row(x)))
 
     def predict_many(self, X: Any) -> Any:
         """Predicted number of each row of a data frame.
@@ -244,5 +261,5 @@ class Regressor(Estimator, base.MiniBatchRegressor):
         frame, learner = dataframe.into_frame(X), self._model.learner
         numbers = np.zeros(len(frame))
         if learner.n_events:
-            numbers = learner.predict_many(self._rows(frame, learn=False))
+            numbers = learner.predict_many(_rows(self._model, frame))
         return dataframe.to_native_series(numbers, name=self._y_name, like=frame)

@@ -98,7 +98,8 @@ class KernelClassifier(_Kernels, Classifier):
         What it costs to miss each class, only without `kernel`: `predict_one` says the class with
         the largest product of weight and probability, and `predict_proba_one` is as ever.
         "balanced" weighs a class by one over its share among the last labels, see
-        `streamk.learners.MultiKernel`.
+        `streamk.learners.MultiKernel`. The weight of a label that never comes changes nothing, but
+        where the first label is a boolean a weight for any but False and True is an error.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 
@@ -203,7 +204,7 @@ class KernelRegressor(_Kernels, Regressor):
         learner = self._model.learner
         if not isinstance(learner, MultiKernel):
             raise InvalidInput("intervals come without kernel=...: a single kernel has none")
-        low, high = learner.predict_interval_many(self._model.row(x, learn=False)[None], level)[0]
+        low, high = learner.predict_interval_many(self._model.row(x)[None], level)[0]
         return float(low), float(high)
 
 

@@ -123,6 +123,14 @@ def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
 
 
 @compiled
+def _write(T: Any, Phi: Any) -> None:
+    """Write the coordinates of the first events of a group."""
+    for lane in range(Phi.shape[0]):
+        for m in range(Phi.shape[1]):
+            Phi[lane, m] = T[m * GROUP + lane]
+
+
+@compiled
 def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
     n, size = Phi.shape
     room = _make_room(size, X.shape[1], n, len(span[2]))
@@ -135,10 +143,8 @@ def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
             r += 1
             continue
         _group(kernel, span, X, r, room)
-        for lane in range(count):
-            left[r + lane] = room.left[lane]
-            for m in range(size):
-                Phi[r + lane, m] = room.T[m * GROUP + lane]
+        left[r : r + count] = room.left[:count]
+        _write(room.T, Phi[r : r + count])
         r += count
 
 
@@ -212,25 +218,24 @@ def _watch_group(
                 room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
             verdict = _verdict(room.q, delta, number + lane + 1, rule)
             if verdict != KEEP:
-                for m in range(size):
-                    room.k[m] = room.T[m * GROUP + lane]
                 return lane + 1, verdict, delta
     return count, KEEP, 0.0
 
 
 @compiled
-def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, phi: Any) -> Any:
-    n, size = X.shape[0], len(phi)
+def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, Phi: Any) -> Any:
+    n, size = Phi.shape
     room = _make_room(size, X.shape[1], n, len(span[2]))
     r, verdict, delta = 0, KEEP, 0.0
     while r < n and verdict == KEEP:
         if r < _ALONE or n - r < _FEW:
             verdict, delta = _watch_one(kernel, span, rule, X[r], number + r + 1, room)
+            Phi[r] = room.k[:size]
             r += 1
         else:
             seen, verdict, delta = _watch_group(kernel, span, rule, X, r, number + r, room)
+            _write(room.T, Phi[r : r + seen])
             r += seen
-    phi[:] = room.k[:size]
     return r, verdict, delta
 
 
@@ -248,11 +253,11 @@ def coordinates(kernel: Any, span: Any, X: Any, Phi: Any, schur: Any) -> None:
 
 
 def watch(
-    kernel: Any, span: Any, rule: Any, X: Any, number: int, phi: Any
+    kernel: Any, span: Any, rule: Any, X: Any, number: int, Phi: Any
 ) -> tuple[int, int, float]:
     """Look at events until one should change the landmarks."""
     seen, verdict, delta = _watch(
-        _with_factor(kernel), _with_columns(span), rule, with_columns(X), number, phi
+        _with_factor(kernel), _with_columns(span), rule, with_columns(X), number, Phi
     )
     return int(seen), int(verdict), float(delta)
 

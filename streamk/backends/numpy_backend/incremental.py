@@ -36,19 +36,18 @@ def coordinates(kernel: KernelNumbers, span: Span, X: Array, Phi: Array, schur: 
 
 
 def watch(
-    kernel: KernelNumbers, span: Span, rule: Rule, X: Array, number: int, phi: Array
+    kernel: KernelNumbers, span: Span, rule: Rule, X: Array, number: int, Phi: Array
 ) -> tuple[int, int, float]:
     """Look at events until one should change the landmarks."""
     for first in range(0, len(X), _AHEAD):
-        some = X[first : first + _AHEAD]
-        Phi, schur = np.empty((len(some), len(phi))), np.empty(len(some))
-        coordinates(kernel, span, some, Phi, schur)
-        Q = Phi.copy()
+        some, part = X[first : first + _AHEAD], Phi[first : first + _AHEAD]
+        schur = np.empty(len(some))
+        coordinates(kernel, span, some, part, schur)
+        Q = part.copy()
         solve_back(span.S, Q)
         for i, (q, delta) in enumerate(zip(Q, schur.tolist(), strict=True)):
             verdict = _verdict(q, delta, number + first + i + 1, rule)
             if verdict != KEEP:
-                phi[:] = Phi[i]
                 return first + i + 1, verdict, delta
     return len(X), KEEP, 0.0
 
