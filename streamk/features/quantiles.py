@@ -228,11 +228,24 @@ class RunningQuantiles:
             return 1.0
         squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
         for block in self._blocks():
-            Z = (rows[:, block] - self.center[block]) * self.inverse[block]
-            Z = np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
+            Z = self.transform(rows[:, block], block)
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
+
+    def transform(
+        self, X: NDArray[np.floating[Any]], columns: slice = slice(None)
+    ) -> NDArray[np.float64]:
+        """Return events X (n, d), or some columns of events, scaled, bounded and 0 where missing.
+
+        Examples
+        --------
+        >>> RunningQuantiles(2).transform(np.array([[3.0, np.nan], [1e9, -0.5]]))
+        array([[ 3. ,  0. ],
+               [ 8. , -0.5]])
+        """
+        Z = (X - self.center[columns]) * self.inverse[columns]
+        return np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
 
     def differ(self, other: RunningQuantiles) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which columns another one of the same columns scales, and ranks, otherwise.
