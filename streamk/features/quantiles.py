@@ -228,24 +228,10 @@ class RunningQuantiles:
             return 1.0
         squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
         for block in self._blocks():
-            Z = self.transform(rows[:, block], block)
+            Z = standardized(rows[:, block], self.center[block], self.inverse[block])
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
-
-    def transform(
-        self, X: NDArray[np.floating[Any]], columns: slice = slice(None)
-    ) -> NDArray[np.float64]:
-        """Return events X (n, d), or some columns of events, scaled, bounded and 0 where missing.
-
-        Examples
-        --------
-        >>> RunningQuantiles(2).transform(np.array([[3.0, np.nan], [1e9, -0.5]]))
-        array([[ 3. ,  0. ],
-               [ 8. , -0.5]])
-        """
-        Z = (X - self.center[columns]) * self.inverse[columns]
-        return np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
 
     def differ(self, other: RunningQuantiles) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which columns another one of the same columns scales, and ranks, otherwise.
@@ -369,6 +355,21 @@ _ARRAYS = {
 }
 """The arrays of a state, and the attributes that hold them."""
 _COUNTS = ("seed", "budget", "capacity", "events", "version")
+
+
+def standardized(
+    X: NDArray[np.floating[Any]], center: NDArray[np.float64], inverse: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return events X (n, d) scaled, within bounds, and 0 where a value is missing.
+
+    Examples
+    --------
+    >>> standardized(np.array([[3.0, np.nan], [1e9, -0.5]]), np.zeros(2), np.ones(2))
+    array([[ 3. ,  0. ],
+           [ 8. , -0.5]])
+    """
+    Z = (X - center) * inverse
+    return np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
 
 
 def _count(header: dict[str, JSON], name: str) -> int:

@@ -50,9 +50,9 @@ NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
 FURTHEST = 20.0
 """Where labels of a regression end, in units of their spread; what experts say ends there too."""
-CLOSEST = 1e-3
-"""Median distance at least, whose powers single precision holds."""
 
+_CLOSEST = 1e-3
+"""Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
 
@@ -283,7 +283,7 @@ class ExpertPool(PoolTable):
         d, a = len(scale), self.arrays
         for name in ("center", "inverse", "knots", "indicator"):
             a[name.upper()][:d] = getattr(scale, name)
-        a["DISTANCE"][0] = distance = max(scale.distance, CLOSEST)
+        a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
         a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
 
     def hear(self, outputs: NDArray[np.float32]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -13,29 +12,34 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.quantiles import RunningQuantiles
 from streamk.learners.classes import Label
-from streamk.learners.expert_pool import CLOSEST, FURTHEST
+from streamk.learners.expert_pool import FURTHEST
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
+from streamk.learners.steady_scale import SteadyScale
 from streamk.state import JSON, State
 
 _LEAST = 1e-30
 """Least probability whose logarithm is taken; opinions have bounds of their own."""
+_EARLY = 512
+"""Events that are learned anew when the scale changes among them."""
 _OTHER = 8.0
 """Change of the labels' unit after which guests begin anew: what a loss's parameter, or the first
 steps, were to a label is then another thing."""
 _NOISE = 0.3
-"""By which two estimates of a unit from one stream may differ, see `RunningQuantiles.differ`."""
+"""By which two estimates of a unit from one stream may differ."""
 
 
 class Guests:
     """Learners that see the events of a pool of experts in its scale, and its labels in its terms.
 
     They know the columns and the classes of the pool, in its order. Columns are in units of their
-    spread, 0 where missing, and the median distance of two events is the root of 2. What a guest
-    has learned stays when that scale changes, as it does for the pool's own random features.
+    spread, 0 where missing, and the median distance of two events is the root of 2. The first
+    estimates of that scale are poor, so whenever it changes among the first 512 events, guests
+    learn these anew. Later they keep the scale that they have, but for columns whose center has
+    moved by more than a scale, or whose scale by more than a factor of 2.
 
-    Numbers are in the unit of the labels' spread in which the guests began. What they say is
-    converted to the unit of now, so that a change of it changes no prediction. They begin anew
-    where it has changed by more than a factor of 8.
+    So it is with the unit of numbers. Later ones are converted to the unit in which the guests
+    began, and what they say back again, so that a change of it changes no prediction. They begin
+    anew where it has changed by more than a factor of 8.
 
     Parameters
     ----------
@@ -59,12 +63,22 @@ class Guests:
         self._columns: tuple[Column, ...] = ()
         self._classes: tuple[Label, ...] = ()
         self._is_classifier = is_classifier
+        self._scale = SteadyScale()
+        self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
+        self._early = True
+        """Whether these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
 
     def _begin(self, n_events: int) -> None:
         """Begin anew, after so many events of the pool."""
         self._learners = [self._new(place) for place in range(len(self))]
         self._unit, self._born = np.array([1.0, 0.0]), n_events
+
+    def _again(self) -> None:
+        """Learn the first events anew, in another scale or unit."""
+        self._begin(self._born)
+        if len(self._numbers):
+            self._teach(self._events, self._numbers)
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
@@ -97,17 +111,23 @@ class Guests:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return sum(learner.nbytes for learner in self._learners)
+        own = self._scale.nbytes + self._events.nbytes + self._numbers.nbytes
+        return own + sum(learner.nbytes for learner in self._learners)
 
     # Growing
 
-    def meet(self, columns: Sequence[Column], classes: Sequence[Label]) -> None:
+    def meet(
+        self, columns: Sequence[Column], classes: Sequence[Label], scale: RunningQuantiles
+    ) -> None:
         """Take over the columns and classes of the pool; those known come first."""
-        known, self._columns = len(self._columns), tuple(columns)
-        new, self._classes = len(classes) > len(self._classes), tuple(classes)
+        self._scale.add_columns(scale)
+        new, more = columns[len(self._columns) :], len(classes) > len(self._classes)
+        self._columns, self._classes = tuple(columns), tuple(classes)
+        self._events = np.pad(self._events, ((0, 0), (0, len(new))))
         for learner in self._learners:
-            learner.add_columns(self._columns[known:])
             if new:
+                learner.add_columns(new)
+            if more:
                 learner.add_classes(self._classes)
 
     def lack(self, classes: int) -> bool:
@@ -122,32 +142,43 @@ class Guests:
                 f"not {columns} and {classes}"
             )
 
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Follow a change of the columns' scale."""
+        if self._early:
+            self._scale.take(scale)
+            self._again()
+        else:
+            self._scale.follow(scale)
+
     def shift_labels(self, factor: float, shift: float, n_events: int) -> None:
-        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        """Follow labels that from now on are ``factor * label + shift`` of what they were.
+
+        With a factor of 0, what was learned by now is noise.
+        """
         self._unit *= factor
         self._unit[1] += shift
-        if not 1.0 / _OTHER <= self._unit[0] <= _OTHER:
+        if self._early and factor:
+            self._numbers = self._numbers * factor + shift
+            self._again()
+        elif not 1.0 / _OTHER <= self._unit[0] <= _OTHER:
+            self._events, self._numbers = self._events[:0], self._numbers[:0]
             self._begin(n_events)
 
     # Learning and predicting
 
-    def outputs(
-        self, events: NDArray[np.float64], scale: RunningQuantiles, n_outputs: int
-    ) -> NDArray[np.float32]:
+    def outputs(self, events: NDArray[np.float64], n_outputs: int) -> NDArray[np.float32]:
         """Return logits, log-probabilities or numbers, shape (n, guests, outputs), of raw events.
 
         Parameters
         ----------
         events : float64 array of shape (n, d)
-        scale : RunningQuantiles
-            Of the pool's columns.
         n_outputs : int
             Of the pool's experts.
         """
-        Z = _scaled(events, scale)
+        Z = self._scale.transform(events)
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         for place, learner in enumerate(self._learners):
-            F = learner.decide_checked(Z.astype(learner.dtype, copy=False))
+            F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
             if not self._is_classifier:
                 out[:, place] = np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
             elif len(self._classes) > 1:
@@ -155,15 +186,30 @@ class Guests:
                 out[:, place] = L if n_outputs > 1 else L[:, 1:] - L[:, :1]
         return out
 
-    def learn(self, events: NDArray[np.float64], scale: RunningQuantiles, number: float) -> None:
+    def learn(self, events: NDArray[np.float64], number: float) -> None:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
-        Z = _scaled(events, scale)
+        numbers = np.array([number])
+        self._teach(events, numbers)
+        if self._early:
+            self._events = np.vstack([self._events, events])
+            self._numbers = np.append(self._numbers, numbers)
+            if len(self._numbers) == _EARLY:
+                self._grow_up()
+
+    def _teach(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+        Z = self._scale.transform(events)
         if self._is_classifier:
-            label = np.array([self._classes[int(number)]], dtype=object)
+            labels = np.empty(len(numbers), dtype=object)
+            labels[:] = [self._classes[int(number)] for number in numbers]
         else:
-            label = np.array([(number - self._unit[1]) / self._unit[0]])
+            labels = (numbers - self._unit[1]) / self._unit[0]
         for learner in self._learners:
-            learner.learn_checked(Z.astype(learner.dtype, copy=False), label)
+            learner.learn_checked(np.ascontiguousarray(Z, learner.dtype), labels)
+
+    def _grow_up(self) -> None:
+        """Learn nothing anew from now on."""
+        self._early = False
+        self._events, self._numbers = self._events[:0].copy(), self._numbers[:0].copy()
 
     # State
 
@@ -176,9 +222,11 @@ class Guests:
             "format": self.FORMAT,
             "learners": len(self),
             "born": self._born,
-            "unit": self._unit.tolist(),
+            "early": self._early,
         }
-        return State.nest(parts, header)
+        nested = State.nest(parts, header)
+        own = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS} | self._scale.arrays()
+        return State(nested.header, {**nested.arrays, **own})
 
     @classmethod
     def from_state(cls, state: State, *, is_classifier: bool) -> Self:
@@ -196,10 +244,16 @@ class Guests:
             guests = cls(fresh, is_classifier=is_classifier)
             guests._learners = [restored(state.child(f"learner-{n}")) for n in places]
             guests._born = int(header["born"])
-            factor, shift = header["unit"]
-            guests._unit = np.array([factor, shift], dtype=np.float64)
+            guests._early = bool(header["early"])
+            guests._scale.restore(state.arrays)
+            for name in _ARRAYS:
+                setattr(guests, f"_{name}", state.arrays[name].astype(np.float64))
             known = {(learner.columns or (), learner.classes) for learner in guests._learners}
             ((guests._columns, guests._classes),) = known
+            n, d = len(guests._numbers), len(guests._columns)
+            own = [getattr(guests, f"_{name}").shape for name in _ARRAYS]
+            if own != [(2,), (n, d), (n,)] or len(guests._scale.center) != d:
+                raise ValueError(f"arrays {', '.join(_ARRAYS)} do not fit {d} columns")
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
@@ -209,19 +263,19 @@ class Guests:
 
     # Merging
 
-    def agree(self, other: Guests, factor: float, shift: float) -> bool:
-        """Whether another's unit of numbers is that of these, but for the noise of estimates.
-
-        Labels there are ``factor * label + shift`` here.
-        """
-        there = other._unit * factor
-        return bool(
-            abs(there[0] / self._unit[0] - 1.0) <= _NOISE
-            and abs(there[1] + shift - self._unit[1]) <= _NOISE
-        )
-
-    def merge(self, other: Guests, common_events: int, *, ahead: bool, alike: bool) -> None:
+    def merge(
+        self,
+        other: Guests,
+        common_events: int,
+        both: NDArray[np.bool_],
+        unit: tuple[float, float],
+        *,
+        ahead: bool,
+    ) -> None:
         """Take in what the guests of another pool learned since the two pools were one.
+
+        Where scale or unit differ by more than two estimates of one stream may, the guests are
+        those of the one pool from then on.
 
         Parameters
         ----------
@@ -229,28 +283,34 @@ class Guests:
             Of the same options. These here know its columns and classes.
         common_events : int
             Of the pools.
+        both : bool array of shape (d,)
+            Columns that both have met.
+        unit : float, float
+            Labels of the other pool times the first plus the second are labels of this one.
         ahead : bool
-            Whether the scales are the other's from now on.
-        alike : bool
-            Whether both learned in one scale and unit, but for the noise of estimates. Else the
-            guests stay, or become, those of the pool whose scale it is.
+            Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
+        self._grow_up()
+        places = {name: place for place, name in enumerate(other._columns)}
+        scale = other._scale.select([places.get(name) for name in self._columns], self._scale)
+        factor, shift = unit
+        theirs = other._unit * factor + (0.0, shift)
+        away = abs(theirs[0] / self._unit[0] - 1.0), abs(theirs[1] - self._unit[1])
+        alike = self._scale.near(scale, both) and max(away) <= _NOISE
         if not (alike or ahead):
             return
         if not alike:
             self._learners = [self._new(place) for place in range(len(self))]
         common = common_events - self._born if self._born == other._born else 0
-        for mine, theirs in zip(self._learners, other._learners, strict=True):
+        for mine, its in zip(self._learners, other._learners, strict=True):
             learner: Any = mine
-            events = max(0, min(common, mine.n_events, theirs.n_events))
-            learner.merge(theirs, common_events=events)
+            events = max(0, min(common, mine.n_events, its.n_events))
+            learner.merge(its, common_events=events)
         if ahead:
-            self._unit, self._born = other._unit.copy(), other._born
+            self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
 
 
-def _scaled(events: NDArray[np.float64], scale: RunningQuantiles) -> NDArray[np.float64]:
-    """Return raw events in the unit in which the median distance of two is the root of 2."""
-    return scale.transform(events) * (math.sqrt(2.0) / max(scale.distance, CLOSEST))
+_ARRAYS = ("unit", "events", "numbers")
 
 
 def _check(learner: OfOneKernel, name: str, is_classifier: bool) -> None:

@@ -196,6 +196,7 @@ class MultiKernel(Pooled):
         if self._scale.observe(events):
             self._settle()
             self._pool.adapt(self._scale)
+            self._guests.adapt(self._scale)
 
     def _count(self, events: int) -> None:
         """Count events, and look at how learning goes every now and then."""
@@ -260,12 +261,12 @@ class MultiKernel(Pooled):
             self._errors.update(missed, seen, pool.arrays["SHARES"][0])
         self._loops.update(pool.table, seen, number)
         if self._guests:
-            self._guests.learn(event[None], self._scale, number)
+            self._guests.learn(event[None], number)
 
     def _hear(self, event: NDArray[np.float64]) -> None:
         """Ask the guests about the event (d,) that is forecast next."""
         if self._guests:
-            outputs = self._guests.outputs(event[None], self._scale, self._pool.outputs)
+            outputs = self._guests.outputs(event[None], self._pool.outputs)
             self._pool.hear(outputs[0])
 
     def _settle(self) -> None:
@@ -319,7 +320,7 @@ class MultiKernel(Pooled):
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         opinions = self._opinions(len(events))
         if self._guests:
-            heard = self._guests.outputs(events, self._scale, pool.outputs)
+            heard = self._guests.outputs(events, pool.outputs)
             opinions[:, pool.experts - len(self._guests) :] = heard
 
         def forecast(part: slice) -> None:

@@ -164,7 +164,7 @@ class Pooled(Decider):
     def _changed(self) -> None:
         """Let a pool that is new know the scale; what was said by another does not count."""
         self._shape = (len(self._columns or ()),)
-        self._guests.meet(self._columns or (), self.classes)
+        self._guests.meet(self._columns or (), self.classes, self._scale)
         self._pool.adapt(self._scale)
         self._said.clear()
         self._fresh = None
@@ -328,11 +328,11 @@ class Pooled(Decider):
         both = np.array([name in there and name in known for name in self._columns or ()])
         one = Scaled(self._aligned(self), self._scale, self._labels)
         two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
+        if self._guests:
+            self._merge_guests(other, common_events, both, ahead=share > 0.5)
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
-        if self._guests:
-            self._merge_guests(other, common_events, one, two, both)
         rescale(two, one, both)
         one.pool.join(two.pool, share)
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
@@ -340,18 +340,15 @@ class Pooled(Decider):
         self._changed()
 
     def _merge_guests(
-        self, other: Self, common_events: int, host: Scaled, guest: Scaled, both: NDArray[np.bool_]
+        self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
     ) -> None:
-        """Take in another's guests; the scale will be the host's."""
-        self._guests.meet(self._columns or (), self.classes)
-        ahead = host.labels is other._labels
-        alike = not (host.scale.differ(guest.scale)[0] & both).any()
-        if alike and not self.is_classifier:
-            old = guest.labels
-            change = unit_change(old.center[0], old.inverse[0], host.labels)
-            mine, theirs = self._guests, other._guests
-            alike = theirs.agree(mine, *change) if ahead else mine.agree(theirs, *change)
-        self._guests.merge(other._guests, common_events, ahead=ahead, alike=alike)
+        """Take in another's guests; the scale of labels will be the other's if that is ahead."""
+        self._guests.meet(self._columns or (), self.classes, self._scale)
+        mine, theirs = self._labels, other._labels
+        unit = (1.0, 0.0)
+        if not self.is_classifier:
+            unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
+        self._guests.merge(other._guests, common_events, both, unit, ahead=ahead)
 
     def _aligned(self, other: Pooled) -> ExpertPool:
         """Return a learner's pool with the columns and classes of this one."""
