@@ -368,8 +368,8 @@ def standardized(
     array([[ 3. ,  0. ],
            [ 8. , -0.5]])
     """
-    Z = (X - center) * inverse
-    return np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
+    Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
+    return np.where(np.isnan(Z), 0.0, Z)
 
 
 def _count(header: dict[str, JSON], name: str) -> int:

@@ -35,14 +35,12 @@ class SteadyScale:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> running, steady = RunningQuantiles(1), SteadyScale()
-    >>> steady.add_columns(running)
-    >>> for X in ([[0.0], [2.0]], [[1.0]] * 6):
-    ...     if running.observe(np.array(X)):
-    ...         steady.follow(running)
-    >>> steady.center, steady.inverse.round(2), running.inverse.round(2)
-    (array([1.]), array([1.28]), array([1.28]))
+    >>> running, steady = RunningQuantiles(2), SteadyScale()
+    >>> steady.take(running)
+    >>> running.center[0], running.inverse[1] = 0.5, 0.4
+    >>> steady.follow(running)
+    >>> steady.center, steady.inverse
+    (array([0., 0.]), array([1. , 0.4]))
     """
 
     def __init__(self) -> None:
