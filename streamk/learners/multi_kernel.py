@@ -320,7 +320,8 @@ class MultiKernel(Pooled):
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         opinions = self._opinions(len(events))
         if self._guests:
-            heard = self._guests.outputs(events, pool.outputs)
+            with self._lock:  # they must not learn meanwhile
+                heard = self._guests.outputs(events, pool.outputs)
             opinions[:, pool.experts - len(self._guests) :] = heard
 
         def forecast(part: slice) -> None:
