@@ -280,7 +280,7 @@ def test_a_damaged_array_is_named(name: str) -> None:
     "change",
     [
         {"type": "scaled"},
-        {"format": 3},
+        {"format": 4},
         {"task": "clustering"},
         {"seed": -1},
         {"seed": "1"},

@@ -40,8 +40,8 @@ from streamk.adapters.river import (
     NystromRegressor,
 )
 from streamk.errors import InvalidInput
-from streamk.kernels import Matern
-from streamk.learners import InverseTime
+from streamk.kernels import Gaussian, Matern
+from streamk.learners import InverseTime, OnlineNystrom
 
 ONE: dict[str, Any] = {"kernel": "gaussian", "max_features": 256, "block_size": 256, "seed": 1}
 MANY: dict[str, Any] = {"seed": 1}
@@ -505,6 +505,22 @@ def test_a_copy_goes_on_exactly(make: Any, data: Any, copied: Any, seed: int | N
         assert pickle.dumps(one._model.learner.state()) == pickle.dumps(
             other._model.learner.state()
         )
+
+
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_guests_join_the_experts(estimator: Any) -> None:
+    numbers = estimator is KernelRegressor
+    loss = "squared" if numbers else "softmax"
+    guest = OnlineNystrom(Gaussian(bandwidth=0.5), loss=loss, max_landmarks=8)
+    model = estimator(seed=1, guests=[guest])
+    for n in range(40):
+        x = {"a": n % 5, "b": n % 7}
+        model.learn_one(x, float(n % 5) if numbers else n % 5 > 2)
+    assert "online-nystrom" in model.debug_one(x)
+    assert guest.n_events == 0
+    assert model.clone().guests[0].state().header == guest.state().header
+    with pytest.raises(InvalidInput, match="guests="):
+        estimator(kernel="gaussian", guests=[guest])
 
 
 def test_clones_keep_options_and_forget_the_rest() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamk import learners
@@ -34,6 +34,7 @@ def make_learner(
     kernel: str | Kernel | None,
     chosen: Mapping[str, Any],
     class_weight: Any,
+    guests: Sequence[Any],
     seed: int,
     **options: Any,
 ) -> Learner:
@@ -46,6 +47,7 @@ def make_learner(
     chosen : dict
         The options `OF_ONE_KERNEL`.
     class_weight : "balanced" or dict of label to float, optional
+    guests : sequence of learners of one kernel
     seed : int
     **options
         Those of any learner.
@@ -57,7 +59,7 @@ def make_learner(
 
     Examples
     --------
-    >>> type(make_learner("regression", None, OF_ONE_KERNEL, None, seed=1)).__name__
+    >>> type(make_learner("regression", None, OF_ONE_KERNEL, None, (), seed=1)).__name__
     'MultiKernel'
     """
     if kernel is not None:
@@ -66,6 +68,8 @@ def make_learner(
                 f"class_weight={class_weight!r} is for many kernels: leave kernel= out, "
                 "or weigh the probabilities of predict_proba_one"
             )
+        if len(guests):
+            raise InvalidInput("guests= join many kernels: leave kernel= out")
         return learners.create(
             "doubly-stochastic", task=task, kernel=kernel, seed=seed, **chosen, **options
         )
@@ -79,4 +83,5 @@ def make_learner(
             )
     if class_weight is not None:
         options["class_weight"] = class_weight
+    options["guests"] = guests
     return learners.create("multi-kernel", task=task, seed=seed, **options)

@@ -21,6 +21,11 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
+@cache
+def _cores() -> int:
+    return os.cpu_count() or 1  # asking the system takes as long as learning an event
+
+
 def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | None = None) -> None:
     """Do `work` on all of range(n), in parts by as many threads as it is worth.
 
@@ -34,7 +39,7 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
     threads : int, optional
         At most so many; all cores by default.
     """
-    threads = threads or os.cpu_count() or 1
+    threads = threads or _cores()
     parts = min(threads, n, 1 + flops // PARALLEL_FLOPS)
     if parts < 2:
         work(slice(0, n))

@@ -228,8 +228,7 @@ class RunningQuantiles:
             return 1.0
         squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
         for block in self._blocks():
-            Z = (rows[:, block] - self.center[block]) * self.inverse[block]
-            Z = np.where(np.isnan(Z), 0.0, np.clip(Z, -OUTERMOST, OUTERMOST))
+            Z = standardized(rows[:, block], self.center[block], self.inverse[block])
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
@@ -356,6 +355,21 @@ _ARRAYS = {
 }
 """The arrays of a state, and the attributes that hold them."""
 _COUNTS = ("seed", "budget", "capacity", "events", "version")
+
+
+def standardized(
+    X: NDArray[np.floating[Any]], center: NDArray[np.float64], inverse: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return events X (n, d) scaled, within bounds, and 0 where a value is missing.
+
+    Examples
+    --------
+    >>> standardized(np.array([[3.0, np.nan], [1e9, -0.5]]), np.zeros(2), np.ones(2))
+    array([[ 3. ,  0. ],
+           [ 8. , -0.5]])
+    """
+    Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
+    return np.where(np.isnan(Z), 0.0, Z)
 
 
 def _count(header: dict[str, JSON], name: str) -> int:

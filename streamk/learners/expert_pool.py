@@ -48,6 +48,8 @@ GRADIENT_RATE = 2e-3
 NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
+FURTHEST = 20.0
+"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
 
 _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
@@ -79,6 +81,8 @@ class ExpertPool(PoolTable):
         Columns that there is room for; d by default.
     loss : Loss, optional
         By which numbers are learned and mixed.
+    guests : tuple of str, optional
+        Names of the experts whose outputs come from elsewhere, see `hear`.
     """
 
     def __init__(
@@ -90,8 +94,10 @@ class ExpertPool(PoolTable):
         seed: int,
         capacity: int | None = None,
         loss: Loss | None = None,
+        guests: tuple[str, ...] = (),
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
+        self.guests = guests
         self.outputs = classes if task == CLASSES else 1
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
@@ -211,7 +217,7 @@ class ExpertPool(PoolTable):
         self._zeros("float32", SAID=(mixers - 1, k))
         self.arrays.update(
             AWAKE=np.ones(len(BANKS), dtype=bool),
-            BANKS=np.array([(*BANKS, LEVEL).index(bank) for bank in self.banks], dtype=np.int64),
+            BANKS=np.array(self._bank_numbers, dtype=np.int64),
             ACCOUNT=np.zeros(len(BANKS) + 3),
             ON=np.ones(e),
             ALL=np.ones(e),
@@ -228,6 +234,7 @@ class ExpertPool(PoolTable):
             TOP=np.full(mixers, 1 / mixers),
         )
         self.sizes.update(EXPERTS=e, MIXERS=mixers, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
+        self.sizes["GUESTS"] = len(self.guests)
 
     def _make_loss(self) -> None:
         kind, parameter = kind_of(self.loss), 0.0 if self.loss is None else self.loss.parameter
@@ -260,7 +267,13 @@ class ExpertPool(PoolTable):
             *(WINDOW for _ in range(loops().banks.SMOOTHERS)),
             *(NEWTON for _ in range(self.sizes["NEWTON"] > 0)),
             *(LEVEL for _ in range(loops().banks.LEVELS)),
+            *self.guests,
         )
+
+    @property
+    def _bank_numbers(self) -> list[int]:
+        """The number of each expert's bank; those that never sleep share the last one."""
+        return [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in self.banks]
 
     def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
         self.arrays.update({name: np.zeros(shape, dtype) for name, shape in shapes.items()})
@@ -272,6 +285,10 @@ class ExpertPool(PoolTable):
             a[name.upper()][:d] = getattr(scale, name)
         a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
         a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
+
+    def hear(self, outputs: NDArray[np.float32]) -> None:
+        """Take in the outputs (guests, K) of guests for the event that is forecast next."""
+        self.arrays["F"][self.experts - len(self.guests) :] = outputs
 
     # Growing
 
@@ -310,7 +327,13 @@ class ExpertPool(PoolTable):
         class of this one, by default the old one.
         """
         new = ExpertPool(
-            keys, task=task, classes=classes, seed=self.seed, capacity=capacity, loss=self.loss
+            keys,
+            task=task,
+            classes=classes,
+            seed=self.seed,
+            capacity=capacity,
+            loss=self.loss,
+            guests=self.guests,
         )
         places = {key: place for place, key in enumerate(keys.tolist())}
         columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)

@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import CLASSES, threads
 from streamk.errors import InvalidInput
 from streamk.learners.classes import check_labels, check_numbers, is_number
+from streamk.learners.expert_pool import FURTHEST
 from streamk.learners.pooled import FLOAT64, Pooled
 from streamk.learners.predictor import one_row
 from streamk.learners.rescaling import unit_change
 from streamk.learners.upkeep import PERIOD
 
-_FURTHEST = 20.0
-"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
 _BLOCK = 1024
 """Events whose opinions are in memory at once, beside those that are kept."""
 _FLOPS = 100_000
@@ -87,6 +86,11 @@ class MultiKernel(Pooled):
         exponentially fewer of those before), at least 0.005, so that all classes count alike. The
         weight of a label that never comes changes nothing: on a stream it may still come. Where
         `classes` are given it must be one of them.
+    guests : sequence of OnlineNystrom or DoublyStochastic, optional
+        Learners that join the experts: what they say is mixed like the others' opinions. They must
+        be new; copies learn. They see the columns in units of their spread, with the median where a
+        value is missing, and the median distance of two events is the root of 2. Numbers are in the
+        labels' spread. They never sleep, and go on as they are where the losses rise.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
@@ -186,9 +190,11 @@ class MultiKernel(Pooled):
         self._observe(events)
         if self.is_classifier:
             numbers = self._classes.encode(labels).astype(np.float64)
-            if len(self._classes) > self._pool.classes:
-                keys, classes = self._pool.keys, len(self._classes)
-                self._pool = self._pool.successor(keys, CLASSES, classes, self._pool.capacity)
+            classes, pool = len(self._classes), self._pool
+            if classes > pool.classes:
+                self._pool = pool.successor(pool.keys, CLASSES, classes, pool.capacity)
+                self._changed()
+            elif self._guests.lack(classes):
                 self._changed()
         else:
             numbers = self._standardize(labels)
@@ -200,6 +206,7 @@ class MultiKernel(Pooled):
         if self._scale.observe(events):
             self._settle()
             self._pool.adapt(self._scale)
+            self._guests.adapt(self._scale)
 
     def _count(self, events: int) -> None:
         """Count events, and look at how learning goes every now and then."""
@@ -217,14 +224,16 @@ class MultiKernel(Pooled):
             self._settle()
             self._pool.shift_labels(factor, shift)
             self._said.shift(factor, shift)
+            self._guests.shift_labels(factor, shift, self.n_events)
             if self._errors is not None and factor:
                 self._errors.rescale(factor)
         numbers = (labels - scale.center[0]) * scale.inverse[0]
-        return np.asarray(np.clip(numbers, -_FURTHEST, _FURTHEST))
+        return np.asarray(np.clip(numbers, -FURTHEST, FURTHEST))
 
     def _learn_rows(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
         """Learn from events (n, d) whose labels are in the experts' terms."""
-        if self._errors is not None:  # they follow each event's shares
+        if self._errors is not None or self._guests:
+            # The former follow each event's shares, and the latter speak before they learn.
             for row, number in zip(events, numbers.tolist(), strict=True):
                 self._learn_row(row, number)
             return
@@ -252,6 +261,7 @@ class MultiKernel(Pooled):
         else:
             self._settle()
             then = self._said.take(name)
+            self._hear(event)
             self._loops.forecast_one(pool.table, self._padded(event))
         predicted = np.float32(out[0])
         if then is not None:
@@ -260,6 +270,14 @@ class MultiKernel(Pooled):
             missed = float(number - predicted)
             self._errors.update(missed, seen, pool.arrays["SHARES"][0])
         self._loops.update(pool.table, seen, number)
+        if self._guests:
+            self._guests.learn(event[None], number)
+
+    def _hear(self, event: NDArray[np.float64]) -> None:
+        """Ask the guests about the event (d,) that is forecast next."""
+        if self._guests:
+            outputs = self._guests.outputs(event[None], self._pool.outputs)
+            self._pool.hear(outputs[0])
 
     def _settle(self) -> None:
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
@@ -311,6 +329,10 @@ class MultiKernel(Pooled):
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         opinions = self._opinions(len(events))
+        if self._guests:
+            with self._lock:  # they must not learn meanwhile
+                heard = self._guests.outputs(events, pool.outputs)
+            opinions[:, pool.experts - len(self._guests) :] = heard
 
         def forecast(part: slice) -> None:
             with pool.room() as table:
@@ -340,6 +362,7 @@ class MultiKernel(Pooled):
         pool = self._pool
         with self._lock:
             self._settle()
+            self._hear(event)
             self._loops.forecast_one(pool.table, self._padded(event))
             self._fresh = event.tobytes()
             return self._restored(pool.arrays["OUT"].copy())

@@ -270,6 +270,7 @@ class OnlineNystrom(Supervised):
         """Give new classes their outputs."""
         if self._optimizer.n_outputs < self._n_outputs():
             self._optimizer.W = widened(self._optimizer.W, self._n_outputs(), self.loss)
+            self._served = None
 
     # State
 

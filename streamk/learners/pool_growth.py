@@ -70,7 +70,7 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
     for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE"):
         new.arrays[name][...] = old.arrays[name]
-    # The second-order expert may have gone; it is the last one before the constant's.
+    # The second-order expert may have gone.
     both = set(new.banks) & set(old.banks)
     here, there = (
         [n for n, bank in enumerate(banks) if bank in both] for banks in (new.banks, old.banks)

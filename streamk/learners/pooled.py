@@ -19,12 +19,14 @@ from streamk.learners import expert_pool, tables
 from streamk.learners.class_weights import Choice, ClassWeights
 from streamk.learners.classes import Classes, Label
 from streamk.learners.expert_pool import ExpertPool
+from streamk.learners.guests import Guests
 from streamk.learners.intervals import ErrorQuantiles
 from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.number_loss import loss_from_json, number_loss
 from streamk.learners.predictor import Decider
 from streamk.learners.recollection import Recollection
-from streamk.learners.rescaling import Scaled, rescale
+from streamk.learners.rescaling import Scaled, rescale, unit_change
+from streamk.learners.scaled import OfOneKernel
 from streamk.learners.upkeep import Upkeep
 from streamk.losses import Loss
 from streamk.state import JSON, State
@@ -36,8 +38,8 @@ class Pooled(Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 2
-    """From 2 on with the weights of the classes, if there are any."""
+    FORMAT = 3
+    """From 2 on with the weights of the classes, from 3 on with guests, if there are any."""
     THRESHOLD = 0.5
 
     def __init__(
@@ -49,6 +51,7 @@ class Pooled(Decider):
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
         class_weight: Choice | None = None,
+        guests: Sequence[OfOneKernel] = (),
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class Pooled(Decider):
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
+        self._guests = Guests(guests, is_classifier=self.is_classifier)
         self._classes = Classes(classes)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)
@@ -112,15 +116,21 @@ class Pooled(Decider):
         return None if self._weights is None else self._weights.choice
 
     @property
+    def guests(self) -> list[dict[str, JSON]]:
+        """The options of the learners that were given to join the experts."""
+        return self._guests.options
+
+    @property
     def n_features(self) -> int:
-        """Random features and tables of random binning in use."""
-        return expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
+        """Random features and tables of random binning in use, and the features of guests."""
+        own = expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
+        return own + self._guests.n_features
 
     @property
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
         held = self._pool.nbytes if self._columns is not None else 0
-        return held + self._scale.nbytes + self._said.nbytes
+        return held + self._scale.nbytes + self._said.nbytes + self._guests.nbytes
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -142,11 +152,19 @@ class Pooled(Decider):
         task = NUMBERS if not self.is_classifier else BINARY
         task = CLASSES if len(self._classes) > 2 else task
         classes = max(2, len(self._classes))
-        return ExpertPool(keys, task=task, classes=classes, seed=self.seed, loss=self.loss)
+        return ExpertPool(
+            keys,
+            task=task,
+            classes=classes,
+            seed=self.seed,
+            loss=self.loss,
+            guests=self._guests.names,
+        )
 
     def _changed(self) -> None:
         """Let a pool that is new know the scale; what was said by another does not count."""
         self._shape = (len(self._columns or ()),)
+        self._guests.meet(self._columns or (), self.classes, self._scale)
         self._pool.adapt(self._scale)
         self._said.clear()
         self._fresh = None
@@ -191,6 +209,8 @@ class Pooled(Decider):
             parts["errors"] = self._errors.state()
         if self._weights is not None:
             parts["weights"] = self._weights.state()
+        if self._guests:
+            parts["guests"] = self._guests.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -239,6 +259,11 @@ class Pooled(Decider):
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
             elif "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
+            if "guests" in header["parts"]:
+                model._guests = Guests.from_state(
+                    state.child("guests"), is_classifier=model.is_classifier
+                )
+                model._guests.check(tuple(header["columns"] or ()), model.classes)
             if header["columns"] is not None:
                 model._columns = tuple(header["columns"])
                 if len(model._columns) != len(model._scale):
@@ -263,6 +288,7 @@ class Pooled(Decider):
             seed=self.seed,
             capacity=header["capacity"],
             loss=self.loss,
+            guests=self._guests.names,
         )
         self._pool.restore(state.arrays, *header["window"])
         self._upkeep.restore(state.arrays)
@@ -276,15 +302,15 @@ class Pooled(Decider):
         either. Random features and tables have no such map: where the scales differ by more than
         estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
         0.06), they stay as the one that learned more has them, since a mean would be right in
-        neither scale.
+        neither scale. So do guests, which else merge as they do by themselves.
 
         Raises
         ------
         InvalidInput
-            If the learners differ in task, loss, seed or class weights, naming it, or
+            If the learners differ in task, loss, seed, class weights or guests, naming it, or
             `common_events` cannot be.
         """
-        check_mergeable(self, other, ("is_classifier", "loss", "seed", "class_weight"))
+        check_mergeable(self, other, ("is_classifier", "loss", "seed", "class_weight", "guests"))
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return
@@ -302,6 +328,8 @@ class Pooled(Decider):
         both = np.array([name in there and name in known for name in self._columns or ()])
         one = Scaled(self._aligned(self), self._scale, self._labels)
         two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
+        if self._guests:
+            self._merge_guests(other, common_events, both, ahead=share > 0.5)
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
@@ -310,6 +338,17 @@ class Pooled(Decider):
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self.n_events += apart[1]
         self._changed()
+
+    def _merge_guests(
+        self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
+    ) -> None:
+        """Take in another's guests; the scale of labels will be the other's if that is ahead."""
+        self._guests.meet(self._columns or (), self.classes, self._scale)
+        mine, theirs = self._labels, other._labels
+        unit = (1.0, 0.0)
+        if not self.is_classifier:
+            unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
+        self._guests.merge(other._guests, common_events, both, unit, ahead=ahead)
 
     def _aligned(self, other: Pooled) -> ExpertPool:
         """Return a learner's pool with the columns and classes of this one."""

@@ -23,11 +23,25 @@ from streamk.state import State
 OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom
 """The learners that can be scaled."""
 
-_TYPES: dict[str, type[OfOneKernel]] = {
+TYPES: dict[str, type[OfOneKernel]] = {
     DoublyStochastic.TYPE: DoublyStochastic,
     OnlineNystrom.TYPE: OnlineNystrom,
 }
+"""These by their names."""
 _FLOAT64 = np.dtype(np.float64)
+
+
+def restored(state: State) -> OfOneKernel:
+    """Return the learner of one kernel whose state this is.
+
+    Raises
+    ------
+    StateError
+        If it is none of these.
+    """
+    if state.type not in TYPES:
+        raise StateError(f"no {state.type!r} can be scaled; there are {', '.join(TYPES)}")
+    return TYPES[state.type].from_state(state)
 
 
 class Scaled(Predictor):
@@ -202,10 +216,7 @@ class Scaled(Predictor):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         scaled = cls.__new__(cls)
-        inner = state.child("learner")
-        if inner.type not in _TYPES:
-            raise StateError(f"no {inner.type!r} can be scaled; there are {', '.join(_TYPES)}")
-        scaled.learner = _TYPES[inner.type].from_state(inner)
+        scaled.learner = restored(state.child("learner"))
         scaled._scale = RunningScale.from_state(state.child("scale"))
         scaled._labels = RunningScale.from_state(state.child("labels"))
         return scaled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,11 @@ class Supervised(Decider):
     def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
         """Outputs as of `decision_many`, of finite events of the dtype."""
         raise NotImplementedError
+
+    def add_classes(self, labels: Iterable[Label]) -> None:
+        """Append classes that are not known yet, as if they had been passed at the beginning."""
+        self._classes.encode(labels)
+        self._fit_outputs()
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""

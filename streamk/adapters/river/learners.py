@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from river import compose
@@ -14,6 +14,7 @@ from streamk.adapters.rows import Model
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners import Learner, MultiKernel, Step
+from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
 
@@ -34,6 +35,7 @@ class _Kernels(Estimator):
         block_size: int = 2048,
         max_features: int = 2048,
         sampler: str = "iid",
+        guests: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.kernel = kernel
@@ -45,6 +47,7 @@ class _Kernels(Estimator):
         self.block_size = block_size
         self.max_features = max_features
         self.sampler = sampler
+        self.guests = guests
         self.seed = seed
         self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
@@ -52,7 +55,13 @@ class _Kernels(Estimator):
     def _make(self, **options: Any) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
         return make_learner(
-            self._task, self.kernel, chosen, self.class_weight, self._seed, **options
+            self._task,
+            self.kernel,
+            chosen,
+            self.class_weight,
+            self.guests or (),
+            self._seed,
+            **options,
         )
 
 
@@ -100,6 +109,9 @@ class KernelClassifier(_Kernels, Classifier):
         "balanced" weighs a class by one over its share among the last labels, see
         `streamk.learners.MultiKernel`. The weight of a label that never comes changes nothing, but
         where the first label is a boolean a weight for any but False and True is an error.
+    guests : sequence of OnlineNystrom or DoublyStochastic, optional
+        Learners of `streamk.learners` that join the experts, only without `kernel`; see
+        `streamk.learners.MultiKernel`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 
@@ -130,6 +142,7 @@ class KernelClassifier(_Kernels, Classifier):
         max_features: int = 2048,
         sampler: str = "iid",
         class_weight: str | Mapping[Any, float] | None = None,
+        guests: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.class_weight = class_weight
@@ -143,6 +156,7 @@ class KernelClassifier(_Kernels, Classifier):
             block_size=block_size,
             max_features=max_features,
             sampler=sampler,
+            guests=guests,
             seed=seed,
         )
 
@@ -168,6 +182,7 @@ class KernelRegressor(_Kernels, Regressor):
     block_size : int, default 2048
     max_features : int, default 2048
     sampler : {"iid", "hadamard"}, default "iid"
+    guests : sequence of OnlineNystrom or DoublyStochastic, optional
     seed : int, optional
         These are described in `KernelClassifier`.
 

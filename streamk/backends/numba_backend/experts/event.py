@@ -21,7 +21,8 @@ from streamk.backends.numba_backend.experts.reach import double, flags, loss_of,
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
-    The opinions are in SEEN, the prediction in OUT; in KEPT, an expert that sleeps says NaN.
+    The opinions are in SEEN, the prediction in OUT; in KEPT, an expert that sleeps says NaN. The
+    outputs of guests are in the last rows of F before.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
@@ -29,7 +30,7 @@ def forecast_one(table: Any, x: Any) -> None:
     mixed = double(table, at.MIXED, (table[at.MIXERS], k))
     mixture.rouse(table, awake)
     banks.features(table, x, awake)
-    banks.outputs(table, F, awake)
+    banks.outputs(table, F[: e - table[at.GUESTS]], awake)
     opinions.opine(task, F, own, P)
     if table[at.LOSS] == costs.QUANTILE:
         offsets.add(tracked(table), double(table, at.ON, (e,)), own, P)
@@ -40,10 +41,15 @@ def forecast_one(table: Any, x: Any) -> None:
 
 @fast
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
-    """Write opinions (n, E, K), NaN of who sleeps, and predictions (n, K) of events X (n, d)."""
+    """Write opinions (n, E, K), NaN of who sleeps, and predictions (n, K) of events X (n, d).
+
+    The outputs of guests are in the last rows of the opinions.
+    """
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
     kept, predicted = single(table, at.KEPT, (e, k)), double(table, at.OUT, (k,))
+    F, own = single(table, at.F, (e, k)), e - table[at.GUESTS]
     for i in range(len(X)):
+        F[own:] = seen[i, own:]
         forecast_one(table, X[i])
         seen[i] = kept
         out[i] = predicted
@@ -70,7 +76,7 @@ def update(table: Any, seen: Any, y: Any) -> None:
     else:
         opinions.slopes(task, y, loss_of(table), G)
     banks.descend(table, awake, G)
-    banks.learn(table, awake, F, y)
+    banks.learn(table, awake, F[: e - table[at.GUESTS]], y)
 
 
 @fast
@@ -78,7 +84,7 @@ def learn(table: Any, X: Any, seen: Any, given: Any, y: Any) -> None:
     """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
 
     Where `given` is true the mixing learns from the opinions in `seen` (n, E, K); else from those
-    of now.
+    of now. There are no guests: what they say depends on the events before.
     """
     now = single(table, at.KEPT, (table[at.EXPERTS], table[at.OUTPUTS]))
     for i in range(len(X)):

@@ -31,7 +31,7 @@ def rouse(table: Any, awake: Any) -> None:
         SMOOTHERS,
         min(table[at.NEWTON], 1),
     )
-    on[table[at.EXPERTS] - LEVELS :] = 1.0
+    on[table[at.EXPERTS] - table[at.GUESTS] - LEVELS :] = 1.0
     e = 0
     for bank in range(len(sizes)):
         for i in range(e, e + sizes[bank]):

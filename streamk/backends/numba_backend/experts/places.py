@@ -206,5 +206,7 @@ LAST_INVERSE = 109
 """(X - 1, X - 1)"""
 KEPT = 110
 """float32 (E, K): SEEN, with NaN where an expert sleeps"""
+GUESTS = 111
+"""Experts whose outputs come from elsewhere: the last ones, which never sleep."""
 
-SIZE = 111
+SIZE = 112

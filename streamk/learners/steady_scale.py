@@ -1,0 +1,126 @@
+"""A scale of columns that stays as long as it will do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.features.quantiles import RunningQuantiles, standardized
+
+_FAR, _NEAR = 1.0, 0.3
+"""Scales that a center, and parts of itself that a scale or distance, has to move by before it is
+replaced; and what two estimates from one stream may be apart by."""
+_CLOSEST = 1e-3
+"""Median distance at least."""
+_ARRAYS = ("center", "inverse", "distance")
+
+
+class SteadyScale:
+    """A copy of running quantiles that follows them only where they have moved far.
+
+    For learners that remember events in the scale in which these came, and know of no other. A
+    column gets a new center and scale when the center has moved by more than a scale, or the scale
+    to more than twice or less than half of what it was.
+
+    Attributes
+    ----------
+    center, inverse : float64 array of shape (d,)
+    distance : float64 array of shape (1,)
+        As of `RunningQuantiles`.
+
+    Examples
+    --------
+    >>> running, steady = RunningQuantiles(2), SteadyScale()
+    >>> steady.take(running)
+    >>> running.center[0], running.inverse[1] = 0.5, 0.4
+    >>> steady.follow(running)
+    >>> steady.center, steady.inverse
+    (array([0., 0.]), array([1. , 0.4]))
+    """
+
+    def __init__(self) -> None:
+        self.center: NDArray[np.float64] = np.zeros(0)
+        self.inverse: NDArray[np.float64] = np.zeros(0)
+        self.distance: NDArray[np.float64] = np.ones(1)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return events scaled so that their median distance is the root of 2, 0 where missing."""
+        return standardized(X, self.center, self.inverse) * (math.sqrt(2.0) / self.distance)
+
+    def take(self, scale: RunningQuantiles) -> None:
+        """Become a copy of a scale of the same columns."""
+        self.center, self.inverse = scale.center.copy(), scale.inverse.copy()
+        self.distance = np.array([max(scale.distance, _CLOSEST)])
+
+    def follow(self, scale: RunningQuantiles) -> None:
+        """Take over what has moved far in a scale of the same columns."""
+        new = SteadyScale()
+        new.take(scale)
+        moved = self._apart(new, _FAR)
+        self.center[moved], self.inverse[moved] = new.center[moved], new.inverse[moved]
+        if self._distance_apart(new) > 1.0 + _FAR:
+            self.distance = new.distance
+
+    def add_columns(self, scale: RunningQuantiles) -> None:
+        """Append the columns that a scale has besides."""
+        known = len(self.center)
+        self.center = np.append(self.center, scale.center[known:])
+        self.inverse = np.append(self.inverse, scale.inverse[known:])
+
+    def select(self, places: Sequence[int | None], default: SteadyScale) -> SteadyScale:
+        """Return a copy whose columns are those numbered; None is that of a default."""
+        new = default.copy()
+        for here, there in enumerate(places):
+            if there is not None:
+                new.center[here], new.inverse[here] = self.center[there], self.inverse[there]
+        new.distance = self.distance.copy()
+        return new
+
+    def copy(self) -> SteadyScale:
+        """Return a copy."""
+        new = SteadyScale()
+        new.restore(self.arrays())
+        return new
+
+    def near(self, other: SteadyScale, columns: NDArray[np.bool_]) -> bool:
+        """Whether another is this one in some columns, but for the noise of estimates."""
+        apart = self._apart(other, _NEAR) & columns
+        return bool(not apart.any() and self._distance_apart(other) <= 1.0 + _NEAR)
+
+    def _apart(self, other: SteadyScale, most: float) -> NDArray[np.bool_]:
+        """Return which columns of another one are further apart than that."""
+        ratio = self.inverse / other.inverse
+        shifted = np.abs(other.center - self.center) * self.inverse > most
+        return np.asarray(shifted | (np.maximum(ratio, 1.0 / ratio) > 1.0 + most))
+
+    def _distance_apart(self, other: SteadyScale) -> float:
+        ratio = float(other.distance[0] / self.distance[0])
+        return max(ratio, 1.0 / ratio)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return copies of the arrays by name."""
+        return {name: getattr(self, name).copy() for name in _ARRAYS}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or does not fit.
+        """
+        found = [arrays.get(name, np.zeros((0, 0))) for name in _ARRAYS]
+        d = len(found[0])
+        if [array.shape for array in found] != [(d,), (d,), (1,)]:
+            raise StateError(f"arrays {', '.join(_ARRAYS)} of {d} columns do not fit each other")
+        self.center, self.inverse, self.distance = (np.array(a, dtype=np.float64) for a in found)

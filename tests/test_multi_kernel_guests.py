@@ -1,0 +1,498 @@
+"""Learners of one kernel among the experts of a multi-kernel learner."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled
+from streamk.learners.guests import Guests
+from streamk.state import State
+
+
+def nystrom(kind: str, **options: Any) -> OnlineNystrom:
+    loss = "squared" if kind == "numbers" else "softmax"
+    return OnlineNystrom(Gaussian(bandwidth=0.7), **{"loss": loss, "max_landmarks": 16, **options})
+
+
+def random(kind: str) -> DoublyStochastic:
+    loss = "huber" if kind == "numbers" else "logistic"
+    sizes = {"max_features": 128, "block_size": 128}
+    return DoublyStochastic(Gaussian(bandwidth=0.7), loss=loss, seed=2, dtype="float32", **sizes)
+
+
+def guests(kind: str) -> list[Any]:
+    """Of both kinds, one in single precision and one of second order."""
+    return [nystrom(kind), random(kind), nystrom(kind, optimizer="newton", forgetting=0.999)]
+
+
+def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
+    """Outputs (guests, outputs) on an event."""
+    return model._guests.outputs(x[None], model._pool.outputs)[0]
+
+
+# --- the same, however it is asked for --------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(1,), (7, 1, 64), (500,)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
+    X, y = stream(kind, 500)
+    X[::9, 1] = np.nan
+    one, some = (make(kind, guests=guests(kind)) for _ in range(2))
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    at = 0
+    while at < len(X):
+        for size in sizes:
+            some.learn_many(X[at : at + size], y[at : at + size])
+            at += size
+    assert_same(one, some)
+    assert_sound(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
+    model = learned(kind, 300, guests=guests(kind), threads=3)
+    X, _ = stream(kind, 200, seed=3)
+    together = model.decision_many(X)
+    np.testing.assert_array_equal(together, np.vstack([model.decision_one(x) for x in X]))
+    np.testing.assert_array_equal(together[50:113], model.decision_many(X[50:113]))
+    model.threads = 1
+    np.testing.assert_array_equal(together, model.decision_many(X))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
+    X, y = stream(kind, 500)
+    asked, silent = (learned(kind, 300, guests=guests(kind)) for _ in range(2))
+    # Up to event 512 the scale stays; at a change those who were not asked know the new one.
+    for n, (x, label) in enumerate(zip(X[300:], y[300:], strict=True)):
+        if n % 2:
+            asked.decision_one(x)
+        else:
+            asked.decision_many(x[None])
+        asked.learn_one(x, label)
+        silent.learn_one(x, label)
+    assert_same(asked, silent)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_labels_judge_what_was_said(kind: str) -> None:
+    model = learned(kind, 200, guests=guests(kind))
+    X, y = stream(kind, 40, seed=4)
+    model.predict_many(X)
+    then = said_by_guests(model, X[0])
+    kept = [model._said._kept[x.tobytes()] for x in X]
+    model.learn_many(X[1:], y[1:])
+    now = said_by_guests(model, X[0])
+    assert np.abs(now - then).max() > 1e-3
+    rows = slice(model._pool.experts - 3, model._pool.experts)
+    limit = 9.3 if kind != "numbers" else 20.0
+    np.testing.assert_allclose(kept[0][rows], np.clip(then, -limit, limit), rtol=1e-5, atol=1e-5)
+    model.learn_one(X[0], y[0])
+    np.testing.assert_array_equal(model._pool.arrays["SEEN"], kept[0][: model._pool.experts])
+
+
+# --- what guests see, and what they say -------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
+    X, y = stream(kind, 400)
+    X[::7, 2] = np.nan
+    names = sorted(set(y)) if kind != "numbers" else []
+    model = make(kind, guests=[nystrom(kind)], classes=names)
+    model.learn_many(X[:256], y[:256])  # from here on the scale stays up to event 512
+    alone = OnlineNystrom.from_state(model._guests._learners[0].state())
+    scale, labels = model._guests._scale, model._labels
+    for x, label in zip(X[256:], y[256:], strict=True):
+        z = np.clip((x - scale.center) * scale.inverse, -8.0, 8.0)
+        z = np.nan_to_num(z, nan=0.0) * np.sqrt(2.0) / scale.distance
+        F = alone.decision_one(z)
+        if kind == "numbers":
+            expected, label = F, (label - labels.center[0]) * labels.inverse[0]
+            factor, shift = model._guests._unit
+            expected, seen = F * factor + shift, (label - shift) / factor
+        else:
+            P = np.array(list(alone.predict_proba_one(z).values()))
+            expected = np.log(P) if kind == "four" else np.log(P[1:] / P[:1])
+            seen = label
+        np.testing.assert_allclose(said_by_guests(model, x)[0], expected, rtol=1e-4, atol=1e-5)
+        opinion = opinions_after(model, x)[-1]
+        np.testing.assert_allclose(opinion, np.maximum(expected, -9.2103406), rtol=1e-4, atol=1e-5)
+        model.learn_one(x, y[model.n_events])
+        alone.learn_one(z, seen)
+
+
+def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
+    """What is kept of the experts' opinions on an event."""
+    model.decision_one(x)
+    kept: NDArray[Any] = model._pool.arrays["KEPT"].copy()
+    return kept
+
+
+def test_guests_get_the_weight_they_earn() -> None:
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (1500, 2))
+    y = np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1])
+    guest = nystrom("numbers", optimizer="newton", regularization=1e-3, max_landmarks=64)
+    missed = []
+    for joined in ((), (guest,)):
+        model = MultiKernel(task="regression", seed=1, guests=joined)
+        model.learn_many(X[:300], y[:300])
+        errors = []
+        for x, label in zip(X[300:], y[300:], strict=True):
+            errors.append(abs(model.predict_one(x) - label))
+            model.learn_one(x, label)
+        missed.append(np.mean(errors))
+    assert missed[1] < 0.2 * missed[0]
+    assert model.shares(X[0])["online-nystrom"] > 0.9
+    assert guest.n_events == 0
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
+def test_numbers_of_every_loss(loss: str) -> None:
+    model = learned("numbers", 600, loss=loss, guests=guests("numbers"))
+    X, y = stream("numbers", 300, seed=7)
+    assert np.abs(model.predict_many(X) - y).mean() < 0.5 * np.abs(np.median(y) - y).mean()
+    low, high = model.predict_interval_many(X, 0.8).T
+    assert 0.6 < ((low < y) & (y < high)).mean() < 0.95
+    assert_sound(model)
+
+
+def test_what_is_without_bounds_is_bounded() -> None:
+    model = make("numbers", guests=[nystrom("numbers")])
+    model.learn_many(*stream("numbers", 100))
+    learner: Any = model._guests._learners[0]
+    learner._optimizer.W *= 1e200
+    learner._served = None
+    X, _ = stream("numbers", 5)
+    assert np.abs(model._guests.outputs(X, 1)).max() == 20.0
+    assert np.isfinite(model.predict_many(X)).all()
+
+
+def test_drift_leaves_guests_as_they_are() -> None:
+    model = learned("two", 300, guests=guests("two"))
+    x = stream("two", 1, seed=6)[0][0]
+    before = said_by_guests(model, x)
+    model._pool.restart()
+    np.testing.assert_array_equal(said_by_guests(model, x), before)
+
+
+# --- the scale of columns ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
+    X, y = stream(kind, 512)
+    model = make(kind, guests=[nystrom(kind)])
+    model.learn_many(X[:256], y[:256])
+    scale = model._guests._scale
+    np.testing.assert_array_equal(scale.center, model._scale.center)
+    alone = nystrom(kind, columns=range(3), classes=model.classes)
+    labels: Any = y[:256]
+    if kind == "numbers":
+        labels = (labels - model._labels.center[0]) * model._labels.inverse[0]
+        assert model._guests._unit.tolist() == [1.0, 0.0]
+    model._guests._again()
+    alone.learn_many(scale.transform(X[:256]), labels)
+    learner: Any = model._guests._learners[0]
+    np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
+    assert model._guests._early
+    model.learn_many(X[256:], y[256:])
+    assert not model._guests._early
+    assert not model._guests._events.size
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
+    model = learned("two", 600, guests=guests("two"))
+    x = stream("two", 1, seed=6)[0][0]
+    guest, pool = model._guests._scale, model._scale
+    before, center = said_by_guests(model, x), guest.center.copy()
+    pool.center[0] = center[0] + (1.5 if far else 0.5) / guest.inverse[0]
+    pool.inverse[1] = guest.inverse[1] * (2.5 if far else 0.6)
+    pool.distance = float(guest.distance[0]) * (0.4 if far else 0.6)
+    model._guests.adapt(pool)
+    if far:
+        np.testing.assert_array_equal(guest.center[:1], pool.center[:1])
+        np.testing.assert_array_equal(guest.inverse[:2], pool.inverse[:2])
+        assert guest.distance[0] == pool.distance
+    else:
+        np.testing.assert_array_equal(guest.center, center)
+        np.testing.assert_array_equal(said_by_guests(model, x), before)
+
+
+# --- the unit of numbers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [300, 700])
+def test_another_unit_of_labels_changes_no_prediction(n: int) -> None:
+    model = learned("numbers", n, guests=[nystrom("numbers"), nystrom("numbers")])
+    X, _ = stream("numbers", 50, seed=5)
+    before = model._guests.outputs(X, 1)
+    model._guests.shift_labels(0.5, 0.25, n)
+    after = model._guests.outputs(X, 1)
+    if n < 512:  # what was learned is learned anew, as labels of that unit
+        assert model._guests._unit.tolist() == [1.0, 0.0]
+        assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.99
+    else:
+        np.testing.assert_allclose(after, 0.5 * before + 0.25, rtol=1e-5, atol=1e-6)
+    assert [learner.n_events for learner in model._guests._learners] == [n, n]
+
+
+@pytest.mark.parametrize(("factor", "n"), [(0.0, 300), (0.0, 700), (0.01, 700), (50.0, 700)])
+def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
+    model = learned("numbers", n, guests=guests("numbers"))
+    model._guests.shift_labels(factor, 0.25, n)
+    assert [learner.n_events for learner in model._guests._learners] == [0, 0, 0]
+    X, y = stream("numbers", 300)
+    assert not model._guests.outputs(X, 1).any()
+    model.learn_many(X, y)
+    assert_sound(model)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
+    X, y = stream("numbers", 600)
+    model = make("numbers", guests=[nystrom("numbers")])
+    model.learn_many(X, unit * y)
+    said = model._guests.outputs(X, 1)[:, 0, 0]
+    wanted = (unit * y - model._labels.center[0]) * model._labels.inverse[0]
+    assert np.corrcoef(said, wanted)[0, 1] > 0.9
+
+
+# --- classes and columns that come late -------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", [(), ("d", "b"), ("a", "b", "c", "d")])
+def test_classes_that_come_late(named: tuple[str, ...]) -> None:
+    X, y = stream("four", 900)
+    y[:100] = "a"
+    y[100:300][y[100:300] == "c"] = "b"
+    one, many = (make("four", guests=guests("four"), classes=named) for _ in range(2))
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    many.learn_many(X, y)
+    assert_same(one, many)
+    for learner in one._guests._learners:
+        assert learner.classes == one.classes
+    fresh, expected = stream("four", 300, seed=3)
+    best = one._guests.outputs(fresh, 4)[:, 0].argmax(axis=1)
+    assert (np.array(one.classes)[best] == expected).mean() > 0.8
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_classes_may_be_added_between_predictions(place: int) -> None:
+    X, _ = stream("two", 60)
+    told, found = (guests("two")[place] for _ in range(2))
+    told.add_columns(range(3))
+    told.add_classes(["a", "b"])
+    told.learn_many(X, ["a"] * 60)
+    found.learn_many(X, ["a"] * 60)
+    found.predict_proba_many(X)
+    found.add_classes(["a", "b"])
+    assert found.classes == told.classes == ("a", "b")
+    assert found.predict_proba_many(X).shape == (60, 2)
+    assert (told.predict_proba_many(X)[:, 0] > 0.5).all()
+
+
+def test_a_second_class_comes_after_a_prediction() -> None:
+    X, _ = stream("two", 60)
+    model = make("two", guests=guests("two"))
+    for n, x in enumerate(X):
+        model.learn_one(x, "a" if n < 30 else "b")
+        model.predict_proba_many(X[:5])
+        model.decision_one(x)
+    assert_sound(model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_come_late(kind: str) -> None:
+    X, y = stream(kind, 600, d=5)
+    model = make(kind, guests=guests(kind), columns=["a", "b"])
+    model.learn_many(X[:200, :2], y[:200])
+    model.add_columns(["c", "d", "e"])
+    model.learn_many(X[200:], y[200:])
+    for learner in model._guests._learners:
+        assert learner.columns == ("a", "b", "c", "d", "e")
+    assert_sound(model)
+    assert_same(model, MultiKernel.from_state(model.state()))
+
+
+def test_a_learner_without_columns() -> None:
+    model = MultiKernel(seed=1, guests=guests("two"))
+    model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
+    assert model.predict_proba_many(np.zeros((3, 0))).shape == (3, 2)
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 300])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
+    model = make(kind, guests=guests(kind))
+    X, y = stream(kind, n + 200)
+    if n:
+        model.learn_many(X[:n], y[:n])
+    for again in (
+        MultiKernel.from_state(model.state()),
+        pickle.loads(pickle.dumps(model)),
+        copy.deepcopy(model),
+    ):
+        assert_same(model, again)
+        again.learn_many(X[n:], y[n:])
+        whole = make(kind, guests=guests(kind))
+        whole.learn_many(X, y)
+        assert_same(whole, again)
+
+
+def test_without_guests_a_state_is_what_it_was() -> None:
+    state = learned("two", 50).state()
+    parts: Any = state.header["parts"]
+    assert "guests" not in parts
+    old = MultiKernel.from_state(State({**state.header, "format": 2}, state.arrays))
+    assert_same(learned("two", 50), old)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"type": "scaled"}, {"format": 2}, {"learners": 4}, {"learners": "x"}, {"learners": 0},
+     {"born": None}],
+    ids=str,
+)  # fmt: skip
+def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:
+    state = learned("two", 50, guests=guests("two")).state()
+    parts: Any = state.header["parts"]
+    header = {**state.header, "parts": {**parts, "guests": {**parts["guests"], **change}}}
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State(header, state.arrays))
+
+
+@pytest.mark.parametrize("name", ["unit", "events", "numbers", "center", "inverse", "distance"])
+def test_damaged_arrays_of_guests_are_refused(name: str) -> None:
+    state = learned("two", 50, guests=guests("two")).state()
+    arrays = {**state.arrays}
+    found = arrays.pop(f"guests.{name}")
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State(state.header, arrays))
+    arrays[f"guests.{name}"] = found[:-1]
+    with pytest.raises(StateError):
+        MultiKernel.from_state(State(state.header, arrays))
+
+
+@pytest.mark.parametrize("part", ["fresh-0", "learner-0"])
+def test_guests_of_no_known_type_are_refused(part: str) -> None:
+    state = Guests([nystrom("two")], is_classifier=True).state()
+    parts: Any = state.header["parts"]
+    header = {**state.header, "parts": {**parts, part: {"type": "perceptron", "format": 1}}}
+    with pytest.raises(StateError, match="perceptron"):
+        Guests.from_state(State(header, state.arrays), is_classifier=True)
+
+
+def test_guests_of_other_columns_are_refused() -> None:
+    state = learned("two", 50, guests=guests("two")).state()
+    other = learned("two", 50, d=4, guests=guests("two")).state()
+    theirs: Any = other.header["parts"]
+    mine: Any = state.header["parts"]
+    header = {**state.header, "parts": {**mine, "guests": theirs["guests"]}}
+    arrays = {name: a for name, a in state.arrays.items() if not name.startswith("guests.")}
+    arrays |= {name: a for name, a in other.arrays.items() if name.startswith("guests.")}
+    with pytest.raises(StateError, match="guests know columns"):
+        MultiKernel.from_state(State(header, arrays))
+
+
+# --- merging ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
+    model = learned(kind, 400, guests=guests(kind))
+    X, _ = stream(kind, 50, seed=5)
+    before = model._guests.outputs(X, model._pool.outputs)
+    model.merge(copy.deepcopy(model), common_events=400)
+    after = model._guests.outputs(X, model._pool.outputs)
+    np.testing.assert_allclose(after, before, atol=1e-3)
+
+
+@pytest.mark.parametrize("mine", [500, 700])
+@pytest.mark.parametrize("kind", KINDS)
+def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
+    X, y = stream(kind, 1200)
+    common = learned(kind, 300, guests=[nystrom(kind)])
+    one, other = copy.deepcopy(common), copy.deepcopy(common)
+    one.learn_many(X[300:mine], y[300:mine])
+    other.learn_many(X[mine:], y[mine:])
+    learner: Any = one._guests._learners[0]
+    expected = OnlineNystrom.from_state(learner.state())
+    born = one._guests._born
+    expected.merge(other._guests._learners[0], common_events=300 - born)  # type: ignore[arg-type]
+    one.merge(other, common_events=300)
+    np.testing.assert_array_equal(one._guests._learners[0].coefficients, expected.coefficients)
+    assert one.n_events == 1200
+    one.learn_many(X[:50], y[:50])
+    assert_sound(one)
+
+
+@pytest.mark.parametrize("mine", [200, 600])
+@pytest.mark.parametrize("kind", KINDS)
+def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> None:
+    X, y = stream(kind, 800, d=3)
+    one, other = (make(kind, guests=guests(kind), columns=order) for order in ("abc", "bca"))
+    one.learn_many(X[:mine], y[:mine])
+    other.learn_many(100.0 * X[mine:][:, [1, 2, 0]], y[mine:])
+    host, columns = (one, [0, 1, 2]) if mine > 400 else (other, [1, 2, 0])
+    fresh, _ = stream(kind, 50, seed=5)
+    fresh *= 1.0 if mine > 400 else 100.0
+    before = host._guests.outputs(fresh[:, columns], host._pool.outputs)
+    classes = host.classes
+    one.merge(other)
+    after = one._guests.outputs(fresh, one._pool.outputs)
+    if kind == "four":
+        after = after[..., [one.classes.index(label) for label in classes]]
+    elif classes != one.classes:
+        after = -after
+    np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4)
+    one.learn_many(*stream(kind, 50))
+    assert_sound(one)
+
+
+def test_a_new_learner_takes_over_another() -> None:
+    X, y = stream("four", 500)
+    other = learned("four", 500, guests=guests("four"))
+    one = make("four", guests=guests("four"))
+    one.merge(other)
+    np.testing.assert_allclose(one._guests.outputs(X, 4), other._guests.outputs(X, 4), atol=1e-4)
+    one.learn_many(X, y)
+    assert_sound(one)
+
+
+def test_learners_of_other_guests_are_not_merged() -> None:
+    one = learned("two", 50, guests=[nystrom("two")])
+    for others in ([], [nystrom("two", max_landmarks=8)], guests("two")):
+        with pytest.raises(InvalidInput, match="guests"):
+            one.merge(learned("two", 50, guests=others))
+
+
+# --- who may join -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guest", "said"),
+    [(MultiKernel(), "is a MultiKernel"), (Scaled(nystrom("two")), "is a Scaled"),
+     ("online-nystrom", "is a str"), (nystrom("numbers"), "learns numbers"),
+     (nystrom("two", columns=["a"]), "give a new"), (nystrom("two", classes=["a"]), "give a new")],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)  # fmt: skip
+def test_who_cannot_join_is_told_why(guest: Any, said: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"guests\[1\] .*{said}"):
+        MultiKernel(guests=[nystrom("two"), guest])
