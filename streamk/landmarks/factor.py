@@ -20,7 +20,7 @@ _ROWS = 256
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of
 a matrix given in single precision, say."""
-_BLOCK = 64
+_BLOCK = 128
 """Landmarks that come to all rows together: their rows of the factor stay in the caches."""
 
 

@@ -147,9 +147,9 @@ def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
                     value = (k[i] - s[i]) * pivot
                     s[i] = value
                     left[i] -= np.float64(value) * np.float64(value)
-            for i in range(rows):
-                for j in range(count):
-                    f[i, start + m + j] = S[j, i]
+                column = f[:, start + m + j]
+                for i in range(rows):
+                    column[i] = s[i]
             m += count
 
 
