@@ -35,9 +35,10 @@ LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks *
 (d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
 phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 
-Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type, float32 or
-float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational quadratic's
-alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
+Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
+float32 or float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational
+quadratic's alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory
+of a tile.
 
 The last ones let the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
 capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,); to
@@ -385,7 +386,14 @@ class Backend(Protocol):
         ...
 
     def choose(
-        self, K: Array, F: Array, start: int, delta: Array, least: float, places: Array, schur: Array
+        self,
+        K: Array,
+        F: Array,
+        start: int,
+        delta: Array,
+        least: float,
+        places: Array,
+        schur: Array,
     ) -> int:
         """Append a column for the row of the largest delta, and go on while that exceeds `least`.
 

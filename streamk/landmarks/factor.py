@@ -15,7 +15,7 @@ from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _ENTRIES = 1 << 15
 """Entries of the matrix that are evaluated before they are used: they stay in the second cache."""
-_ROWS = 256
+_ROWS = 64
 """Rows that are copied at a time."""
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that may come from rounding: of

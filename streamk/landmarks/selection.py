@@ -96,10 +96,11 @@ class _Few:
         places, schur = np.empty(most, np.int64), np.empty(most)
         count = select().choose(self._entries, factor.F, start, factor.schur, least, places, schur)
         self._done += count
-        deltas, rows = schur[:count].tolist(), list[Row]()
-        for m, (place, delta) in enumerate(zip(places[:count].tolist(), deltas, strict=True), start):
-            rows.append(_row(factor.F[place, :m], delta))
-        return self.indices[places[:count]], rows, deltas
+        places, deltas = places[:count], schur[:count].tolist()
+        rows = [factor.F[place, : m + 1].copy() for m, place in enumerate(places, start)]
+        for row, delta in zip(rows, deltas, strict=True):
+            row[-1] = math.sqrt(delta)
+        return self.indices[places], rows, deltas
 
     def append(self, chosen: _Chosen, taken: Indices) -> None:
         """Take in the last landmarks, and which rows they are, unless they were chosen here."""
@@ -189,13 +190,6 @@ def _take_out(schur: Numbers, indices: Indices, taken: Indices) -> None:
     schur[places[indices[places] == taken]] = -np.inf
 
 
-def _row(before: Row, delta: float) -> Row:
-    """Return a landmark's row of the factor up to the diagonal, which its complement gives."""
-    own = np.empty(len(before) + 1, before.dtype)
-    own[:-1], own[-1] = before, math.sqrt(delta)
-    return own
-
-
 class Selection:
     """Landmarks chosen so far, and the factor of all rows, brought up to date when it is needed.
 
@@ -279,7 +273,8 @@ class Selection:
         least = max(least, self._all.bound(), self._rounding(len(self) + most))
         taken, rows, deltas = self._all.few().choose(least, most)
         self._append(landmarks(taken), rows, deltas, taken)
-        return taken.tolist()
+        chosen: list[int] = taken.tolist()
+        return chosen
 
     def restrict(self, indices: Indices) -> None:
         """Let `best` look at these rows alone until `release`."""
@@ -329,7 +324,8 @@ class Selection:
             Which of the rows it is.
         """
         taken = np.array([] if i is None else [i], np.int64)
-        self._append(landmark[None], [_row(row, delta)], [delta], taken)
+        own = np.append(row, row.dtype.type(math.sqrt(delta)))
+        self._append(landmark[None], [own], [delta], taken)
 
     def _append(
         self, landmarks: Numbers, rows: list[Row], deltas: list[float], taken: Indices
