@@ -62,7 +62,7 @@ def test_stops_by_time(monkeypatch):
     case = CASES["two moons"]
     full = select(case)
     counts = []
-    for limit in (5.0, 20.0, 1e9):
+    for limit in (5.0, 8.0, 1e9):
         monkeypatch.setattr(MODULE, "time", Clock())
         lm = select(case, time_limit=limit)
         counts.append(len(lm))

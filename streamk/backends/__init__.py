@@ -28,21 +28,24 @@ twin defines::
     pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
     pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
     extend(K, L, F, start, delta)                                    F^T = L^-1 K, further columns
+    choose(K, F, start, delta, least, places, schur)                 the same, greedily chosen
 
 with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
 LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
 (d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
 phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 
-Of the last two, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type, float32 or
-float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational quadratic's
-alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory of a tile.
+Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
+float32 or float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational
+quadratic's alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory
+of a tile.
 
-The last one lets the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
-capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,).
+The last ones let the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
+capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,); to
+choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get`; those of measure, spread, rescale and extend are
+there by `put`, and come back by `get`; those of measure, spread, rescale, extend and choose are
 NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
 """
 
@@ -379,6 +382,28 @@ class Backend(Protocol):
         """Append columns to the factor, from column start on, and take their squares off delta.
 
         A row has the same bits in however many calls the columns are appended.
+        """
+        ...
+
+    def choose(
+        self,
+        K: Array,
+        F: Array,
+        start: int,
+        delta: Array,
+        least: float,
+        places: Array,
+        schur: Array,
+    ) -> int:
+        """Append a column for the row of the largest delta, and go on while that exceeds `least`.
+
+        Which rows they were goes into `places`, as many at most as that is long, and their deltas
+        into `schur`; theirs in delta become -inf.
+
+        Returns
+        -------
+        int
+            How many there were, at least one.
         """
         ...
 

@@ -17,7 +17,7 @@ from streamk.landmarks.matrices import Indices, Numbers, Rows
 
 _ENTRIES = 1 << 15
 """Entries of the matrix that are evaluated before they are used: they stay in the second cache."""
-_ROWS = 256
+_ROWS = 64
 """Rows that are copied at a time."""
 _NEGATIVE = 1e-5
 """Schur complement below 0, relative to the largest diagonal entry, that is let pass: it may come
@@ -25,7 +25,7 @@ from rounding of a matrix given in single precision, say."""
 _ERROR = 16.0
 """Error of an entry, in units of rounding of the largest, that is not beyond belief: of matrices
 that are positive semidefinite none came up as more than 1, of others as less than 78."""
-_BLOCK = 64
+_BLOCK = 128
 """Landmarks that come to all rows together: their rows of the factor stay in the caches."""
 
 Row = NDArray[Any]

@@ -59,6 +59,10 @@ class Rows(Protocol):
         """Write the entries between landmarks and a range of rows, (landmarks, rows)."""
         ...
 
+    def landmarks(self) -> Numbers:
+        """Return what stands for all of these rows as landmarks, (n, numbers)."""
+        ...
+
     def take(self, indices: Indices) -> Rows:
         """Return some of the rows."""
         ...
@@ -121,6 +125,11 @@ class PointRows:
         if weights is not None:
             out *= landmarks[:, -1:].astype(out.dtype)
             out *= weights[some]
+
+    def landmarks(self) -> Numbers:
+        """Return the points, with their weights if they have some."""
+        weights = self._weights
+        return self._points if weights is None else np.column_stack([self._points, weights])
 
     def take(self, indices: Indices) -> PointRows:
         """Return some of the points."""
@@ -246,6 +255,11 @@ class MatrixRows:
                 place = (numbers, some) if self._indices is None else np.ix_(numbers, rows)
                 out[:] = self._G[place]
 
+    def landmarks(self) -> Numbers:
+        """Return the numbers of the rows."""
+        numbers = np.arange(len(self)) if self._indices is None else self._indices
+        return numbers[:, None].astype(np.float64)
+
     def take(self, indices: Indices) -> MatrixRows:
         """Return some of the rows."""
         taken = indices if self._indices is None else self._indices[indices]
@@ -268,6 +282,10 @@ class GivenRows:
     def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
         """Copy the entries."""
         out[:] = self._K[some, [self._numbers[z] for z in landmarks[:, 0].tolist()]].T
+
+    def landmarks(self) -> Numbers:
+        """Return none: new rows are not among those that landmarks are chosen from."""
+        return np.empty((0, 1))
 
     def take(self, indices: Indices) -> GivenRows:
         """Return some of the rows."""

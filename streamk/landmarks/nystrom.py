@@ -425,11 +425,10 @@ def _spanned(
     selection = Selection(own, len(own), dtype, threads)
     used: list[int] = []
     while len(used) < len(own):
-        delta, i = selection.best()
+        delta, _ = selection.best()
         if delta <= selection.rounding:
             break
-        selection.add(every[i], i)
-        used.append(i)
+        used += selection.take(every.__getitem__, len(own) - len(used), 0.0)
     factor = Factor(matrix.rows(dtype), len(used), dtype, threads)
     factor.extend(every[used], lower(selection.rows, len(used), dtype), 0)
     selection.flush()

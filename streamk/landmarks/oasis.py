@@ -99,29 +99,27 @@ def oasis(
     indices: list[int] = []
     random = np.random.Generator(np.random.Philox(seed))
     start = random.choice(matrix.n, size=min(n_init, most), replace=False)
-    selection.consider(start)
+    selection.restrict(start)
     least = least_of_start(diagonal[start], real)
     while len(indices) < len(start) and clock() < end:
-        delta, i = selection.best()
+        delta, _ = selection.best()
         if delta <= max(least, selection.rounding):
             break
-        selection.add(matrix.landmarks(np.array([i]))[0], i)
-        indices.append(i)
+        indices += selection.take(matrix.landmarks, len(start) - len(indices), least)
     selection.release()
     stopped = "count" if most == max_landmarks else "all"
     while len(indices) < most:
         if clock() >= end:
             stopped = "time"
             break
-        delta, i = selection.best()
+        delta, _ = selection.best()
         if delta <= selection.rounding:
             stopped = "rounding"
             break
         if delta <= tol:
             stopped = "tolerance"
             break
-        selection.add(matrix.landmarks(np.array([i]))[0], i)
-        indices.append(i)
+        indices += selection.take(matrix.landmarks, most - len(indices), tol)
     return landmarks_of(matrix, selection, np.array(indices, np.int64), stopped)
 
 

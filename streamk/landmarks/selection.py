@@ -6,17 +6,20 @@ whose complements were the largest when it was chosen; as long as the largest in
 what any other row had then, it is the largest of all. The part has a part of its own, and so on,
 down to a few rows that every landmark reaches at once; the others get them in blocks. So the choice
 is that of the plain algorithm, but the factor is read once a block instead of once a landmark, and
-what was bound by memory is bound by arithmetic.
+what was bound by memory is bound by arithmetic. The few rows' entries with each other are all that
+it takes to choose one after the other, as long as the largest complement is above those outside.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import select
 from streamk.landmarks.factor import Factor, Row, lower
 from streamk.landmarks.matrices import Indices, Numbers, Rows
 
@@ -38,6 +41,11 @@ class _Chosen:
     def __len__(self) -> int:
         return len(self.landmarks)
 
+    def append(self, landmarks: Iterable[Numbers], rows: Iterable[Row]) -> None:
+        """Append landmarks."""
+        self.landmarks.extend(landmarks)
+        self.rows.extend(rows)
+
     def since(self, start: int) -> tuple[Numbers, NDArray[Any]]:
         """Return the landmarks from `start` on, and their rows of the factor as a matrix."""
         L = lower(self.rows[start:], len(self), self.dtype)
@@ -47,9 +55,10 @@ class _Chosen:
 class _Few:
     """Rows that every landmark reaches at once."""
 
-    def __init__(self, factor: Factor, indices: Indices) -> None:
-        self.factor, self.indices = factor, indices
+    def __init__(self, factor: Factor, indices: Indices, columns: int) -> None:
+        self.factor, self.indices, self._done = factor, indices, columns
         self._place = 0
+        self._entries: NDArray[Any] | None = None
 
     def best(self, chosen: _Chosen) -> tuple[float, int]:
         """Return the largest Schur complement and its row, of equal ones the first."""
@@ -62,11 +71,32 @@ class _Few:
             self._place = int(self.indices.searchsorted(i))
         return self._place
 
-    def append(self, chosen: _Chosen, i: int | None) -> None:
-        """Take in the last landmark, which is row i if it is one of the rows."""
-        m = len(chosen) - 1
-        self.factor.extend(chosen.landmarks[m][None], chosen.rows[m][None], m)
-        _take_out(self.factor.schur, self.indices, i)
+    def choose(self, least: float, most: int) -> tuple[Indices, list[Row], list[float]]:
+        """Take in the best row and those after it, while their Schur complements exceed `least`.
+
+        Returns
+        -------
+        the rows, their own of the factor up to the diagonal, and their complements
+        """
+        factor, start = self.factor, self._done
+        if self._entries is None:
+            self._entries = np.empty((len(factor), len(factor)), factor.F.dtype)
+            factor.rows.cross(factor.rows.landmarks(), slice(len(factor)), self._entries)
+        places, schur = np.empty(most, np.int64), np.empty(most)
+        count = select().choose(self._entries, factor.F, start, factor.schur, least, places, schur)
+        self._done += count
+        places, deltas = places[:count], schur[:count].tolist()
+        rows = [factor.F[place, : m + 1].copy() for m, place in enumerate(places, start)]
+        for row, delta in zip(rows, deltas, strict=True):
+            row[-1] = math.sqrt(delta)
+        return self.indices[places], rows, deltas
+
+    def append(self, chosen: _Chosen, taken: Indices) -> None:
+        """Take in the last landmarks, and which rows they are, unless they were chosen here."""
+        if self._done < len(chosen):
+            self.factor.extend(*chosen.since(self._done), self._done)
+            self._done = len(chosen)
+            _take_out(self.factor.schur, self.indices, taken)
 
 
 class _Many:
@@ -98,11 +128,16 @@ class _Many:
         assert self._part is not None
         return self._part if isinstance(self._part, _Few) else self._part.few()
 
-    def append(self, chosen: _Chosen, i: int | None) -> None:
-        """Take in the last landmark, which is row i if it is one of the rows."""
+    def bound(self) -> float:
+        """Return the largest Schur complement that there may be outside of the rows up to date."""
+        inner = self._part.bound() if isinstance(self._part, _Many) else -np.inf
+        return max(self._others[0], inner)
+
+    def append(self, chosen: _Chosen, taken: Indices) -> None:
+        """Take in the last landmarks, and which rows they are."""
         if self._part is not None:
-            self._part.append(chosen, i)
-        _take_out(self.factor.schur, self.indices, i)
+            self._part.append(chosen, taken)
+        _take_out(self.factor.schur, self.indices, taken)
 
     def update(self, chosen: _Chosen) -> None:
         """Bring all rows up to date."""
@@ -116,7 +151,7 @@ class _Many:
         schur, few = self.factor.schur, count <= 2 * _FEW
         count = _FEW if few else count
         if count >= len(schur):
-            self.restrict(np.arange(len(schur)))
+            self.restrict(np.arange(len(schur)), few=True)
             return
         least = np.partition(schur, len(schur) - count)[len(schur) - count]
         inside = schur > least
@@ -124,17 +159,13 @@ class _Many:
         inside[equal[: count - int(inside.sum())]] = True
         others = np.where(inside, -np.inf, schur)
         first = int(np.argmax(others))
-        places = np.flatnonzero(inside)
-        if few:
-            self.restrict(places)
-        else:
-            part = self.factor.take(places, self._done)
-            self._part = _Many(part, self.indices[places], self._done)
+        self.restrict(np.flatnonzero(inside), few=few)
         self._others = float(others[first]), int(self.indices[first])
 
-    def restrict(self, places: Indices) -> None:
-        """Keep these rows up to date, by their ascending places, and look at no others."""
-        self._part = _Few(self.factor.take(places, self._done), self.indices[places])
+    def restrict(self, places: Indices, *, few: bool) -> None:
+        """Make these rows the part, by their ascending places, and look at no others."""
+        kind = _Few if few else _Many
+        self._part = kind(self.factor.take(places, self._done), self.indices[places], self._done)
         self._others = (-np.inf, len(self.indices))
 
     def release(self) -> None:
@@ -142,12 +173,10 @@ class _Many:
         self._part = None
 
 
-def _take_out(schur: Numbers, indices: Indices, i: int | None) -> None:
-    """Let a row that has become a landmark not be chosen again."""
-    if i is not None:
-        place = indices.searchsorted(i)
-        if place < len(indices) and indices[place] == i:
-            schur[place] = -np.inf
+def _take_out(schur: Numbers, indices: Indices, taken: Indices) -> None:
+    """Let rows that have become landmarks not be chosen again."""
+    places = np.minimum(indices.searchsorted(taken), len(indices) - 1)
+    schur[places[indices[places] == taken]] = -np.inf
 
 
 class Selection:
@@ -195,7 +224,10 @@ class Selection:
     @property
     def rounding(self) -> float:
         """Schur complement up to which it may be nothing but rounding."""
-        return max(4.0 * self._precision * (len(self) + 1) * self.factor.largest, self._least)
+        return self._rounding(len(self))
+
+    def _rounding(self, count: int) -> float:
+        return max(4.0 * self._precision * (count + 1) * self.factor.largest, self._least)
 
     def best(self) -> tuple[float, int]:
         """Return the largest Schur complement, -inf if there is none, and its row.
@@ -210,10 +242,38 @@ class Selection:
             self.flush()
         return delta, i
 
+    def take(self, landmarks: Callable[[Indices], Numbers], most: int, least: float) -> list[int]:
+        """Append the row that `best` gave, and those after it that are at hand.
+
+        Parameters
+        ----------
+        landmarks : callable
+            Gives what stands for rows as landmarks.
+        most : int
+            Rows to append at most.
+        least : float
+            All but the first have Schur complements above it, and above rounding.
+
+        Returns
+        -------
+        list of int
+            The rows.
+        """
+        least = max(least, self._all.bound(), self._rounding(len(self) + most))
+        taken, rows, deltas = self._all.few().choose(least, most)
+        self._append(landmarks(taken), rows, deltas, taken)
+        chosen: list[int] = taken.tolist()
+        return chosen
+
+    def restrict(self, indices: Indices) -> None:
+        """Let `best` look at these rows alone until `release`."""
+        self.flush()
+        self._all.restrict(np.unique(indices), few=False)
+
     def consider(self, indices: Indices) -> None:
         """Keep these rows, some hundreds, up to date until `release`, and look at no others."""
         self.flush()
-        self._all.restrict(np.unique(indices))
+        self._all.restrict(np.unique(indices), few=True)
 
     def release(self) -> None:
         """Look at all rows again."""
@@ -225,7 +285,7 @@ class Selection:
         return float(few.factor.schur[few.place(i)])
 
     def add(self, landmark: Numbers, i: int) -> None:
-        """Append a landmark: the row that `best` gave, or one that is considered.
+        """Append a row that is considered.
 
         Parameters
         ----------
@@ -254,10 +314,15 @@ class Selection:
         i : int, optional
             Which of the rows it is.
         """
-        self._chosen.rows.append(row)
-        self._chosen.landmarks.append(landmark)
-        self.schur.append(delta)
-        self._all.append(self._chosen, i)
+        taken = np.array([] if i is None else [i], np.int64)
+        self._append(landmark[None], [row], [delta], taken)
+
+    def _append(
+        self, landmarks: Numbers, rows: list[Row], deltas: list[float], taken: Indices
+    ) -> None:
+        self._chosen.append(landmarks, rows)
+        self.schur += deltas
+        self._all.append(self._chosen, taken)
 
     def flush(self) -> None:
         """Bring the factor of all rows up to date.

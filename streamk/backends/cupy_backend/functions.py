@@ -25,7 +25,7 @@ class DeviceBackend(Generator, Projection, Pairwise):
         # Columns are scaled before they are brought to the device.
         host = select("auto")
         self.measure, self.spread, self.rescale = host.measure, host.spread, host.rescale
-        self.extend = host.extend
+        self.extend, self.choose = host.extend, host.choose
 
     def single(
         self,

@@ -2,7 +2,7 @@
 
 from streamk.backends.host import get, put, xp
 from streamk.backends.numba_backend.generator import frequencies, rotations
-from streamk.backends.numba_backend.landmarks import extend
+from streamk.backends.numba_backend.landmarks import choose, extend
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
 from streamk.backends.numba_backend.projection import (
@@ -17,6 +17,7 @@ from streamk.backends.numba_backend.single import single
 
 __all__ = [
     "accumulate",
+    "choose",
     "decay",
     "descend",
     "extend",

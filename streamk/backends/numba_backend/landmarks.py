@@ -10,6 +10,7 @@ blocks.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,27 +60,30 @@ def _emit(
 def _tile(rows: int, landmarks: int) -> Any:
     """Return the intrinsic that sums the products of some rows of F with some of L into S.
 
-    Its arguments are F, L and S, where each begins, the numbers between the rows of F and of L, and
-    the columns.
+    Its arguments are F, L and S, where each begins, the numbers between the rows of F and of L, the
+    columns, and how many rows of L there are: the last one stands for those that are missing.
     """
 
     @intrinsic
     def tile(
-        _: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any, d: Any
-    ) -> Any:
-        sizes = (f_at, l_at, s_at, by, step, d)
+        _: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any, d: Any,
+        count: Any,
+    ) -> Any:  # fmt: skip
+        sizes = (f_at, l_at, s_at, by, step, d, count)
         signature = types.void(F, L, S, *(types.int64 for _ in sizes))
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = signature.args
             f, l, s = (data(context, builder, kinds[i], values[i]) for i in range(3))  # noqa: E741
-            f_at, l_at, s_at, by, step, d = values[3:]
+            f_at, l_at, s_at, by, step, d, count = values[3:]
             element = context.get_data_type(kinds[0].dtype)
             e = Emitter(builder, element, lanes=LINE // (4 if element == ir.FloatType() else 8))
             points = [e.at(f, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
-            others = [
-                e.at(l, e.offset((l_at, e.size(1)), (e.size(i), step))) for i in range(landmarks)
-            ]
+            others, place = [], e.at(l, l_at)
+            for i in range(landmarks):
+                others.append(place)
+                there = builder.icmp_signed("<", e.size(i + 1), count)
+                place = builder.select(there, e.at(place, step), place)
             totals = _emit(builder, e, points, others, d, by)
             for j in range(landmarks):
                 own = e.chosen(totals, range(j * rows, (j + 1) * rows))
@@ -102,17 +106,16 @@ def _sums(F: Any, L: Any, S: Any, r: Any, rows: Any, m: Any, count: Any, d: Any)
     """Write the sums of `rows` points with `count` landmarks over d columns, a landmark a row."""
     by, step = F.strides[0] // F.itemsize, L.strides[0] // L.itemsize
     fours = rows - rows % 4
-    if count == _TOGETHER:
+    if count > 1:
         for i in range(0, fours, 4):
-            _four_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d)
+            _four_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d, count)
         for i in range(fours, rows):
-            _one_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d)
-        return
-    for j in range(count):
+            _one_by_four(F, L, S, (r + i) * by, m * step, i, by, step, d, count)
+    else:
         for i in range(0, fours, 4):
-            _four_by_one(F, L, S, (r + i) * by, (m + j) * step, j * _ROWS + i, by, step, d)
+            _four_by_one(F, L, S, (r + i) * by, m * step, i, by, step, d, count)
         for i in range(fours, rows):
-            _one_by_one(F, L, S, (r + i) * by, (m + j) * step, j * _ROWS + i, by, step, d)
+            _one_by_one(F, L, S, (r + i) * by, m * step, i, by, step, d, count)
 
 
 @compiled
@@ -123,6 +126,7 @@ def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
     S = np.empty((_TOGETHER, _ROWS), F.dtype)
     for r in range(0, n, _ROWS):
         rows = min(_ROWS, n - r)
+        f, left = F[r : r + rows], delta[r : r + rows]
         m = 0
         while m < new:
             before = (start + m) - (start + m) % _TOGETHER
@@ -130,19 +134,36 @@ def extend(K: Any, L: Any, F: Any, start: Any, delta: Any) -> None:
             _sums(F, L, S, r, rows, m, count, before)
             skipped = start + m - before
             for j in range(count):
-                s, pivot = S[j], one / L[m + j, start + m + j]
+                s, k, pivot = S[j], K[m + j, r : r + rows], one / L[m + j, start + m + j]
                 for q in range(skipped):
+                    t, l = f[:, before + q], L[m + j, before + q]  # noqa: E741
                     for i in range(rows):
-                        s[i] += F[r + i, before + q] * L[m + j, before + q]
+                        s[i] += t[i] * l
                 for q in range(j):
                     t, l = S[q], L[m + j, start + m + q]  # noqa: E741
                     for i in range(rows):
                         s[i] += t[i] * l
                 for i in range(rows):
-                    value = (K[m + j, r + i] - s[i]) * pivot
+                    value = (k[i] - s[i]) * pivot
                     s[i] = value
-                    delta[r + i] -= np.float64(value) * np.float64(value)
-            for i in range(rows):
-                for j in range(count):
-                    F[r + i, start + m + j] = S[j, i]
+                    left[i] -= np.float64(value) * np.float64(value)
+                column = f[:, start + m + j]
+                for i in range(rows):
+                    column[i] = s[i]
             m += count
+
+
+@compiled
+def choose(K: Any, F: Any, start: Any, delta: Any, least: Any, places: Any, schur: Any) -> Any:
+    """Append a column for the row of the largest delta, and go on while that exceeds `least`."""
+    row = np.empty((1, F.shape[1]), F.dtype)
+    for m in range(len(places)):
+        place = delta.argmax()  # that of a NaN if there is one
+        if m > 0 and not delta[place] > least:
+            return m
+        places[m], schur[m] = place, delta[place]
+        row[0] = F[place]
+        row[0, start + m] = math.sqrt(delta[place])
+        extend(K[place : place + 1], row, F, start + m, delta)
+        delta[place] = -np.inf
+    return len(places)

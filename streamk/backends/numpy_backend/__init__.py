@@ -2,7 +2,7 @@
 
 from streamk.backends.host import get, put, xp
 from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
-from streamk.backends.numpy_backend.landmarks import extend
+from streamk.backends.numpy_backend.landmarks import choose, extend
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
     decay,
@@ -26,6 +26,7 @@ from streamk.backends.numpy_backend.scaling import measure, rescale, spread
 
 __all__ = [
     "accumulate",
+    "choose",
     "crammer_singer",
     "decay",
     "descend",
