@@ -25,10 +25,12 @@ def checked_kernel(kernel: Any) -> Kernel:
     InvalidInput
         If it is another or none.
     """
-    if not isinstance(kernel, Kernel) or isinstance(kernel, Linear):
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
+    if isinstance(kernel, Linear):
         raise InvalidInput(
             f"kernel={kernel!r} is not shift-invariant, so that clusters of points tell nothing of "
-            "its matrix: take a streamk Kernel such as Gaussian, any but Linear"
+            "its matrix: take another, such as Gaussian"
         )
     return kernel
 
