@@ -103,6 +103,8 @@ def test_options_that_cannot_be(option, values):
 def test_a_lambda_that_is_not_positive(model, lam, method):
     with pytest.raises(InvalidInput, match="lam="):
         model.solve(lam, np.ones(N), method=method)
+    with pytest.raises(InvalidInput, match="lam="):
+        model.is_definite(lam)
 
 
 @pytest.mark.parametrize("shape", [(N - 1,), (N + 1, 2), (), (N, 2, 2), (1, N)])

@@ -13,7 +13,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
-from streamk.factorization.checks import columns_of
+from streamk.factorization.checks import check_positive, columns_of
 from streamk.factorization.clusters import Clusters, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
@@ -212,7 +212,13 @@ class Meka:
 
         Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
+
+        Raises
+        ------
+        InvalidInput
+            If lam is not a positive number.
         """
+        check_positive("lam", lam)
         return solving.definite(self._W, self._L, float(lam) + self.shift)
 
     def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
@@ -226,22 +232,21 @@ class Meka:
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
-            to be positive definite, "minres" does not; By
-            default "woodbury" up to a rank of 4,096, and "minres" beyond.
+            to be positive definite, "minres" does not. By default "woodbury" up to a rank of
+            4,096, and "minres" beyond.
 
         Returns
         -------
         float64 array of the shape of `y`
-            Its residual is about 1e-8 of y and at most 1e-5, more where lam is tiny.
+            Its residual is about 1e-8 of y, where lam is tiny up to 1e-5.
 
         Raises
         ------
         InvalidInput
-            If an argument cannot be used, the matrix is singular, or "cg" is asked of one that is
-            not positive definite.
+            If an argument cannot be used, a larger residual is left, as of a matrix that is
+            singular, or "cg" is asked of one that is not positive definite.
         """
-        if not (isinstance(lam, int | float | np.number) and 0 < lam < np.inf):
-            raise InvalidInput(f"lam={lam!r} must be a positive number")
+        check_positive("lam", lam)
         if method not in (None, *solving.METHODS):
             raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
         self._check_rows()

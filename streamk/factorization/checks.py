@@ -35,6 +35,18 @@ def checked_kernel(kernel: Any) -> Kernel:
     return kernel
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Check that what is added to the diagonal is a finite number above 0.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+        raise InvalidInput(f"{name}={value!r} must be a positive number")
+
+
 def check_regularization(name: str, value: Any) -> None:
     """Check that what is added to the diagonal is a finite number that is not negative.
 
