@@ -1,6 +1,7 @@
 """What MEKA says of input that it cannot use, and what it makes of odd points."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -208,6 +209,18 @@ def test_weights_with_what_is_no_number(model):
     beta[3] = math.nan
     with pytest.raises(InvalidInput, match=r"finite|nan"):
         model.predict(X, beta)
+
+
+def test_many_entries_come_a_part_at_a_time(rank=60):
+    m = made(clouds((300,)), rank=rank, n_clusters=1)
+    some = np.arange(300)
+    m.approximate(0, 0)
+    tracemalloc.start()
+    found = m.approximate(some[:, None], some)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < found.size * 8 * rank / 2  # coordinates of all pairs at once are twice as many
+    np.testing.assert_allclose(found, dense(m), atol=1e-12)
 
 
 def test_entries_that_there_are_not(model):
