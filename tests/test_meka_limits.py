@@ -211,9 +211,9 @@ def test_weights_with_what_is_no_number(model):
         model.predict(X, beta)
 
 
-def test_many_entries_come_a_part_at_a_time(rank=60):
+def test_many_entries_come_a_part_at_a_time():
+    rank, some = 60, np.arange(300)
     m = made(clouds((300,)), rank=rank, n_clusters=1)
-    some = np.arange(300)
     m.approximate(0, 0)
     tracemalloc.start()
     found = m.approximate(some[:, None], some)
@@ -247,6 +247,18 @@ def test_another_state(model):
         Meka.from_state(State({**state.header, "type": "other"}, state.arrays))
     with pytest.raises(StateError):
         Meka.from_state(State({**state.header, "format": 99}, state.arrays))
+
+
+def test_a_damaged_state(model):
+    state = model.state()
+    for name, array in state.arrays.items():
+        rest = {key: other for key, other in state.arrays.items() if key != name}
+        for arrays in (rest, {**rest, name: array[:-1]}):
+            with pytest.raises(StateError, match="damaged"):
+                Meka.from_state(State(state.header, arrays))
+    for header in ({"shift": "much"}, {"kernel": "none"}):
+        with pytest.raises(StateError, match="damaged"):
+            Meka.from_state(State({**state.header, **header}, state.arrays))
 
 
 def test_conjugate_gradients_need_a_definite_system():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.checks import check_positive, columns_of
@@ -406,9 +406,17 @@ class Meka:
         Raises
         ------
         StateError
-            If it is the state of something else, or of a newer format.
+            If it is the state of something else, of a newer format, or is damaged.
         """
         state.expect("meka", format=1)
+        try:
+            return cls._restored(state, threads)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise StateError(f"damaged state of a MEKA: {error!r}") from error
+
+    @classmethod
+    def _restored(cls, state: State, threads: int | None) -> Meka:
+        """Return what a state was made of, or raise one of many errors if it is damaged."""
         a = state.arrays
         ignored = ("type", "format", "shift")
         kernel = kernels.from_json({k: v for k, v in state.header.items() if k not in ignored})
@@ -421,8 +429,23 @@ class Meka:
         shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
         shift: Any = state.header["shift"]
         L = Links(a["L"], a["pairs"], ranks)
+        # Compiled loops go by these sizes and look at no others.
+        numbers = sum(n * k for n, k in zip(W.sizes, ranks, strict=True))
+        links = sum(ranks[s] * ranks[t] for s, t in L.pairs.tolist())
+        d = a["centers"].shape[1]
+        own = [a[name].shape for name in ("points", "W", "L", "landmarks")]
+        if own != [(len(a["labels"]), d), (numbers,), (links,), (sum(counts), d)]:
+            raise ValueError("its arrays do not fit each other")
         return cls(
-            kernel, a["points"], shift, clusters, W, L, tuple(landmarks), tuple(shaped), threads
+            kernel,
+            a["points"],
+            float(shift),
+            clusters,
+            W,
+            L,
+            tuple(landmarks),
+            tuple(shaped),
+            threads,
         )
 
     # Inside
