@@ -191,7 +191,7 @@ def test_random_parts() -> None:
     ("options", "match"),
     [
         ({"kernel": Linear()}, "not shift-invariant"),
-        ({"kernel": "gaussian"}, "not shift-invariant"),
+        ({"kernel": "gaussian"}, "kernel='gaussian' must be a streamk Kernel"),
         ({"n_clusters": 0}, "n_clusters=0"),
         ({"n_clusters": 2.5}, r"n_clusters=2\.5"),
         ({"seed": -1}, "seed=-1"),

@@ -1,6 +1,7 @@
 """What MEKA says of input that it cannot use, and what it makes of odd points."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -103,6 +104,8 @@ def test_options_that_cannot_be(option, values):
 def test_a_lambda_that_is_not_positive(model, lam, method):
     with pytest.raises(InvalidInput, match="lam="):
         model.solve(lam, np.ones(N), method=method)
+    with pytest.raises(InvalidInput, match="lam="):
+        model.is_definite(lam)
 
 
 @pytest.mark.parametrize("shape", [(N - 1,), (N + 1, 2), (), (N, 2, 2), (1, N)])
@@ -208,6 +211,18 @@ def test_weights_with_what_is_no_number(model):
         model.predict(X, beta)
 
 
+def test_many_entries_come_a_part_at_a_time():
+    rank, some = 60, np.arange(300)
+    m = made(clouds((300,)), rank=rank, n_clusters=1)
+    m.approximate(0, 0)
+    tracemalloc.start()
+    found = m.approximate(some[:, None], some)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < found.size * 8 * rank / 2  # coordinates of all pairs at once are twice as many
+    np.testing.assert_allclose(found, dense(m), atol=1e-12)
+
+
 def test_entries_that_there_are_not(model):
     for rows, columns in (([0], [N]), ([-N - 1], [0]), ([0.5], [0])):
         with pytest.raises((InvalidInput, IndexError)):
@@ -232,6 +247,18 @@ def test_another_state(model):
         Meka.from_state(State({**state.header, "type": "other"}, state.arrays))
     with pytest.raises(StateError):
         Meka.from_state(State({**state.header, "format": 99}, state.arrays))
+
+
+def test_a_damaged_state(model):
+    state = model.state()
+    for name, array in state.arrays.items():
+        rest = {key: other for key, other in state.arrays.items() if key != name}
+        for arrays in (rest, {**rest, name: array[:-1]}):
+            with pytest.raises(StateError, match="damaged"):
+                Meka.from_state(State(state.header, arrays))
+    for header in ({"shift": "much"}, {"kernel": "none"}):
+        with pytest.raises(StateError, match="damaged"):
+            Meka.from_state(State({**state.header, **header}, state.arrays))
 
 
 def test_conjugate_gradients_need_a_definite_system():

@@ -257,6 +257,8 @@ def test_bad_options_and_data() -> None:
     for made in (BlockSVC, BlockRidge, DCRidge):
         with pytest.raises(InvalidInput, match="gausian"):
             made(kernel="gausian").fit(X, y)
+        with pytest.raises(InvalidInput, match="'precomputed' must be the name of a kernel"):
+            made(kernel="precomputed").fit(X, y)
         with pytest.raises(InvalidInput, match="leave out gamma"):
             made(kernel=Gaussian(), gamma=1.0).fit(X, y)
         with pytest.raises(ValueError, match="NaN"):
@@ -271,10 +273,9 @@ def test_bad_options_and_data() -> None:
         BlockSVC(C=-1.0, n_jobs=2).fit(X, y)
     with pytest.raises(ValueError, match="class_weight"):
         BlockSVC(class_weight="equal").fit(X, y)
-    with pytest.raises(InvalidInput, match="lam=-1"):
-        BlockRidge(alpha=-1).fit(X, y)
-    with pytest.raises(InvalidInput, match="precomputed"):
-        DCRidge(kernel="precomputed").fit(X, y)
+    for made in (BlockRidge, DCRidge):
+        with pytest.raises(InvalidInput, match="alpha=-1"):
+            made(alpha=-1).fit(X, y)
     with pytest.raises(InvalidInput, match="n_parts=0"):
         DCRidge(n_parts=0).fit(X, y)
 

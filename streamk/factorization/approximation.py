@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
-from streamk.factorization.checks import columns_of
+from streamk.factorization.checks import check_positive, columns_of
 from streamk.factorization.clusters import Clusters, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
@@ -24,6 +24,8 @@ Numbers = NDArray[np.float64]
 
 _ENTRIES = 1 << 22
 """Entries of the kernel matrix that `error` has at a time, about."""
+_COORDINATES = 1 << 18
+"""Coordinates of points that `approximate` has at a time, about."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,12 +154,15 @@ class Meka:
         i, j = np.broadcast_arrays(_indices(rows), _indices(columns))
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
+        step = max(1, _COORDINATES // max(self._W.ranks))
         for pair in np.unique(pairs):
-            some = np.flatnonzero(pairs == pair)
+            every = np.flatnonzero(pairs == pair)
             s, t = divmod(int(pair), self.n_clusters)
-            left = self.basis(s)[self._places[a[some]]].astype(np.float64)
-            right = self.basis(t)[self._places[b[some]]].astype(np.float64)
-            out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
+            for first in range(0, len(every), step):
+                some = every[first : first + step]
+                left = self.basis(s)[self._places[a[some]]].astype(np.float64)
+                right = self.basis(t)[self._places[b[some]]].astype(np.float64)
+                out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
         out[a % self.n == b % self.n] += self.shift
         return out.reshape(i.shape)
 
@@ -212,7 +217,13 @@ class Meka:
 
         Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
+
+        Raises
+        ------
+        InvalidInput
+            If lam is not a positive number.
         """
+        check_positive("lam", lam)
         return solving.definite(self._W, self._L, float(lam) + self.shift)
 
     def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
@@ -226,22 +237,21 @@ class Meka:
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
-            to be positive definite, "minres" does not; By
-            default "woodbury" up to a rank of 4,096, and "minres" beyond.
+            to be positive definite, "minres" does not. By default "woodbury" up to a rank of
+            4,096, and "minres" beyond.
 
         Returns
         -------
         float64 array of the shape of `y`
-            Its residual is about 1e-8 of y and at most 1e-5, more where lam is tiny.
+            Its residual is about 1e-8 of y, where lam is tiny up to 1e-5.
 
         Raises
         ------
         InvalidInput
-            If an argument cannot be used, the matrix is singular, or "cg" is asked of one that is
-            not positive definite.
+            If an argument cannot be used, a larger residual is left, as of a matrix that is
+            singular, or "cg" is asked of one that is not positive definite.
         """
-        if not (isinstance(lam, int | float | np.number) and 0 < lam < np.inf):
-            raise InvalidInput(f"lam={lam!r} must be a positive number")
+        check_positive("lam", lam)
         if method not in (None, *solving.METHODS):
             raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
         self._check_rows()
@@ -396,9 +406,17 @@ class Meka:
         Raises
         ------
         StateError
-            If it is the state of something else, or of a newer format.
+            If it is the state of something else, of a newer format, or is damaged.
         """
         state.expect("meka", format=1)
+        try:
+            return cls._restored(state, threads)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise StateError(f"damaged state of a MEKA: {error!r}") from error
+
+    @classmethod
+    def _restored(cls, state: State, threads: int | None) -> Meka:
+        """Return what a state was made of, or raise one of many errors if it is damaged."""
         a = state.arrays
         ignored = ("type", "format", "shift")
         kernel = kernels.from_json({k: v for k, v in state.header.items() if k not in ignored})
@@ -411,8 +429,23 @@ class Meka:
         shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
         shift: Any = state.header["shift"]
         L = Links(a["L"], a["pairs"], ranks)
+        # Compiled loops go by these sizes and look at no others.
+        numbers = sum(n * k for n, k in zip(W.sizes, ranks, strict=True))
+        links = sum(ranks[s] * ranks[t] for s, t in L.pairs.tolist())
+        d = a["centers"].shape[1]
+        own = [a[name].shape for name in ("points", "W", "L", "landmarks")]
+        if own != [(len(a["labels"]), d), (numbers,), (links,), (sum(counts), d)]:
+            raise ValueError("its arrays do not fit each other")
         return cls(
-            kernel, a["points"], shift, clusters, W, L, tuple(landmarks), tuple(shaped), threads
+            kernel,
+            a["points"],
+            float(shift),
+            clusters,
+            W,
+            L,
+            tuple(landmarks),
+            tuple(shaped),
+            threads,
         )
 
     # Inside

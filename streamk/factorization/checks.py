@@ -25,12 +25,26 @@ def checked_kernel(kernel: Any) -> Kernel:
     InvalidInput
         If it is another or none.
     """
-    if not isinstance(kernel, Kernel) or isinstance(kernel, Linear):
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
+    if isinstance(kernel, Linear):
         raise InvalidInput(
             f"kernel={kernel!r} is not shift-invariant, so that clusters of points tell nothing of "
-            "its matrix: take a streamk Kernel such as Gaussian, any but Linear"
+            "its matrix: take another, such as Gaussian"
         )
     return kernel
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Check that what is added to the diagonal is a finite number above 0.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+        raise InvalidInput(f"{name}={value!r} must be a positive number")
 
 
 def check_regularization(name: str, value: Any) -> None:

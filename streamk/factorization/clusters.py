@@ -27,8 +27,6 @@ _INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=1e-75)
 """Of so small a bandwidth it is 1e-75 over the distance, with all digits, as it comes out of the
 differences of columns: a product of matrices loses the digits of clusters far from the origin, and
 its last bits change with the batch."""
-_FARTHEST = 1e70
-"""Squares of differences of larger values are beyond that kernel's range."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,12 +131,6 @@ def clustered(
         check_count("threads", threads)
     points = checked_points(X, "X")
     check_range(points, "X")
-    if np.abs(points).max() > _FARTHEST:
-        i, j = np.argwhere(np.abs(points) > _FARTHEST)[0]
-        raise InvalidInput(
-            f"X has the value {points[i, j]} in row {i}, column {j}, too large for distances; "
-            "scale the points"
-        )
     random = np.random.Generator(np.random.Philox(seed))
     seen = points
     if sample < len(points):

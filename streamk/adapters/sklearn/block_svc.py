@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamk.adapters.sklearn.options import count_of_parts, drawn_seed, made_kernel
+from streamk.adapters.sklearn.options import count_of_parts, drawn_seed, kernel_of_points
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import check_size, checked_kernel
 from streamk.factorization.clusters import clustered, nearest
@@ -171,7 +171,9 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
         self.kernel_ = checked_kernel(
-            made_kernel(self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma)
+            kernel_of_points(
+                self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
+            )
         )
         clusters = clustered(
             points,
