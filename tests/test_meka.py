@@ -442,6 +442,15 @@ def test_iterations_go_on_to_the_residual_they_promise(method, lam):
     assert np.linalg.norm(m.matvec(alpha) + lam * alpha - y) < 2e-8 * np.linalg.norm(y)
 
 
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+def test_systems_of_a_large_condition_number(method):
+    random = np.random.default_rng(0)
+    points, y = random.uniform(size=(800, 2)), random.normal(size=800)
+    m = made(points, kernels.Gaussian(bandwidth=0.3), 30, 4).psd()
+    alpha = m.solve(1e-6, y, method=method)
+    assert np.linalg.norm(m.matvec(alpha) + 1e-6 * alpha - y) < 2e-8 * np.linalg.norm(y)
+
+
 @pytest.mark.parametrize("method", ["woodbury", "minres"])
 def test_an_indefinite_system_has_a_solution_too(indefinite, method):
     lam = 0.5 * oracle.diagonal_shift(dense(indefinite))  # some eigenvalues stay below 0

@@ -18,6 +18,9 @@ _SMALL = 4096
 """Rank up to which a dense solve of it is taken: its time grows with the cube."""
 _WANTED, _ENOUGH = 1e-8, 1e-5
 """Residuals, relative to the right-hand side, to stop at and to put up with at the end."""
+_STEADY = 1e-14
+"""At which MINRES stops: its measure is relative to the norm of the matrix times that of the
+solution, which for a small lam is far above that of the right-hand side."""
 _ROUNDS = 10
 """Of solving for the residual of what was found, which iterative methods judge in another norm."""
 _ITERATIONS = 10_000
@@ -80,11 +83,13 @@ def solve(
 
 def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
     """Return what solves for each column by conjugate gradients or MINRES, as far as they go."""
-    iterate = sparse.linalg.cg if method == "cg" else sparse.linalg.minres
+    iterate, least = sparse.linalg.cg, _WANTED
+    if method == "minres":
+        iterate, least = sparse.linalg.minres, _STEADY
 
     def solver(y: Numbers) -> Numbers:
         A = sparse.linalg.LinearOperator((len(y), len(y)), matvec=product, dtype=np.float64)
-        columns = (iterate(A, b, rtol=_WANTED, maxiter=_ITERATIONS)[0] for b in y.T)
+        columns = (iterate(A, b, rtol=least, maxiter=_ITERATIONS)[0] for b in y.T)
         return np.stack(list(columns), axis=1)
 
     return solver
