@@ -159,6 +159,8 @@ def test_what_needs_the_points_that_are_gone(model):
         small.error,
         lambda: small.solve(1.0, np.zeros(0)),
         lambda: small.eigh(1),
+        lambda: small.is_definite(1.0),
+        lambda: small.psd("shift"),
         lambda: small.approximate([0], [0]),
     ):
         with pytest.raises((InvalidInput, IndexError)):

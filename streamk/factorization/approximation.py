@@ -203,6 +203,7 @@ class Meka:
         if method == "clip":
             return replace(self, _L=self._L.clipped())
         if method == "shift":
+            self._check_rows()
             smallest = float(solving.reduced(self._W, self._L)[0][0])
             return replace(self, shift=max(self.shift, -smallest))
         raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
@@ -213,6 +214,7 @@ class Meka:
         Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
         """
+        self._check_rows()
         return solving.definite(self._W, self._L, float(lam) + self.shift)
 
     def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
