@@ -334,6 +334,14 @@ def test_ranks_by_the_spectrum():
     assert len(set(expected)) > 1
 
 
+@pytest.mark.parametrize("basis", BASES)
+def test_the_spectrum_gives_a_cluster_more_than_the_rank(basis):
+    random = np.random.default_rng(0)
+    points = np.vstack([random.normal(size=(100, 2)), 0.01 * random.normal(size=(100, 2)) + 10.0])
+    m = made(points, kernels.Gaussian(bandwidth=0.3), 20, 2, rank_rule="spectrum", basis=basis)
+    assert m.ranks.max() > 30
+
+
 @pytest.mark.parametrize("rule", ["same", "size", "spectrum"])
 @pytest.mark.parametrize("rank", [1, 2, 10])
 def test_ranks_are_no_more_than_asked_for(rule, rank):
