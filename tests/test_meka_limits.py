@@ -376,6 +376,16 @@ def test_a_kernel_so_narrow_that_all_is_diagonal():
     assert sound(m, X, narrow) < 10.0
 
 
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_a_kernel_so_narrow_that_centres_see_no_point(columns):
+    points = 100.0 * np.arange(20.0)[:, None]
+    narrow = kernels.Gaussian(bandwidth=0.1)
+    options = {"rank": 1, "oversampling": 1, "basis": "k_means", "columns": columns}
+    m = made(points, narrow, n_clusters=10, **options)
+    assert m.ranks.tolist() == [1] * 10
+    assert sound(m, points, narrow) < 5.0
+
+
 def test_a_kernel_so_wide_that_all_is_one():
     wide = kernels.Gaussian(bandwidth=1e6)
     for dtype in ("float64", "float32"):

@@ -32,6 +32,8 @@ BASES = (*LANDMARKS, RANDOMIZED)
 _SMALLEST, _SMALLEST_SQUARE = 1e-10, 1e-14
 """Eigenvalues of a kernel matrix, and of its square, below these parts of the largest one are
 rounding."""
+_NOTHING = 1e-100
+"""Largest number of a factor whose squares may underflow."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ def _factor(
     found = METHODS[LANDMARKS[method]](
         X, kernel, max_landmarks=landmarks, seed=seed, threads=threads
     )
+    if max(found.factor.max(), -found.factor.min()) < _NOTHING:
+        # A narrow kernel sees no point from the centres of clusters; from points it does.
+        found = METHODS["uniform"](X, kernel, max_landmarks=landmarks, seed=seed, threads=threads)
     R = linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
     assert found.points is not None
     return found.points[found.used], R, found.factor
