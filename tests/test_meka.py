@@ -374,6 +374,13 @@ def test_entries_and_products_are_those_of_w_l_w(dtype, threshold):
     np.testing.assert_allclose(m @ v[:, 0], expected @ v[:, 0], rtol=0, atol=20 * close["atol"])
 
 
+def test_entries_are_the_same_few_at_a_time(model, monkeypatch):
+    every = np.arange(N)
+    whole = model.approximate(every[:, None], every)
+    monkeypatch.setattr("streamk.factorization.approximation._PAIRS", 7)
+    np.testing.assert_allclose(model.approximate(every[:, None], every), whole, rtol=0, atol=1e-12)
+
+
 def test_the_error_is_that_of_all_columns_of_some_rows(model):
     whole = oracle.relative_error(dense(model), G)
     assert model.error() == pytest.approx(whole, rel=1e-6)  # there are fewer than 1000 rows

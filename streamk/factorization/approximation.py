@@ -24,6 +24,8 @@ Numbers = NDArray[np.float64]
 
 _ENTRIES = 1 << 22
 """Entries of the kernel matrix that `error` has at a time, about."""
+_PAIRS = 1 << 13
+"""Entries of the approximation whose coordinates are held at a time."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -153,11 +155,13 @@ class Meka:
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
         for pair in np.unique(pairs):
-            some = np.flatnonzero(pairs == pair)
+            every = np.flatnonzero(pairs == pair)
             s, t = divmod(int(pair), self.n_clusters)
-            left = self.basis(s)[self._places[a[some]]].astype(np.float64)
-            right = self.basis(t)[self._places[b[some]]].astype(np.float64)
-            out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
+            for first in range(0, len(every), _PAIRS):
+                some = every[first : first + _PAIRS]
+                left = self.basis(s)[self._places[a[some]]].astype(np.float64)
+                right = self.basis(t)[self._places[b[some]]].astype(np.float64)
+                out[some] = np.einsum("ik,ik->i", left @ self.link(s, t), right)
         out[a % self.n == b % self.n] += self.shift
         return out.reshape(i.shape)
 
