@@ -88,7 +88,8 @@ def leading_directions(
     # Left singular vectors of columns, each weighted by how many it stands for.
     seen = np.concatenate([found, others])
     weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
-    B = kernel.pairwise(X, seen) * weights
+    B = kernel.pairwise(X, seen)
+    B *= weights
     squares, V = _leading(B.T @ B, _SMALLEST_SQUARE)
     V /= np.sqrt(squares)
     A = V.T @ (B.T @ F)
