@@ -100,7 +100,8 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> 
 
     Unlike the form in §7.3 it takes no inverse of L.
     """
-    A = L.times(linalg.block_diag(*W.gram()))
+    grams = W.gram()
+    A = L.dense(lambda _s, block, t: block @ grams[t])
     A[np.diag_indices_from(A)] += shift
     factor, pivots = linalg.lu_factor(A, check_finite=False)
     condition, _ = linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
@@ -143,8 +144,7 @@ def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
 def _inner(W: BlockDiagonal, L: Links) -> tuple[list[Numbers], Numbers]:
     """Return each R(s) and R L R^T."""
     roots = [_root(S) for S in W.gram()]
-    R = linalg.block_diag(*roots)
-    return roots, R @ L.times(np.ascontiguousarray(R.T))
+    return roots, L.dense(lambda s, block, t: roots[s] @ block @ roots[t].T)
 
 
 def _root(S: Numbers) -> Numbers:
