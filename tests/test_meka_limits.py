@@ -18,6 +18,7 @@ from streamk.state import State
 
 X = clouds((30, 40, 50))
 N = len(X)
+METHODS = ["woodbury", "cg", "minres"]
 BASES = ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"]
 
 
@@ -364,9 +365,18 @@ def test_points_far_from_the_origin():
 
 def test_no_columns_of_a_vector(model):
     none = np.ones((N, 0))
-    for call in (model.matvec, lambda y: model.solve(1.0, y)):
-        assert call(none).shape == (N, 0)
+    assert model.matvec(none).shape == (N, 0)
+    for method in METHODS:
+        assert model.psd().solve(1.0, none, method=method).shape == (N, 0)
     assert model.weights(none).shape == (model.rank, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_vectors_whose_squares_are_out_of_range(model, method):
+    factors = np.array([1.0, 1e-300, 1e-170, 0.0, 1e170, 1e300])
+    alpha = model.psd().solve(1e-2, np.sin(X[:, :1]) * factors, method=method)
+    alpha[:, factors > 0.0] /= factors[factors > 0.0]
+    np.testing.assert_allclose(alpha, alpha[:, :1] * (factors > 0.0), rtol=1e-5, atol=1e-6)
 
 
 def test_a_kernel_so_narrow_that_all_is_diagonal():

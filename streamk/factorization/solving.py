@@ -58,6 +58,9 @@ def solve(
                 f"is {smallest:.3g}: solve with psd(), a larger lam or method='minres'"
             )
         solver = _iterative(method, product)
+    # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
+    exponents = np.frexp(np.abs(y).max(axis=0, initial=0.0))[1]
+    y = np.ldexp(y, -exponents)
     sizes = np.sqrt(np.einsum("np,np->p", y, y))
     sizes[sizes == 0.0] = 1.0
     x, best = np.zeros_like(y), np.inf
@@ -78,7 +81,7 @@ def solve(
             f"lam I + G is singular as far as {method} can tell: a residual of {best:.1g} of y is "
             "left; take a larger lam, or psd() before"
         )
-    return x
+    return np.asarray(np.ldexp(x, exponents))
 
 
 def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
@@ -89,8 +92,10 @@ def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
 
     def solver(y: Numbers) -> Numbers:
         A = sparse.linalg.LinearOperator((len(y), len(y)), matvec=product, dtype=np.float64)
-        columns = (iterate(A, b, rtol=least, maxiter=_ITERATIONS)[0] for b in y.T)
-        return np.stack(list(columns), axis=1)
+        x = np.empty_like(y)
+        for j, b in enumerate(y.T):
+            x[:, j], _ = iterate(A, b, rtol=least, maxiter=_ITERATIONS)
+        return x
 
     return solver
 
