@@ -154,9 +154,10 @@ class Meka:
         i, j = np.broadcast_arrays(_indices(rows), _indices(columns))
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
-        for pair in np.unique(pairs):
-            every = np.flatnonzero(pairs == pair)
-            s, t = divmod(int(pair), self.n_clusters)
+        order = np.argsort(pairs, kind="stable")
+        present, starts = np.unique(pairs[order], return_index=True)
+        for pair, every in zip(present.tolist(), np.split(order, starts[1:]), strict=False):
+            s, t = divmod(pair, self.n_clusters)
             for first in range(0, len(every), _PAIRS):
                 some = every[first : first + _PAIRS]
                 left = self.basis(s)[self._places[a[some]]].astype(np.float64)
