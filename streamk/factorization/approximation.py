@@ -13,7 +13,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
-from streamk.factorization.checks import columns_of
+from streamk.factorization.checks import check_positive, columns_of
 from streamk.factorization.clusters import Clusters, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
@@ -247,8 +247,7 @@ class Meka:
             If an argument cannot be used, the matrix is singular, or "cg" is asked of one that is
             not positive definite.
         """
-        if not (isinstance(lam, int | float | np.number) and 0 < lam < np.inf):
-            raise InvalidInput(f"lam={lam!r} must be a positive number")
+        check_positive("lam", lam)
         if method not in (None, *solving.METHODS):
             raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
         self._check_rows()

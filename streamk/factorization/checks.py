@@ -45,6 +45,18 @@ def check_regularization(name: str, value: Any) -> None:
         raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Check that what is added to the diagonal is a positive, finite number.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+        raise InvalidInput(f"{name}={value!r} must be a positive number")
+
+
 def check_range(points: Numbers, name: str) -> None:
     """Check that squared distances of points are far from overflow.
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamk.adapters.sklearn.options import drawn_seed, kernel_of_points
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.factorization import Meka, meka
+from streamk.factorization.checks import check_positive
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
@@ -57,6 +58,7 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
     def _fit(self, points: Numbers, y: Numbers) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
         check_count("rank", self.rank)
+        check_positive("alpha", self.alpha)
         clusters = self.n_clusters
         if clusters is None:  # half of those whose links take as much memory as their bases
             clusters = max(1, round(math.sqrt(len(points) / self.rank) / 2))
