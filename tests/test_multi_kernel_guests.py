@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled
 from streamk.learners.guests import Guests
+from streamk.learners.steps import Constant
 from streamk.state import State
 
 
@@ -496,3 +497,19 @@ def test_learners_of_other_guests_are_not_merged() -> None:
 def test_who_cannot_join_is_told_why(guest: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=rf"guests\[1\] .*{said}"):
         MultiKernel(guests=[nystrom("two"), guest])
+
+
+def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=300)
+    wild = DoublyStochastic(Gaussian(), loss="squared", step=Constant(8.0), batch_size=1)
+    alone, host = (MultiKernel(task="regression", seed=1, guests=guests) for guests in ([], [wild]))
+    missed = dict.fromkeys((alone, host), 0.0)
+    for model in missed:
+        for n in range(len(X)):
+            found = model.predict_many(X[n : n + 1])[0]
+            assert np.isfinite(found)
+            missed[model] += abs(found - y[n])
+            model.learn_many(X[n : n + 1], y[n : n + 1])
+    assert missed[host] < 1.1 * missed[alone]

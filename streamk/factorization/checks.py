@@ -43,7 +43,7 @@ def check_positive(name: str, value: Any) -> None:
     InvalidInput
         Naming the option.
     """
-    if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+    if not isinstance(value, int | float | np.number) or value is True or not 0 < value < math.inf:
         raise InvalidInput(f"{name}={value!r} must be a positive number")
 
 
@@ -55,7 +55,7 @@ def check_regularization(name: str, value: Any) -> None:
     InvalidInput
         Naming the option.
     """
-    if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+    if not isinstance(value, int | float | np.number) or value is True or not 0 <= value < math.inf:
         raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
 
 

@@ -71,7 +71,8 @@ def meka(
         The same rank for each cluster, ranks by size, or by which eigenvalues of all clusters are
         the ``rank * n_clusters`` largest.
     link_samples : float, default 3
-        rho: least squares for links see ``(1 + rho) k`` rows of each cluster.
+        rho: least squares for links see ``(1 + rho) k`` rows of each cluster. The paper takes 2 or
+        3; below 1 links may be far off.
     sampling : {"leverage", "uniform"}, default "leverage"
         How these rows are drawn: by their leverage in the basis, weighted in turn, or uniformly as
         in the paper, which may miss directions and then be far off.
@@ -165,6 +166,8 @@ class _Plan:
 
     def _basis(self, points: Numbers, clusters: Clusters, s: int, rank: int) -> Basis:
         own, landmarks = clusters.rows[s], int(np.ceil(self.oversampling * rank))
+        if self.rank_rule == "spectrum":  # it may give a cluster more than the rank
+            rank = landmarks
         seed, rest = self._seed(s), len(points) - len(own)
         others = own[:0]
         if self.columns == "row":

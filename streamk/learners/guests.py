@@ -160,7 +160,10 @@ class Guests:
         if self._early and factor:
             self._numbers = self._numbers * factor + shift
             self._again()
-        elif not 1.0 / _OTHER <= self._unit[0] <= _OTHER:
+        elif not (
+            1.0 / _OTHER <= self._unit[0] <= _OTHER
+            and abs(self._unit[1]) <= _OTHER * max(1.0, self._unit[0])
+        ):
             self._events, self._numbers = self._events[:0], self._numbers[:0]
             self._begin(n_events)
 
@@ -178,7 +181,7 @@ class Guests:
         Z = self._scale.transform(events)
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         for place, learner in enumerate(self._learners):
-            F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
+            F = np.nan_to_num(learner.decide_checked(np.ascontiguousarray(Z, learner.dtype)))
             if not self._is_classifier:
                 out[:, place] = np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
             elif len(self._classes) > 1:
@@ -203,8 +206,11 @@ class Guests:
             labels[:] = [self._classes[int(number)] for number in numbers]
         else:
             labels = (numbers - self._unit[1]) / self._unit[0]
-        for learner in self._learners:
-            learner.learn_checked(np.ascontiguousarray(Z, learner.dtype), labels)
+        for place, learner in enumerate(self._learners):
+            try:
+                learner.learn_checked(np.ascontiguousarray(Z, learner.dtype), labels)
+            except InvalidInput:  # its steps are too long: the others go on
+                self._learners[place] = self._new(place)
 
     def _grow_up(self) -> None:
         """Learn nothing anew from now on."""

@@ -90,7 +90,8 @@ class MultiKernel(Pooled):
         Learners that join the experts: what they say is mixed like the others' opinions. They must
         be new; copies learn. They see the columns in units of their spread, with the median where a
         value is missing, and the median distance of two events is the root of 2. Numbers are in the
-        labels' spread. They never sleep, and go on as they are where the losses rise.
+        labels' spread. They never sleep, and go on as they are where the losses rise. One whose
+        predictions overflow begins anew.
     pending_bytes : int, default 8 MiB
         Memory for opinions on events whose labels are still to come; the oldest are forgotten.
     threads : int, optional
