@@ -24,6 +24,7 @@ from meka_kit import (
 
 from streamk import kernels
 from streamk.factorization import Meka, meka
+from streamk.factorization.links import by_leverage, sample
 from streamk.state import State
 
 X = clouds()
@@ -251,8 +252,9 @@ def test_links_of_the_same_samples(monkeypatch, sampling, rho):
     for s, some in enumerate(drawn):
         equal = (some.points[:, None] == X[rows[s]]).all(axis=2)
         v.append(equal.argmax(axis=1))
-        count = min(math.ceil((1.0 + rho) * K), len(rows[s]))
+        count, asked = len(v[s]), min(math.ceil((1.0 + rho) * K), len(rows[s]))
         assert len(set(v[s])) == equal.sum() == count
+        assert count == asked or (sampling == "leverage" and count > asked)
         by_leverage = 1.0 / oracle.chances(bases[s].W, count)[v[s]]
         weights.append(by_leverage if sampling == "leverage" else np.ones(count))
     pairs = [pair for pair in itertools.permutations(range(C), 2) if m.links[pair]]
@@ -272,13 +274,11 @@ def test_rows_are_drawn_by_their_leverage_scores():
     """The frequency of each row is its chance, and weights make the sum of squares unbiased."""
     m, times = made(), 2000
     s = int(np.bincount(m.labels).argmax())
-    W, points = m.basis(s), X[m.rows(s)]
+    W = m.basis(s)
     expected = oracle.chances(W, 10)
     random, seen, grams = np.random.default_rng(0), np.zeros(len(W)), []
     for _ in range(times):
-        one = MODULE.sample(points, W, "leverage", 10, random)
-        rows = np.searchsorted(np.sort(points[:, 0]), one.points[:, 0])
-        rows = np.argsort(points[:, 0])[rows]
+        rows, _ = by_leverage(W, 10, random)
         seen[rows] += 1
         grams.append(W[rows].T @ (W[rows] / expected[rows, None]))
     deviation = np.sqrt(expected * (1.0 - expected) / times)
@@ -667,3 +667,16 @@ def test_what_is_drawn_is_not_numpys_global_state():
     before = X.copy()
     made()
     np.testing.assert_array_equal(X, before)
+
+
+def test_rows_are_drawn_until_they_see_every_direction():
+    """One that few points have is missed by few rows, and a link may then say anything of it."""
+    rng = np.random.default_rng(0)
+    W = np.linalg.qr(rng.normal(size=(2_000, 12)) * rng.pareto(0.7, size=(2_000, 1)))[0]
+    for seed in range(20):
+        random = np.random.Generator(np.random.Philox(seed))
+        found = sample(W, W, "leverage", 13, random)
+        assert np.linalg.norm(found.inverse @ found.points - np.eye(12)) < 1e-9
+        assert len(found.points) > 13
+        # What is no part of the basis comes in by little: the inverse of .4 at most, times weights.
+        assert np.linalg.norm(found.inverse, 2) < 2.5 * np.sqrt(2_000 * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,10 @@ SAMPLINGS = ("leverage", "uniform")
 
 _CUT = 1e-6
 """Singular values of the sampled rows below this part of the largest one are left out."""
+_SOUND, _MORE = 0.4, 1.5
+"""Least singular value of weighted rows that see all directions of an orthonormal basis (it is 1 of
+all rows, and about .5 of four times as many rows as directions), and by how much more rows are
+drawn where it is less."""
 _ROUNDS = 30
 """Of spreading probabilities over rows that are not certain yet; a few are enough."""
 
@@ -32,19 +37,34 @@ class Sample:
 def sample(
     X: Numbers, W: Numbers, sampling: str, count: int, random: np.random.Generator
 ) -> Sample:
-    """Draw `count` rows of a cluster of points X (n, d) with the basis W (n, rank), or all."""
-    if count >= len(X):
-        rows, weights = np.arange(len(X)), np.ones(len(X))
-    elif sampling == "uniform":
-        rows = np.sort(random.choice(len(X), count, replace=False))
-        weights = np.ones(count)
-    else:
-        rows, weights = _by_leverage(W, count, random)
-    inverse = np.linalg.pinv(W[rows] * weights[:, None], rcond=_CUT) * weights
+    """Draw `count` rows of a cluster of points X (n, d) with the basis W (n, rank), or all.
+
+    By leverage more are drawn, half as many again each time, until they see all directions of the
+    basis: else the least squares might say anything about one that they miss.
+    """
+    while True:
+        rows, weights = _drawn(W, sampling, count, random)
+        U, values, V = np.linalg.svd(W[rows] * weights[:, None], full_matrices=False)
+        if sampling == "uniform" or len(rows) == len(X) or values[-1] >= _SOUND:
+            break
+        count = math.ceil(_MORE * count)
+    kept = values > _CUT * values[0]
+    inverse = (V[kept].T / values[kept]) @ U[:, kept].T * weights
     return Sample(X[rows], inverse)
 
 
-def _by_leverage(
+def _drawn(
+    W: Numbers, sampling: str, count: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], Numbers]:
+    """Return rows and their weights."""
+    if count >= len(W):
+        return np.arange(len(W)), np.ones(len(W))
+    if sampling == "uniform":
+        return np.sort(random.choice(len(W), count, replace=False)), np.ones(count)
+    return by_leverage(W, count, random)
+
+
+def by_leverage(
     W: Numbers, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], Numbers]:
     """Draw rows by their leverage scores, half of the probability spread over all rows.

@@ -71,8 +71,8 @@ def meka(
         The same rank for each cluster, ranks by size, or by which eigenvalues of all clusters are
         the ``rank * n_clusters`` largest.
     link_samples : float, default 3
-        rho: least squares for links see ``(1 + rho) k`` rows of each cluster. The paper takes 2 or
-        3; below 1 links may be far off.
+        rho: least squares for links see ``(1 + rho) k`` rows of each cluster, by leverage more
+        where these miss a direction. The paper takes 2 or 3.
     sampling : {"leverage", "uniform"}, default "leverage"
         How these rows are drawn: by their leverage in the basis, weighted in turn, or uniformly as
         in the paper, which may miss directions and then be far off.
