@@ -1,0 +1,56 @@
+"""MEKA and block kernels: errors, time and memory beside the paper's.
+
+table7    errors of MEKA and of the paper's six rivals at equal memory
+table5    the seconds of MEKA's steps
+table3    ranks of the blocks between clusters
+headline  covtype to 10% error: time and memory against Nyström; 581,012 rows
+matvec    products with vectors against NumPy and the speed of memory
+
+How each figure is taken is at the top of the modules in meka/. With --only the other parts stay in
+the results as they were, with the machine and the date of their own run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks import common, hot, parts
+from benchmarks.meka import errors, headline, problems, ranks, stages, vectors
+
+NAME = "meka"
+PARTS: dict[str, parts.Render] = {
+    "table7": errors.render,
+    "table5": stages.render,
+    "table3": ranks.render,
+    "headline": headline.render,
+    "matvec": vectors.render,
+}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    return parts.render(document, PARTS)
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    parser = common.arguments("benchmarks.meka", __doc__)
+    parts.add_only(parser, list(PARTS))
+    parser.add_argument("--rounds", type=int, default=5, help="of what takes turns; %(default)s")
+    options = parser.parse_args(argv)
+    data, quick, clock = options.data, options.quick, hot.clock(options)
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "table7": lambda: errors.measure(data, quick=quick),
+        "table5": lambda: stages.measure(data, quick=quick),
+        "table3": lambda: ranks.measure(data, quick=quick),
+        "headline": lambda: headline.measure(data, clock, quick=quick),
+        "matvec": lambda: vectors.measure(data, clock, quick=quick),
+    }
+    results = parts.measured(NAME, options, measures)
+    settings = {**hot.settings(clock), "seeds": problems.SEEDS, "rows": problems.ROWS}
+    common.finish(NAME, options, settings, results, render)
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))
