@@ -1,8 +1,8 @@
 """Table 3: numerical ranks of the blocks between clusters, of k-means and of a random partition.
 
-4,000 points of ijcnn1, five clusters, the Gaussian kernel with γ=1, which the paper leaves open. The
-rank is the number of singular values above max(n, m) |A|_2 δ, δ=1e-6. Clusters are in the order of
-the ranks of their own blocks.
+4,000 points of ijcnn1, five clusters, the Gaussian kernel with γ=1, which the paper leaves open.
+The rank is the number of singular values above max(n, m) |A|_2 δ, δ=1e-6. Clusters are in the order
+of the ranks of their own blocks.
 """
 
 from __future__ import annotations

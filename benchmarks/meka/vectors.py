@@ -6,9 +6,9 @@ when it is its turn, which is what our sums have ("double"). L is dense there. O
 double precision; all have the points in the order of the clusters before, but ours, which takes
 the vector as it comes and returns it so.
 
-Counted is what has to be read: W twice, each pair of blocks of L once, and the vectors. The bound is
-how long reading so many bytes takes: sdot of an array of so many with itself, in the same turns and
-by as many threads.
+Counted is what has to be read: W twice, each pair of blocks of L once, and the vectors. The bound
+is how long reading so many bytes takes: sdot of an array of so many with itself, in the same turns
+and by as many threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks import common, hot
 from benchmarks.data import Directory
 from benchmarks.meka import headline, problems, runs
-from benchmarks.meka.problems import COVTYPE, Problem
+from benchmarks.meka.problems import Problem
 from streamk.factorization import Meka
 
 FASTER, OF_BOUND = 5.0, 80.0
