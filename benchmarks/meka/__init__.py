@@ -12,5 +12,7 @@ headline   10% relative error on covtype, and its 581,012 rows
 ridge      Table 8
 vectors    products with vectors
 machines   Table 2
-curves     Figures 1c, 2 to 10 and 13, which `plots` draws
+structure  Figures 1c, 2 and 3
+sweeps     Figures 4 to 10 and 13
+curves     all of them, which `plots` draws
 """
