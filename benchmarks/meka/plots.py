@@ -107,7 +107,7 @@ def _choices(found: Mapping[str, Any]) -> Figure:
         middle.plot(one["seconds"], one["error"], **_LINES["MEKA"])
         for x, y, threshold in zip(one["seconds"], one["error"], one["thresholds"], strict=False):
             middle.annotate(
-                f"{threshold:g}", (x, y), textcoords="offset points", xytext=(4, 4), fontsize=7
+                f"{threshold:.2g}", (x, y), textcoords="offset points", xytext=(4, 4), fontsize=7
             )
         middle.set(yscale="log", xlabel=_SECONDS, ylabel=_ERROR)
         middle.set_title(f"{_short(name)}: thresholds (Figure 5)")
