@@ -54,6 +54,9 @@ GAMMAS = tuple(2.0**e for e in range(-4, 9, 2))
 LAMBDAS = tuple(2.0**e for e in range(-10, 3, 2))
 QUICK_GAMMAS, QUICK_LAMBDAS = (1.0, 4.0), (0.25,)
 FOLDS, CHOOSING = 5, 5000
+BLOCKS = "BlockRidge"
+OURS = (runs.OURS, BLOCKS)
+"""No rivals."""
 TRAINING = 0.8
 
 
@@ -143,7 +146,7 @@ def in_parts() -> dict[str, Any]:
         return {}
     return {
         "DC-KRR": lambda parts, **options: sklearn.DCRidge(n_parts=parts, **options),
-        "BlockRidge": lambda parts, **options: sklearn.BlockRidge(n_clusters=parts, **options),
+        BLOCKS: lambda parts, **options: sklearn.BlockRidge(n_clusters=parts, **options),
     }
 
 
@@ -248,7 +251,7 @@ def _tested(
 def _goal(one: Mapping[str, Any]) -> dict[str, Any]:
     found = one["methods"]
     ours = found[runs.OURS]["rmse"]["values"]
-    others = {name: every["rmse"] for name, every in found.items() if name != runs.OURS}
+    others = {name: every["rmse"] for name, every in found.items() if name not in OURS}
     best = min(others, key=lambda name: others[name]["median"])
     ratios = [a / b for a, b in zip(ours, others[best]["values"], strict=True)]
     short = one["task"].partition("_")[0]
