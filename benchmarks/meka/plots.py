@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks import common
 from benchmarks.oasis import plots as style
@@ -42,6 +45,8 @@ _LINES: dict[str, dict[str, Any]] = {
     "spectral": {"color": "#2a7f62", "marker": "D", "linestyle": "--"},
     "random": {"color": "#8d99ae", "marker": "s"},
 }
+_FLOOR = 1e-8
+"""What an error below it is drawn as: it is rounding."""
 _BYTES, _SECONDS, _ERROR = "memory, MB", "seconds", "relative error"
 
 
@@ -86,7 +91,7 @@ def _blocks(found: Mapping[str, Any]) -> Figure:
     for panel, (name, one) in zip(panels, found["2"].items(), strict=False):
         title = f"{_short(name)}, {one['n']} points: blocks alone (Figure 2)"
         _errors(panel, title, one["gammas"], one["errors"], "γ")
-        panel.set(xscale="log")
+        panel.set(xscale="log", ylim=(1e-3, 1.3))
         panel.legend()
     for panel, (name, one) in zip(panels[2:], found["3"].items(), strict=True):
         for number, (line, cosines) in enumerate(one["cosines"].items()):
@@ -110,6 +115,7 @@ def _choices(found: Mapping[str, Any]) -> Figure:
                 f"{threshold:.2g}", (x, y), textcoords="offset points", xytext=(4, 4), fontsize=7
             )
         middle.set(yscale="log", xlabel=_SECONDS, ylabel=_ERROR)
+        _few_decades(middle.yaxis)
         middle.set_title(f"{_short(name)}: thresholds (Figure 5)")
         _lines(bottom, f"{_short(name)}: rules for ranks (Figure 6)", found["6"][name], "nbytes")
         top.legend()
@@ -174,12 +180,18 @@ def _panels(rows: int, columns: int) -> tuple[Figure, list[Axes]]:
 
 
 def _errors(
-    panel: Axes, title: str, x: Sequence[float], lines: Mapping[str, Sequence[float]], label: str
+    panel: Axes,
+    title: str,
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float | None]],
+    label: str,
 ) -> None:
     for name, errors in lines.items():
-        panel.plot(x, errors, label=name, **_LINES[name])
+        shown = [math.nan if error is None else max(error, _FLOOR) for error in errors]
+        panel.plot(x, shown, label=name, **_LINES[name])
     panel.set(yscale="log", xlabel=label, ylabel=_ERROR)
     panel.set_title(title)
+    _few_decades(panel.yaxis)
 
 
 def _lines(panel: Axes, title: str, lines: Mapping[str, Any], key: str) -> None:
@@ -189,7 +201,18 @@ def _lines(panel: Axes, title: str, lines: Mapping[str, Any], key: str) -> None:
     panel.set(yscale="log", xlabel=_BYTES if key == "nbytes" else _SECONDS, ylabel=_ERROR)
     if key == "seconds":
         panel.set(xscale="log")
+        _few_decades(panel.xaxis)
     panel.set_title(title)
+    _few_decades(panel.yaxis)
+
+
+def _few_decades(axis: Axis) -> None:
+    """Numbers at 1, 2 and 5 where there are few powers of ten."""
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _legend(figure: Figure, *panels: Axes) -> None:
