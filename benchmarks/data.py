@@ -44,6 +44,9 @@ SETS = {
     "house_16H": Shape(16, None),
     "cpusmall": Shape(12, None),
     "abalone": Shape(8, None),
+    "wine_quality": Shape(11, None),
+    "pendigits": Shape(16, tuple(range(10))),
+    "ijcnn1": Shape(22, (-1, 1), positive=1),
     "mnist": Shape(784, tuple(range(10))),
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks import adult, common, first_light, scaling
 from benchmarks.features import __main__ as features
+from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
 from benchmarks.multi_kernel import __main__ as multi_kernel
@@ -38,6 +39,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         battery_speed.NAME: battery_speed.render,
         multi_kernel.NAME: multi_kernel.render,
         oasis.NAME: oasis.render,
+        meka.NAME: meka.render,
     },
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

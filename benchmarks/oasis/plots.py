@@ -32,7 +32,7 @@ _STYLE: dict[str, dict[str, Any]] = {
 }
 _FLOOR = 1e-17
 """What an error of 0 is drawn as."""
-_RC = {
+RC = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -50,15 +50,15 @@ def draw(found: Mapping[str, Any], directory: Path = DIRECTORY) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     figures = {"recovery": _recovery, "errors": _errors, "seconds": _seconds}
     paths = []
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(RC):
         for name, drawing in figures.items():
             paths.append(directory / f"oasis_{name}.png")
-            _save(drawing(found), paths[-1])
+            save(drawing(found), paths[-1])
             common.note(f"  drawn: {paths[-1].name}")
     return paths
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """As a PNG of few colours, which is a third as large."""
     canvas = io.BytesIO()
     figure.savefig(canvas, dpi=110)
