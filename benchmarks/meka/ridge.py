@@ -140,13 +140,11 @@ def with_parts(made: Any, X: Matrix, y: Matrix, gamma: float, seed: int, rank: i
 
 def in_parts() -> dict[str, Any]:
     """The estimators of kernels in parts, called with the number of parts and their options."""
-    from streamk.adapters import sklearn
+    from streamk.adapters.sklearn import BlockRidge, DCRidge
 
-    if not hasattr(sklearn, "BlockRidge"):
-        return {}
     return {
-        "DC-KRR": lambda parts, **options: sklearn.DCRidge(n_parts=parts, **options),
-        BLOCKS: lambda parts, **options: sklearn.BlockRidge(n_clusters=parts, **options),
+        "DC-KRR": lambda parts, **options: DCRidge(n_parts=parts, **options),
+        BLOCKS: lambda parts, **options: BlockRidge(n_clusters=parts, **options),
     }
 
 
