@@ -62,6 +62,10 @@ class Optimizer:
         """Memory, in bytes."""
         return sum(array.nbytes for array in self.arrays().values())
 
+    def begin(self, W: Matrix, n_steps: int) -> None:
+        """Begin with coefficients W (l, outputs) of other coordinates, as after so many steps."""
+        self.W, self.n_steps = W, n_steps
+
     def learn(self, Phi: Matrix, y: Matrix) -> None:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
 
@@ -193,6 +197,11 @@ class Newton(Optimizer):
     def inverse(self) -> Matrix:
         """P, the inverse of the squares' matrix."""
         return self.T.T @ self.T
+
+    def begin(self, W: Matrix, n_steps: int) -> None:
+        """Begin with coefficients W (l, outputs), of which nothing is known but the ridge."""
+        super().begin(W, n_steps)
+        self.T = np.eye(len(W)) * self._ridge**-0.5
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))

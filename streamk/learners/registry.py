@@ -15,6 +15,7 @@ from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
+from streamk.learners.streaming_meka import StreamingMeka
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -84,14 +85,38 @@ def _online_nystrom(
     )
 
 
+def _streaming_meka(
+    *,
+    task: str,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: float = BANDWIDTH,
+    loss: str | Loss | None = None,
+    optimizer: str = "sgd",
+    step: float | Step | None = None,
+    **options: Any,
+) -> Scaled:
+    return Scaled(
+        StreamingMeka(
+            _kernel(kernel, bandwidth),
+            loss=loss or ("softmax" if task == "classification" else "squared"),
+            task=task,
+            optimizer=optimizer,
+            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
+            **options,
+        )
+    )
+
+
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
     OnlineNystrom.TYPE: _online_nystrom,
+    StreamingMeka.TYPE: _streaming_meka,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 _TYPES: dict[str, Any] = {
-    learner.TYPE: learner for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, Scaled)
+    learner.TYPE: learner
+    for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, Scaled)
 }
 
 
@@ -111,7 +136,8 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every
         event moves every feature; with ``max_features`` above ``block_size`` the model grows. For
         "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
-        and the other options of `OnlineNystrom`; the seed is of no consequence.
+        and the other options of `OnlineNystrom`; the seed is of no consequence. For
+        "streaming-meka" these, and the other options of `StreamingMeka`.
 
     Raises
     ------
