@@ -29,15 +29,22 @@ class ClusteredFunction:
         Of so many coefficients.
     sizes : array of shape (c,)
         Points of each cluster that the features were made of.
+    error : float, optional
+        Of the kernel of events held back then.
     """
 
     TYPE = "clustered-function"
     FORMAT = 1
 
     def __init__(
-        self, features: GrowingFeatures, optimizer: Optimizer, sizes: NDArray[np.int64]
+        self,
+        features: GrowingFeatures,
+        optimizer: Optimizer,
+        sizes: NDArray[np.int64],
+        error: float | None = None,
     ) -> None:
-        self.features, self.optimizer, self.sizes = features, optimizer, sizes
+        self.features, self.optimizer = features, optimizer
+        self.sizes, self.error = sizes, error
         self.seen = np.zeros(len(features), np.int64)
         self._served: Served = {}
 
@@ -117,6 +124,7 @@ class ClusteredFunction:
         """Everything needed to go on exactly from here."""
         steps = self.optimizer.n_steps
         header: dict[str, Any] = {"type": self.TYPE, "format": self.FORMAT, "n_steps": steps}
+        header["error"] = self.error
         whole = State.nest({"features": self.features.state()}, header)
         own = {name: array.copy() for name, array in self.optimizer.arrays().items()}
         counts = {"sizes": self.sizes, "seen": self.seen.copy()}
@@ -136,7 +144,7 @@ class ClusteredFunction:
         features = GrowingFeatures.from_state(state.child("features"))
         optimizer.load(state.arrays, features.size)
         optimizer.n_steps = int(header["n_steps"])
-        made = cls(features, optimizer, state.arrays["sizes"])
+        made = cls(features, optimizer, state.arrays["sizes"], header["error"])
         made.seen = np.array(state.arrays["seen"])
         return made
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streamk.backends import LossCode, coordinates
 from streamk.errors import InvalidInput, StateError
 from streamk.landmarks import Change, carried
+from streamk.learners.resolving import RIDGE, curvature, resolved
 from streamk.learners.steps import Step
 from streamk.losses import Loss
 
@@ -48,6 +49,7 @@ class Optimizer:
     def __init__(self, loss: Loss, *, classes: bool, n_outputs: int) -> None:
         self.W: Matrix = np.zeros((0, n_outputs))
         self.n_steps = 0
+        self.loss = loss
         self._loss = (int(loss.code), float(loss.parameter), classes)
         self._twin = coordinates.select()
 
@@ -62,9 +64,20 @@ class Optimizer:
         """Memory, in bytes."""
         return sum(array.nbytes for array in self.arrays().values())
 
-    def begin(self, W: Matrix, n_steps: int) -> None:
-        """Begin with coefficients W (l, outputs) of other coordinates, as after so many steps."""
-        self.W, self.n_steps = W, n_steps
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Parameters
+        ----------
+        W : array of shape (l, outputs)
+            Coefficients of what was known before.
+        Phi : array of shape (n, l)
+            Coordinates of the last events learned, or of a sample.
+        y : array of shape (n,)
+            Their labels.
+        n_steps : int
+        """
+        raise NotImplementedError
 
     def learn(self, Phi: Matrix, y: Matrix) -> None:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
@@ -81,6 +94,10 @@ class Optimizer:
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
+
+    def _labels(self, y: Matrix) -> NDArray[Any]:
+        """Return labels as `Loss` takes them."""
+        return y.astype(np.intp) if self._loss[2] else y
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         """Learn and return how many are learned."""
@@ -137,6 +154,19 @@ class StochasticGradient(Optimizer):
     ) -> None:
         super().__init__(loss, classes=classes, n_outputs=n_outputs)
         self._step, self._regularization = step, regularization
+
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Losses without curvature take gradient steps on the events, all others solve for them.
+        """
+        self.W, self.n_steps = np.ascontiguousarray(W), n_steps
+        if curvature(self.loss, self.n_outputs) is None:
+            self.n_steps = max(0, n_steps - len(Phi))
+            self.learn(Phi, y)
+            return
+        prior = max(RIDGE, len(Phi) * self._regularization) * np.eye(len(W))
+        self.W, _ = resolved(self.loss, Phi, self._labels(y), np.ones(len(Phi)), W, prior)
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         sizes = np.array([self._step.size(self.n_steps + 1 + r) for r in range(len(Phi))])
@@ -198,10 +228,19 @@ class Newton(Optimizer):
         """P, the inverse of the squares' matrix."""
         return self.T.T @ self.T
 
-    def begin(self, W: Matrix, n_steps: int) -> None:
-        """Begin with coefficients W (l, outputs), of which nothing is known but the ridge."""
-        super().begin(W, n_steps)
-        self.T = np.eye(len(W)) * self._ridge**-0.5
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Events before those given count as these do with what W says of them, and fade.
+        """
+        n, self.n_steps = len(Phi), n_steps
+        weights = self._forgetting ** np.arange(n - 1.0, -1.0, -1.0)
+        share = self._share(max(0, n_steps - n), n_steps)
+        old = share / (1.0 - share)
+        prior = old * (curvature(self.loss, self.n_outputs) or 0.0) * ((Phi.T * weights) @ Phi)
+        prior[np.diag_indices_from(prior)] += self._ridge
+        self.W, A = resolved(self.loss, Phi, self._labels(y), weights, W, prior)
+        self.T = np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(0.5 * (A + A.T))).T)
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,11 +20,10 @@ from streamk.kernels import Kernel
 from streamk.learners.clustered_function import ClusteredFunction
 from streamk.learners.growing_features import GrowingFeatures
 from streamk.learners.optimizers import Optimizer
+from streamk.learners.resolving import RIDGE, projected
+from streamk.losses import Loss
 
 Matrix = NDArray[np.float64]
-
-_RIDGE = 0.1
-"""Of least squares that carry a function over to other features."""
 
 
 @cache
@@ -71,8 +71,10 @@ class Snapshot:
     X: Matrix
     """The buffer's events (n, d)."""
     y: Matrix
+    held_back: Matrix
     decide: Callable[[Matrix], Matrix]
     """The function so far."""
+    loss: Loss
     optimizer: Optimizer
     """One that has learned nothing."""
     n_steps: int
@@ -80,16 +82,22 @@ class Snapshot:
     seed: int
 
     def refactorized(self, recipe: Recipe) -> ClusteredFunction:
-        """Factorize, carry the function over, and learn the buffer anew."""
+        """Factorize, carry the function over, and solve for the buffer anew."""
         features, sizes = recipe.features(self.X, self.seed)
         Phi = features.transform(self.X, features.nearest(self.X))
-        A = Phi.T @ Phi
-        A[np.diag_indices_from(A)] += _RIDGE
-        W = np.linalg.solve(A, Phi.T @ self.decide(self.X))
-        optimizer = self.optimizer
-        optimizer.begin(np.ascontiguousarray(W), max(0, self.n_steps - len(Phi)))
-        optimizer.learn(Phi, self.y)
-        return ClusteredFunction(features, optimizer, sizes)
+        W = projected(Phi, self.decide(self.X), RIDGE)
+        self.optimizer.begin(W, Phi, self.y, self.n_steps)
+        error = kernel_error(features, self.held_back)
+        return ClusteredFunction(features, self.optimizer, sizes, error)
+
+
+def kernel_error(features: GrowingFeatures, X: Matrix) -> float | None:
+    """Return the relative Frobenius error of products of features as kernels of events."""
+    if not len(X):
+        return None
+    G = features.kernel.pairwise(X)
+    missed = features.pairwise(X) - G
+    return math.sqrt(float((missed * missed).sum()) / float((G * G).sum()))
 
 
 class Refactorization:

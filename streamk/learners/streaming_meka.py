@@ -21,7 +21,7 @@ from streamk.learners.growing_features import GrowingFeatures
 from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.outputs import widened
-from streamk.learners.refactorization import Recipe, Refactorization, Snapshot
+from streamk.learners.refactorization import Recipe, Refactorization, Snapshot, kernel_error
 from streamk.learners.steps import Step
 from streamk.losses import Loss
 from streamk.state import State
@@ -79,12 +79,12 @@ class StreamingMeka(OfCoordinates):
     lag : int, default 1024
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
-        Begin early where the error is more than so many times what it was at the takeover; None
-        not to. It is measured every 512 events.
+        Begin early where the error is more than so many times what it was when the factorization
+        in use began; None not to. It is measured every 512 events.
     max_shift : float, optional, default 0.3
         Begin early where the shares of the clusters in the events since differ so much from those
         in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
-    growth : int, default 8
+    growth : int, default 32
         Landmarks that a cluster may gain.
     tol : float, default 0.1
         Squared distance, below 1, that an event's kernel must have from the span of the landmarks
@@ -146,7 +146,7 @@ class StreamingMeka(OfCoordinates):
         lag: int = 1024,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
-        growth: int = 8,
+        growth: int = 32,
         tol: float = 0.1,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
@@ -176,7 +176,6 @@ class StreamingMeka(OfCoordinates):
         self.n_factorizations = self.n_waits = 0
         self.seconds_waited = 0.0
         self.error: float | None = None
-        self._error_then: float | None = None
         if columns is not None:
             self.add_columns(columns)
 
@@ -283,27 +282,22 @@ class StreamingMeka(OfCoordinates):
             self._begin()
 
     def _crossed(self) -> bool:
-        """Measure, and return whether a bound is crossed, and the last beginning is long ago."""
+        """Measure, and return whether a bound is crossed."""
         assert self._function is not None
         self.error = self._measured()
-        rest = _CHECK if self.every is None else self.every // 4
-        if not self.n_factorizations or self._clock < self._began + self.lag + rest:
+        if not self.n_factorizations:
             return False
         if self.max_shift is not None and self.shift > self.max_shift:
             return True
-        if self.max_error is None or self._error_then is None or self.error is None:
+        then = self._function.error
+        if self.max_error is None or then is None or self.error is None:
             return False
-        return self.error > self.max_error * self._error_then
+        return self.error > self.max_error * then
 
     def _measured(self) -> float | None:
-        """Return the error of the kernel matrix of events held back."""
+        """Return the error of the kernel of events held back."""
         assert self._function is not None
-        X, _ = self._held_back.events()
-        if not len(X):
-            return None
-        G = self.kernel.pairwise(X)
-        missed = self._function.features.pairwise(X) - G
-        return math.sqrt(float((missed * missed).sum()) / float((G * G).sum()))
+        return kernel_error(self._function.features, self._held_back.events()[0])
 
     def _begin(self) -> None:
         """Begin a factorization of what the buffer has."""
@@ -312,7 +306,16 @@ class StreamingMeka(OfCoordinates):
         X, y = self._buffer.events()
         seed = int(np.random.SeedSequence([self.seed, self._clock]).generate_state(1)[0])
         steps = self._function.optimizer.n_steps
-        now = Snapshot(X, y, self._function.frozen(), self._make_optimizer(), steps, seed)
+        now = Snapshot(
+            X,
+            y,
+            self._held_back.events()[0],
+            self._function.frozen(),
+            self.loss,
+            self._make_optimizer(),
+            steps,
+            seed,
+        )
         recipe = self._recipe
         self._next = Refactorization(self._clock + self.lag, lambda: now.refactorized(recipe))
 
@@ -322,7 +325,7 @@ class StreamingMeka(OfCoordinates):
         self._next = None
         self._function = new.result()
         self.n_factorizations += 1
-        self.error = self._error_then = self._measured()
+        self.error = self._measured()
 
     def _wait(self, new: Refactorization) -> None:
         seconds = new.wait()
@@ -386,7 +389,7 @@ class StreamingMeka(OfCoordinates):
         for name in (*_OWN, *_COUNTS, "error"):
             header[name] = getattr(self, name)
         header["clock"], header["began"] = self._clock, self._began
-        header["error_then"], header["next"] = self._error_then, None
+        header["next"] = None
         parts = {"buffer": self._buffer.state(), "held_back": self._held_back.state()}
         if self._function is not None:
             parts["function"] = self._function.state()
@@ -415,7 +418,7 @@ class StreamingMeka(OfCoordinates):
             for name in (*_COUNTS, "n_events"):
                 setattr(learner, name, int(header[name]))
             learner._clock, learner._began = int(header["clock"]), int(header["began"])
-            learner.error, learner._error_then = header["error"], header["error_then"]
+            learner.error = header["error"]
             parts, coming = header["parts"], header["next"]
             if "function" in parts:
                 learner._function = learner._made(state.child("function"))
