@@ -59,7 +59,7 @@ class GrowingFeatures:
     landmarks : sequence of c arrays of shape (m, d)
     maps : sequence of c arrays of shape (m, rank)
     room : int
-        How many landmarks a cluster may gain.
+        How many landmarks all clusters together may gain.
     tol : float
         Schur complement that an event must exceed to become one.
     """
@@ -77,13 +77,13 @@ class GrowingFeatures:
         room: int,
         tol: float,
     ) -> None:
-        self.kernel, self.centers = kernel, centers
+        self.kernel, self.centers, self.room = kernel, centers, room
         self.rank = self.size = int(maps[0].shape[1])
         self._clusters = []
         for Z, V in zip(landmarks, maps, strict=True):
             grown = IncrementalOasis(kernel, max_landmarks=len(Z) + room, tol=0.0, margin=None)
             found = [some.start for some, changes in grown.follow(Z) if changes]
-            grown.tol, grown.max_landmarks = tol, len(found) + room
+            grown.tol = tol
             self._clusters.append(_Cluster(Z, V, grown, np.array(found, np.int64)))
 
     @classmethod
@@ -122,23 +122,25 @@ class GrowingFeatures:
 
         Each got a feature, in their order. What it is of the events before, `transform` tells too.
         """
+        rows, found = np.flatnonzero(eligible), list[int]()
+        while len(rows) and self.n_grown < self.room:
+            # So many at a time as there is room for: then each cluster's are its own affair.
+            some, rows = np.split(rows, [self.room - self.n_grown])
+            found += self._grow(X, labels, some)
+        return found
+
+    def _grow(self, X: Matrix, labels: Labels, some: NDArray[np.int64]) -> list[int]:
+        """Look at some rows, fewer than there is room for."""
         found = []
-        for s, rows in by_cluster(np.where(eligible, labels, -1)):
-            if s < 0 or self._is_full(s):
-                continue
-            for some, changes in self._clusters[s].grown.follow(X[rows]):
+        for s, places in by_cluster(labels[some]):
+            rows = some[places]
+            for part, changes in self._clusters[s].grown.follow(X[rows]):
                 if changes:
-                    found.append((int(rows[some.start]), s))
-                    if self._is_full(s):
-                        break
+                    found.append((int(rows[part.start]), s))
         for _, s in sorted(found):
             self._clusters[s].columns.append(self.size)
             self.size += 1
         return sorted(row for row, _ in found)
-
-    def _is_full(self, s: int) -> bool:
-        grown = self._clusters[s].grown
-        return grown.n_landmarks >= grown.max_landmarks
 
     def transform(self, X: Matrix, labels: Labels) -> Matrix:
         """Return the features (n, size) of events of clusters."""
@@ -191,6 +193,7 @@ class GrowingFeatures:
             "format": self.FORMAT,
             "kernel": self.kernel.to_json(),
             "size": self.size,
+            "room": self.room,
             "clusters": len(self),
         }
         parts = {}
@@ -213,7 +216,7 @@ class GrowingFeatures:
         header: dict[str, Any] = state.header
         made = cls.__new__(cls)
         made.kernel, made.centers = kernels.from_json(header["kernel"]), state.arrays["centers"]
-        made.size, made._clusters = header["size"], []
+        made.size, made.room, made._clusters = header["size"], header["room"], []
         for s in range(header["clusters"]):
             part = state.child(f"cluster{s}")
             a, grown = part.arrays, IncrementalOasis.from_state(part.child("grown"))

@@ -52,7 +52,7 @@ class StreamingMeka(OfCoordinates):
     late, learning waits. So what is learned depends on the events and their order alone.
 
     Until the first factorization takes over, the features are coordinates of the plain kernel in
-    the span of events that are not spanned by those before, `rank * n_clusters` of them at most.
+    the span of events that are not spanned by those before, `growth` of them at most.
 
     Every tenth event is held back: learned like all, but neither in the buffer nor a landmark. The
     relative Frobenius error of the approximate kernel is measured among the last 100 of them.
@@ -76,7 +76,7 @@ class StreamingMeka(OfCoordinates):
         as the one before, until that is later than `every` says.
     every : int, optional, default 4096
         Events between two beginnings; None for where a bound is crossed alone, and the first.
-    lag : int, default 1024
+    lag : int, default 512
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
         Begin early where the error is more than so many times what it was when the factorization
@@ -84,8 +84,8 @@ class StreamingMeka(OfCoordinates):
     max_shift : float, optional, default 0.3
         Begin early where the shares of the clusters in the events since differ so much from those
         in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
-    growth : int, default 32
-        Landmarks that a cluster may gain.
+    growth : int, default 256
+        Landmarks that the clusters may gain in all. Where they have, the next factorization begins.
     tol : float, default 0.1
         Squared distance, below 1, that an event's kernel must have from the span of the landmarks
         of its cluster to become one.
@@ -143,10 +143,10 @@ class StreamingMeka(OfCoordinates):
         buffer_size: int = 4096,
         first: int = 512,
         every: int | None = 4096,
-        lag: int = 1024,
+        lag: int = 512,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
-        growth: int = 32,
+        growth: int = 256,
         tol: float = 0.1,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
@@ -287,6 +287,8 @@ class StreamingMeka(OfCoordinates):
         self.error = self._measured()
         if not self.n_factorizations:
             return False
+        if self.max_error is not None and 0 < self.growth <= self.n_grown:
+            return True
         if self.max_shift is not None and self.shift > self.max_shift:
             return True
         then = self._function.error
@@ -353,8 +355,7 @@ class StreamingMeka(OfCoordinates):
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         if self._function is None:
-            room = self.rank * self.n_clusters
-            features = GrowingFeatures.empty(self.kernel, count, room=room, tol=self.tol)
+            features = GrowingFeatures.empty(self.kernel, count, room=self.growth, tol=self.tol)
             self._function = ClusteredFunction(
                 features, self._make_optimizer(), np.zeros(1, np.int64)
             )
