@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from streamk.backends import LossCode, coordinates
 from streamk.errors import InvalidInput, StateError
@@ -240,7 +241,9 @@ class Newton(Optimizer):
         prior = old * (curvature(self.loss, self.n_outputs) or 0.0) * ((Phi.T * weights) @ Phi)
         prior[np.diag_indices_from(prior)] += self._ridge
         self.W, A = resolved(self.loss, Phi, self._labels(y), weights, W, prior)
-        self.T = np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(0.5 * (A + A.T))).T)
+        # A = U U' with U upper triangular, so that T, its inverse, is that, too.
+        U = np.linalg.cholesky(A[::-1, ::-1])[::-1, ::-1]
+        self.T = np.ascontiguousarray(linalg.solve_triangular(U, np.eye(len(U))))
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))

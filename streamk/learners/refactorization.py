@@ -21,7 +21,6 @@ from streamk.learners.clustered_function import ClusteredFunction
 from streamk.learners.growing_features import GrowingFeatures
 from streamk.learners.optimizers import Optimizer
 from streamk.learners.resolving import RIDGE, projected
-from streamk.losses import Loss
 
 Matrix = NDArray[np.float64]
 
@@ -74,7 +73,6 @@ class Snapshot:
     held_back: Matrix
     decide: Callable[[Matrix], Matrix]
     """The function so far."""
-    loss: Loss
     optimizer: Optimizer
     """One that has learned nothing."""
     n_steps: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from streamk import kernels
@@ -61,10 +62,10 @@ def _doubly_stochastic(
     )
 
 
-def _online_nystrom(
+def _of_coordinates(
+    learner: type[OnlineNystrom | StreamingMeka],
     *,
     task: str,
-    seed: int = 0,
     kernel: str | Kernel = "gaussian",
     bandwidth: float = BANDWIDTH,
     loss: str | Loss | None = None,
@@ -72,46 +73,28 @@ def _online_nystrom(
     step: float | Step | None = None,
     **options: Any,
 ) -> Scaled:
+    return Scaled(
+        learner(
+            _kernel(kernel, bandwidth),
+            loss=loss or ("softmax" if task == "classification" else "squared"),
+            task=task,
+            optimizer=optimizer,
+            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
+            **options,
+        )
+    )
+
+
+def _online_nystrom(*, seed: int = 0, **options: Any) -> Scaled:
     check_seed(seed)  # that is all: nothing in it is random
-    return Scaled(
-        OnlineNystrom(
-            _kernel(kernel, bandwidth),
-            loss=loss or ("softmax" if task == "classification" else "squared"),
-            task=task,
-            optimizer=optimizer,
-            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
-            **options,
-        )
-    )
-
-
-def _streaming_meka(
-    *,
-    task: str,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: float = BANDWIDTH,
-    loss: str | Loss | None = None,
-    optimizer: str = "sgd",
-    step: float | Step | None = None,
-    **options: Any,
-) -> Scaled:
-    return Scaled(
-        StreamingMeka(
-            _kernel(kernel, bandwidth),
-            loss=loss or ("softmax" if task == "classification" else "squared"),
-            task=task,
-            optimizer=optimizer,
-            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
-            **options,
-        )
-    )
+    return _of_coordinates(OnlineNystrom, **options)
 
 
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
     OnlineNystrom.TYPE: _online_nystrom,
-    StreamingMeka.TYPE: _streaming_meka,
+    StreamingMeka.TYPE: partial(_of_coordinates, StreamingMeka),
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 _TYPES: dict[str, Any] = {

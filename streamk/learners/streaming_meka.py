@@ -80,12 +80,12 @@ class StreamingMeka(OfCoordinates):
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
         Begin early where the error is more than so many times what it was when the factorization
-        in use began; None not to. It is measured every 512 events.
+        in use began, or `growth` is used up; None not to. It is looked at every 512 events.
     max_shift : float, optional, default 0.3
         Begin early where the shares of the clusters in the events since differ so much from those
         in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
     growth : int, default 256
-        Landmarks that the clusters may gain in all. Where they have, the next factorization begins.
+        Landmarks that all clusters together may gain.
     tol : float, default 0.1
         Squared distance, below 1, that an event's kernel must have from the span of the landmarks
         of its cluster to become one.
@@ -248,7 +248,8 @@ class StreamingMeka(OfCoordinates):
     def _stop(self) -> int:
         """Return after which event something may have to be done besides learning."""
         check = self._clock - self._clock % _CHECK + _CHECK
-        return int(min(check, self._due() if self._next is None else self._next.at))
+        then = self._due() if self._next is None else self._next.at
+        return int(max(self._clock + 1, min(check, then)))
 
     def _learn(self, X: Matrix, y: Matrix) -> None:
         """Learn some events, and do what is to be done after the last of them."""
@@ -313,7 +314,6 @@ class StreamingMeka(OfCoordinates):
             y,
             self._held_back.events()[0],
             self._function.frozen(),
-            self.loss,
             self._make_optimizer(),
             steps,
             seed,
