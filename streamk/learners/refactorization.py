@@ -112,10 +112,11 @@ class Refactorization:
     def __init__(self, at: int, make: Callable[[], ClusteredFunction]) -> None:
         self.at = at
         self._future: Future[ClusteredFunction] = _worker().submit(make)
+        self._before = self._future
 
     def then(self, follow: Callable[[ClusteredFunction], Any]) -> None:
         """Let the function follow what happened, when it is there."""
-        before = self._future
+        self._before = before = self._future
 
         def work() -> ClusteredFunction:
             function = before.result()
@@ -124,10 +125,13 @@ class Refactorization:
 
         self._future = _worker().submit(work)
 
+    @property
+    def late(self) -> bool:
+        """Whether more is left to be done than to follow what happened last."""
+        return not self._before.done()
+
     def wait(self) -> float:
         """Wait until it is there, or has failed, and return for how many seconds."""
-        if self._future.done():
-            return 0.0
         began = time.perf_counter()
         self._future.exception()
         return time.perf_counter() - began

@@ -52,7 +52,7 @@ class StreamingMeka(OfCoordinates):
     late, learning waits. So what is learned depends on the events and their order alone.
 
     Until the first factorization takes over, the features are coordinates of the plain kernel in
-    the span of events that are not spanned by those before, `growth` of them at most.
+    the span of events that are not spanned by those before, `rank * n_clusters` of them at most.
 
     Every tenth event is held back: learned like all, but neither in the buffer nor a landmark. The
     relative Frobenius error of the approximate kernel is measured among the last 100 of them.
@@ -330,9 +330,8 @@ class StreamingMeka(OfCoordinates):
         self.error = self._measured()
 
     def _wait(self, new: Refactorization) -> None:
-        seconds = new.wait()
-        self.n_waits += seconds > 0.0
-        self.seconds_waited += seconds
+        self.n_waits += new.late
+        self.seconds_waited += new.wait()
 
     # Predicting
 
@@ -355,7 +354,8 @@ class StreamingMeka(OfCoordinates):
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         if self._function is None:
-            features = GrowingFeatures.empty(self.kernel, count, room=self.growth, tol=self.tol)
+            room = self.rank * self.n_clusters
+            features = GrowingFeatures.empty(self.kernel, count, room=room, tol=self.tol)
             self._function = ClusteredFunction(
                 features, self._make_optimizer(), np.zeros(1, np.int64)
             )
