@@ -159,10 +159,12 @@ class StochasticGradient(Optimizer):
     def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
         """Begin in other coordinates, as after so many steps.
 
-        Losses without curvature take gradient steps on the events, all others solve for them.
+        Numbers are solved for, where the loss has a curvature. Of classes, gradient steps are taken
+        on the events: their labels often come in runs, and what a step remembers is part of what it
+        says.
         """
         self.W, self.n_steps = np.ascontiguousarray(W), n_steps
-        if curvature(self.loss, self.n_outputs) is None:
+        if self._loss[2] or curvature(self.loss, self.n_outputs) is None:
             self.n_steps = max(0, n_steps - len(Phi))
             self.learn(Phi, y)
             return
