@@ -116,11 +116,13 @@ _ONLINE_NYSTROM: dict[str, Option] = {
 
 _STREAMING_MEKA: dict[str, Option] = {
     **{name: _ONLINE_NYSTROM[name] for name in (*_LIKEWISE, "kernel")},
-    **{name: _ONLINE_NYSTROM[name] for name in ("optimizer", "step", "regularization")},
-    "forgetting": _ONLINE_NYSTROM["forgetting"],
+    **{name: _ONLINE_NYSTROM[name] for name in ("optimizer", "regularization", "forgetting")},
+    "step": Option(_step, "of sgd, see below, not adagrad (1; regression: 0.1)"),
     "rank": Option(whole(1), "directions of a cluster (32)"),
     "n_clusters": Option(whole(1), "clusters (16)"),
-    "buffer": Option(one_of("recent", "reservoir"), "recent events or a reservoir (recent)"),
+    "buffer": Option(
+        one_of("recent", "reservoir"), "of recent events, or of any: reservoir (reservoir)"
+    ),
     "buffer_size": Option(whole(1), "how many (4096)"),
     "first": Option(whole(1), "events before the first factorization (512)"),
     "every": Option(_unless_none(whole(1)), "events between two of them, or none (4096)"),

@@ -159,7 +159,8 @@ class StochasticGradient(Optimizer):
     def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
         """Begin in other coordinates, as after so many steps.
 
-        Numbers are solved for, where the loss has a curvature. Of classes, gradient steps are taken
+        Numbers are solved for, where the loss has a curvature; what W says of the events counts as
+        much as their labels, as the events may be older than what was learned last. Of classes, gradient steps are taken
         on the events: their labels often come in runs, and what a step remembers is part of what it
         says.
         """
@@ -168,7 +169,8 @@ class StochasticGradient(Optimizer):
             self.n_steps = max(0, n_steps - len(Phi))
             self.learn(Phi, y)
             return
-        prior = max(RIDGE, len(Phi) * self._regularization) * np.eye(len(W))
+        prior = (curvature(self.loss, self.n_outputs) or 0.0) * (Phi.T @ Phi)
+        prior[np.diag_indices_from(prior)] += max(RIDGE, len(Phi) * self._regularization)
         self.W, _ = resolved(self.loss, Phi, self._labels(y), np.ones(len(Phi)), W, prior)
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from streamk import kernels
@@ -62,6 +61,12 @@ def _doubly_stochastic(
     )
 
 
+def _streaming_meka(*, task: str, step: float | Step | None = None, **options: Any) -> Scaled:
+    if step is None and task == "regression" and options.get("optimizer", "sgd") == "sgd":
+        step = 0.1  # what is solved for at each takeover is soon gone by larger ones
+    return _of_coordinates(StreamingMeka, task=task, step=step, **options)
+
+
 def _of_coordinates(
     learner: type[OnlineNystrom | StreamingMeka],
     *,
@@ -94,7 +99,7 @@ MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
     OnlineNystrom.TYPE: _online_nystrom,
-    StreamingMeka.TYPE: partial(_of_coordinates, StreamingMeka),
+    StreamingMeka.TYPE: _streaming_meka,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 _TYPES: dict[str, Any] = {
@@ -120,7 +125,8 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         event moves every feature; with ``max_features`` above ``block_size`` the model grows. For
         "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
         and the other options of `OnlineNystrom`; the seed is of no consequence. For
-        "streaming-meka" these, and the other options of `StreamingMeka`.
+        "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
+        `StreamingMeka`.
 
     Raises
     ------

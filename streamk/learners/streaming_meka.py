@@ -68,8 +68,8 @@ class StreamingMeka(OfCoordinates):
     rank : int, default 32
         Directions of a cluster's basis; it has up to twice as many landmarks.
     n_clusters : int, default 16
-    buffer : {"recent", "reservoir"}, default "recent"
-        Whether the buffer has the last events, or a uniform sample of all.
+    buffer : {"reservoir", "recent"}, default "reservoir"
+        Whether the buffer has a uniform sample of all events, or the last ones.
     buffer_size : int, default 4096
     first : int, default 512
         Events after which the first factorization begins. Others begin after twice as many events
@@ -139,7 +139,7 @@ class StreamingMeka(OfCoordinates):
         forgetting: float = 1.0,
         rank: int = 32,
         n_clusters: int = 16,
-        buffer: str = "recent",
+        buffer: str = "reservoir",
         buffer_size: int = 4096,
         first: int = 512,
         every: int | None = 4096,
@@ -213,6 +213,11 @@ class StreamingMeka(OfCoordinates):
     def n_grown(self) -> int:
         """Features that clusters have gained since the factorization."""
         return 0 if self._function is None else self._function.features.n_grown
+
+    @property
+    def is_factorizing(self) -> bool:
+        """Whether a factorization is being made, or waits for its event."""
+        return self._next is not None
 
     @property
     def nbytes(self) -> int:

@@ -28,7 +28,7 @@ class _Streaming(Estimator):
         forgetting: float = 1.0,
         rank: int = 32,
         n_clusters: int = 16,
-        buffer: str = "recent",
+        buffer: str = "reservoir",
         buffer_size: int = 4096,
         first: int = 512,
         every: int | None = 4096,
@@ -94,7 +94,7 @@ class StreamingMekaClassifier(_Streaming, Classifier):
         Of "newton": an event counts by this factor less for each one after it.
     rank : int, default 32
     n_clusters : int, default 16
-    buffer : {"recent", "reservoir"}, default "recent"
+    buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 512
     every : int, optional, default 4096
@@ -135,12 +135,12 @@ class StreamingMekaRegressor(_Streaming, Regressor):
         "squared" by default; "huber", "epsilon_insensitive", "quantile".
     optimizer : {"sgd", "newton"}, default "sgd"
     step : float or Step, optional
-        0.5 by default.
+        0.1 by default.
     regularization : float, optional
     forgetting : float, default 1
     rank : int, default 32
     n_clusters : int, default 16
-    buffer : {"recent", "reservoir"}, default "recent"
+    buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 512
     every : int, optional, default 4096
