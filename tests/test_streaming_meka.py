@@ -549,7 +549,7 @@ def test_what_cannot_be_merged_is_named() -> None:
     for other, says in (
         (learner("huber"), "differ in loss"),
         (learner("squared", rank=5), "differ in rank"),
-        (learner("squared", buffer="reservoir"), "differ in buffer"),
+        (learner("squared", buffer="recent"), "differ in buffer"),
     ):
         with pytest.raises(InvalidInput, match=says):
             model.merge(other)

@@ -120,9 +120,7 @@ _STREAMING_MEKA: dict[str, Option] = {
     "step": Option(_step, "of sgd, see below, not adagrad (1; regression: 0.1)"),
     "rank": Option(whole(1), "directions of a cluster (32)"),
     "n_clusters": Option(whole(1), "clusters (16)"),
-    "buffer": Option(
-        one_of("recent", "reservoir"), "of recent events, or of any: reservoir (reservoir)"
-    ),
+    "buffer": Option(one_of("recent", "reservoir"), "recent events, or of all a (reservoir)"),
     "buffer_size": Option(whole(1), "how many (4096)"),
     "first": Option(whole(1), "events before the first factorization (512)"),
     "every": Option(_unless_none(whole(1)), "events between two of them, or none (4096)"),

@@ -160,9 +160,9 @@ class StochasticGradient(Optimizer):
         """Begin in other coordinates, as after so many steps.
 
         Numbers are solved for, where the loss has a curvature; what W says of the events counts as
-        much as their labels, as the events may be older than what was learned last. Of classes, gradient steps are taken
-        on the events: their labels often come in runs, and what a step remembers is part of what it
-        says.
+        much as their labels, as the events may be older than what was learned last. Of classes,
+        gradient steps are taken on the events: their labels often come in runs, and what a step
+        remembers is part of what it says.
         """
         self.W, self.n_steps = np.ascontiguousarray(W), n_steps
         if self._loss[2] or curvature(self.loss, self.n_outputs) is None:
