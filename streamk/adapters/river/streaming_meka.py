@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from streamk import learners
@@ -37,7 +38,7 @@ class _Streaming(Estimator):
         max_shift: float | None = 0.3,
         growth: int = 256,
         tol: float = 0.1,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         self.kernel = kernel
         self.bandwidth = bandwidth
@@ -58,12 +59,13 @@ class _Streaming(Estimator):
         self.growth = growth
         self.tol = tol
         self.seed = seed
+        self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
 
     def _make(self, **options: Any) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_CLUSTERS}
         return learners.create(
-            "streaming-meka", task=self._task, seed=self.seed, **chosen, **options
+            "streaming-meka", task=self._task, seed=self._seed, **chosen, **options
         )
 
 
@@ -103,8 +105,9 @@ class StreamingMekaClassifier(_Streaming, Classifier):
     max_shift : float, optional, default 0.3
     growth : int, default 256
     tol : float, default 0.1
-    seed : int, default 0
         These are described in `streamk.learners.StreamingMeka`.
+    seed : int, optional
+        From 0 to 2^64 - 1. Random by default.
 
     Raises
     ------
@@ -149,7 +152,7 @@ class StreamingMekaRegressor(_Streaming, Regressor):
     max_shift : float, optional, default 0.3
     growth : int, default 256
     tol : float, default 0.1
-    seed : int, default 0
+    seed : int, optional
         These are described in `StreamingMekaClassifier`.
 
     Raises
