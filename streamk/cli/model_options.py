@@ -122,7 +122,7 @@ _STREAMING_MEKA: dict[str, Option] = {
     "n_clusters": Option(whole(1), "clusters (16)"),
     "buffer": Option(one_of("recent", "reservoir"), "recent events, or of all a (reservoir)"),
     "buffer_size": Option(whole(1), "how many (4096)"),
-    "first": Option(whole(1), "events before the first factorization (512)"),
+    "first": Option(whole(1), "events before the first factorization (2048)"),
     "every": Option(_unless_none(whole(1)), "events between two of them, or none (4096)"),
     "lag": Option(whole(1), "events after which it takes over (512)"),
     "max_error": Option(_unless_none(number), "earlier if errors grow so much, or none (1.5)"),

@@ -71,7 +71,7 @@ class StreamingMeka(OfCoordinates):
     buffer : {"reservoir", "recent"}, default "reservoir"
         Whether the buffer has a uniform sample of all events, or the last ones.
     buffer_size : int, default 4096
-    first : int, default 512
+    first : int, default 2048
         Events after which the first factorization begins. Others begin after twice as many events
         as the one before, until that is later than `every` says.
     every : int, optional, default 4096
@@ -116,7 +116,7 @@ class StreamingMeka(OfCoordinates):
     >>> from streamk.learners import StreamingMeka
     >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, n_clusters=4, lag=256)
+    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, n_clusters=4, first=512)
     >>> model.learn_many(X[:1500], y[:1500])
     >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.95)
     True
@@ -141,7 +141,7 @@ class StreamingMeka(OfCoordinates):
         n_clusters: int = 16,
         buffer: str = "reservoir",
         buffer_size: int = 4096,
-        first: int = 512,
+        first: int = 2048,
         every: int | None = 4096,
         lag: int = 512,
         max_error: float | None = 1.5,

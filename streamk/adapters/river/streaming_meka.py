@@ -31,7 +31,7 @@ class _Streaming(Estimator):
         n_clusters: int = 16,
         buffer: str = "reservoir",
         buffer_size: int = 4096,
-        first: int = 512,
+        first: int = 2048,
         every: int | None = 4096,
         lag: int = 512,
         max_error: float | None = 1.5,
@@ -98,7 +98,7 @@ class StreamingMekaClassifier(_Streaming, Classifier):
     n_clusters : int, default 16
     buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
-    first : int, default 512
+    first : int, default 2048
     every : int, optional, default 4096
     lag : int, default 512
     max_error : float, optional, default 1.5
@@ -118,7 +118,7 @@ class StreamingMekaClassifier(_Streaming, Classifier):
     --------
     >>> from river import datasets, evaluate, metrics
     >>> from streamk.adapters.river import StreamingMekaClassifier
-    >>> model = StreamingMekaClassifier(rank=8, n_clusters=4)
+    >>> model = StreamingMekaClassifier(rank=8, n_clusters=4, first=256)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
     Accuracy: ...%
     """
@@ -145,7 +145,7 @@ class StreamingMekaRegressor(_Streaming, Regressor):
     n_clusters : int, default 16
     buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
-    first : int, default 512
+    first : int, default 2048
     every : int, optional, default 4096
     lag : int, default 512
     max_error : float, optional, default 1.5
@@ -164,7 +164,7 @@ class StreamingMekaRegressor(_Streaming, Regressor):
     --------
     >>> from river import datasets, evaluate, metrics
     >>> from streamk.adapters.river import StreamingMekaRegressor
-    >>> model = StreamingMekaRegressor(rank=8, n_clusters=4)
+    >>> model = StreamingMekaRegressor(rank=8, n_clusters=4, first=256)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
     MAE: ...
     """
