@@ -11,9 +11,9 @@ of 4,096 events    that, but the factorization is of the first 4,096 events
 doubly stochastic  `doubly-stochastic`, 2,048 random features
 
 Pauses: elec2, predicted and learned in batches of 256, with a lag of 8,192 events, which is about
-a second of such a load, and factorizations every 16,384. Full load is one batch after the other, and
-its rate that of the median batch. Then batches come at half of that rate, and the longest call is
-told in units of the time between two batches, which ingest may miss two of; and how many batches
+a second of such a load, and factorizations every 16,384. Full load is one batch after the other,
+and its rate that of the median batch. Then batches come at half of that rate, and the longest call
+is told in units of the time between two batches, of which ingest may miss two; and how many batches
 came while a factorization was being made.
 
 Goals: on each stream that drifts the score over that of the rivals, and the longest pause.
