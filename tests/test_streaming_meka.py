@@ -420,7 +420,6 @@ def test_a_fresh_model_has_a_state() -> None:
     assert again.predict_proba_many([[1.0]]).tolist() == [[0.5, 0.5]]
     assert learner("squared").predict_many([[1.0]]).tolist() == [0.0]
     assert learner("squared").n_features == learner("squared").n_grown == 0
-    assert learner("squared").shift == 0.0
 
 
 def test_a_copy_in_the_middle_goes_on_by_itself(gate: Gate) -> None:

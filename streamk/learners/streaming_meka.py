@@ -32,6 +32,8 @@ _HELD_BACK = 10
 """Every so many events one is held back."""
 _JUDGES = 100
 """Events held back last that the error is measured on."""
+_SMALL = 0.1
+"""Error that is no reason to begin early, whatever it was before."""
 _CHECK = 512
 """Events between two measurements."""
 
@@ -79,8 +81,9 @@ class StreamingMeka(OfCoordinates):
     lag : int, default 512
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
-        Begin early where the error is more than so many times what it was when the factorization
-        in use began, or `growth` is used up; None not to. It is looked at every 512 events.
+        Begin early where the error is above 0.1 and more than so many times what it was when the
+        factorization in use began, or `growth` is used up; None not to. It is looked at every 512
+        events.
     max_shift : float, optional, default 0.3
         Begin early where the shares of the clusters in the events since differ so much from those
         in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
@@ -225,11 +228,6 @@ class StreamingMeka(OfCoordinates):
         kept = self._buffer.nbytes + self._held_back.nbytes
         return kept + (0 if self._function is None else self._function.nbytes)
 
-    @property
-    def shift(self) -> float:
-        """How far the clusters' shares are from those in the factorization; see `max_shift`."""
-        return 0.0 if self._function is None else self._function.shift
-
     # Learning
 
     def learn_checked(self, events: Matrix, labels: NDArray[Any]) -> None:
@@ -295,12 +293,12 @@ class StreamingMeka(OfCoordinates):
             return False
         if self.max_error is not None and 0 < self.growth <= self.n_grown:
             return True
-        if self.max_shift is not None and self.shift > self.max_shift:
+        if self.max_shift is not None and self._function.shift > self.max_shift:
             return True
         then = self._function.error
         if self.max_error is None or then is None or self.error is None:
             return False
-        return self.error > self.max_error * then
+        return self.error > max(_SMALL, self.max_error * then)
 
     def _measured(self) -> float | None:
         """Return the error of the kernel of events held back."""
