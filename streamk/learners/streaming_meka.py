@@ -312,15 +312,8 @@ class StreamingMeka(OfCoordinates):
         X, y = self._buffer.events()
         seed = int(np.random.SeedSequence([self.seed, self._clock]).generate_state(1)[0])
         steps = self._function.optimizer.n_steps
-        now = Snapshot(
-            X,
-            y,
-            self._held_back.events()[0],
-            self._function.frozen(),
-            self._make_optimizer(),
-            steps,
-            seed,
-        )
+        held_back, decide = self._held_back.events()[0], self._function.frozen()
+        now = Snapshot(X, y, held_back, decide, self._make_optimizer(), steps, seed)
         recipe = self._recipe
         self._next = Refactorization(self._clock + self.lag, lambda: now.refactorized(recipe))
 
