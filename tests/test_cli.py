@@ -22,7 +22,7 @@ from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StreamkError
 from streamk.kernels import KERNELS
-from streamk.learners import MODELS, DoublyStochastic, MultiKernel, OnlineNystrom
+from streamk.learners import MODELS, DoublyStochastic, MultiKernel, OnlineNystrom, StreamingMeka
 from streamk.losses import LOSSES
 
 N_EVENTS = 600
@@ -142,8 +142,8 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     elsewhere = {"self", "task", "seed", "columns", "classes"} | {"guests"}  # no words or numbers
     assert OPTIONS.keys() == MODELS.keys()
     many = {"delta", "q"}
-    of_one = ((DoublyStochastic, composed), (OnlineNystrom, composed))
-    for learner, more in (*of_one, (MultiKernel, many)):
+    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
+    for learner, more in (*((one, composed) for one in of_one), (MultiKernel, many)):
         own = inspect.signature(learner.__init__).parameters
         assert OPTIONS[learner.TYPE].keys() == (own.keys() - elsewhere) | more
 
@@ -191,6 +191,12 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
         assert OPTIONS["online-nystrom"][name].what.endswith(
             f"({learner[name]:g})" if name != "optimizer" else "(sgd)"
         ), name
+    model = build("streaming-meka", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"):
+        assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
+    for name in ("max_error", "max_shift", "growth", "tol"):
+        assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
     header = build(MODEL, task="classification", seed=0, settings=[]).state().header
     assert OPTIONS[MODEL]["pending_bytes"].what.endswith(f"({header['pending_bytes']})")
 

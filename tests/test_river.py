@@ -38,6 +38,8 @@ from streamk.adapters.river import (
     KernelRegressor,
     NystromClassifier,
     NystromRegressor,
+    StreamingMekaClassifier,
+    StreamingMekaRegressor,
 )
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
@@ -93,6 +95,8 @@ CHECKED: dict[str, base.Estimator] = {
     "regressor on landmarks": NystromRegressor(),
     "landmarks by least squares": NystromRegressor(optimizer="newton", forgetting=0.999),
     "landmarks by Newton steps": NystromClassifier(optimizer="newton", kernel=Matern(nu=2.5)),
+    "clusters": StreamingMekaClassifier(rank=4, n_clusters=3, first=64, every=100, lag=32, seed=1),
+    "regressor on clusters": StreamingMekaRegressor(rank=4, n_clusters=3, first=64, lag=32),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
@@ -113,7 +117,11 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
 
 
 @pytest.mark.parametrize(
-    "model", [KernelClassifier(), KernelRegressor(), NystromClassifier(), NystromRegressor()]
+    "model",
+    [
+        *(KernelClassifier(), KernelRegressor(), NystromClassifier(), NystromRegressor()),
+        *(StreamingMekaClassifier(), StreamingMekaRegressor()),
+    ],
 )
 def test_no_check_is_skipped(model: base.Estimator) -> None:
     assert model._unit_test_skips() == set()

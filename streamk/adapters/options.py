@@ -27,6 +27,12 @@ OF_LANDMARKS = (
     *("max_landmarks", "tol", "half_life"),
 )
 """Options of a learner on landmarks, as estimators have them."""
+OF_CLUSTERS = (
+    *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
+    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"),
+    *("max_error", "max_shift", "growth", "tol"),
+)
+"""Options of a learner on clusters, as estimators have them."""
 
 
 def make_learner(

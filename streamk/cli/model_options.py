@@ -52,6 +52,10 @@ def _step(text: str) -> Any:
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
 
 
+def _unless_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: None if text == "none" else read(text)
+
+
 def _class_weight(text: str) -> Any:
     """Read "balanced", or pairs; a label that is JSON is its number or boolean, else a text."""
     if text == "balanced":
@@ -110,6 +114,23 @@ _ONLINE_NYSTROM: dict[str, Option] = {
     "half_life": Option(number, "events until an idle landmark counts half (never)"),
 }
 
+_STREAMING_MEKA: dict[str, Option] = {
+    **{name: _ONLINE_NYSTROM[name] for name in (*_LIKEWISE, "kernel")},
+    **{name: _ONLINE_NYSTROM[name] for name in ("optimizer", "regularization", "forgetting")},
+    "step": Option(_step, "of sgd, see below, not adagrad (1; regression: 0.1)"),
+    "rank": Option(whole(1), "directions of a cluster (32)"),
+    "n_clusters": Option(whole(1), "clusters (16)"),
+    "buffer": Option(one_of("recent", "reservoir"), "recent events, or of all a (reservoir)"),
+    "buffer_size": Option(whole(1), "how many (4096)"),
+    "first": Option(whole(1), "events before the first factorization (2048)"),
+    "every": Option(_unless_none(whole(1)), "events between two of them, or none (4096)"),
+    "lag": Option(whole(1), "events after which it takes over (512)"),
+    "max_error": Option(_unless_none(number), "earlier if errors grow so much, or none (1.5)"),
+    "max_shift": Option(_unless_none(number), "earlier if clusters' shares do, or none (0.3)"),
+    "growth": Option(whole(0), "landmarks that clusters may gain (256)"),
+    "tol": Option(number, "least squared distance from the others, below 1 (0.1)"),
+}
+
 OPTIONS: dict[str, dict[str, Option]] = {
     "multi-kernel": {
         "loss": Option(
@@ -126,6 +147,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
     },
     "doubly-stochastic": _DOUBLY_STOCHASTIC,
     "online-nystrom": _ONLINE_NYSTROM,
+    "streaming-meka": _STREAMING_MEKA,
 }
 """The options of each model."""
 

@@ -14,6 +14,7 @@ MODELS = {
     "multi-kernel": "many kernels, mixed as the stream asks for (default)",
     "doubly-stochastic": "one kernel, random features, columns scaled",
     "online-nystrom": "one kernel, events as landmarks, columns scaled",
+    "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

@@ -31,7 +31,8 @@ def features(kind: str, n: int) -> str:
     >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
     ('512 landmarks', '2,048 random features')
     """
-    return f"{n:,} {'landmarks' if kind == 'online-nystrom' else 'random features'}"
+    names = {"online-nystrom": "landmarks", "streaming-meka": "features"}
+    return f"{n:,} {names.get(kind, 'random features')}"
 
 
 def share(names: Sequence[object], most: int = 12) -> str:

@@ -345,6 +345,11 @@ class Meka:
         """
         return self.predict(X, self._root)
 
+    def feature_map(self, s: int) -> tuple[Numbers, Numbers]:
+        """Return landmarks Z (m, d) of a cluster and V (m, rank): features are ``k(x, Z) V``."""
+        first = int(self._W.columns[s])
+        return self._landmarks[s], self._maps[s] @ self._root[first : first + self._W.ranks[s]]
+
     @cached_property
     def _root(self) -> Numbers:
         """A root of the positive part of L, (rank, rank)."""

@@ -104,10 +104,11 @@ class IncrementalOasis:
         In events. The claim of a landmark, what its removal costs, halves for every so many events
         of which none leaned on it most (by ``|q_j|``). By default nothing is forgotten, and what
         the stream no longer resembles stays, as do its outliers. Many times max_landmarks suits.
-    margin : float, default 0.5
+    margin : float or None, default 0.5
         How much more than itself the determinant must become for a landmark to be replaced. With
         1 it must double. The smaller it is, the more outliers are sought out and the more
-        often the coordinates change; the larger, the longer the first landmarks stay.
+        often the coordinates change; the larger, the longer the first landmarks stay. With None all
+        of them stay, and an event that would leave one of them too little is refused.
 
     Attributes
     ----------
@@ -147,12 +148,12 @@ class IncrementalOasis:
         max_landmarks: int,
         tol: float = 1e-3,
         half_life: float | None = None,
-        margin: float = 0.5,
+        margin: float | None = 0.5,
     ) -> None:
         _check_options(kernel, max_landmarks, tol, half_life, margin)
         self.kernel = kernel
         self.max_landmarks = int(max_landmarks)
-        self.tol, self.margin = float(tol), float(margin)
+        self.tol, self.margin = float(tol), None if margin is None else float(margin)
         self.half_life = None if half_life is None else float(half_life)
         self.n_events = self.n_admitted = self.n_removed = 0
         self.residual = 0.0
@@ -276,8 +277,8 @@ class IncrementalOasis:
             self._leaned,
             max(self.tol, self._rounding),
             self._rounding,
-            self._noise,
-            1.0 + self.margin,
+            self._rounding if self.margin is None else self._noise,
+            math.inf if self.margin is None else 1.0 + self.margin,
             0.0 if self.half_life is None else 1.0 / self.half_life,
             self.n_landmarks >= self.max_landmarks,
         )
@@ -423,7 +424,7 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
             f"max_landmarks={max_landmarks!r} must be at most {_MOST:,}: beyond that, rounding may"
             " be all that tells an event from the landmarks' span"
         )
-    for name, number in (("tol", tol), ("margin", margin)):
+    for name, number in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
         if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
             raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
     if tol >= 1.0:

@@ -7,6 +7,7 @@ from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import AdaGrad, Constant, InverseTime, Step
+from streamk.learners.streaming_meka import StreamingMeka
 
 __all__ = [
     "MODELS",
@@ -19,6 +20,7 @@ __all__ = [
     "OnlineNystrom",
     "Scaled",
     "Step",
+    "StreamingMeka",
     "create",
     "from_state",
 ]

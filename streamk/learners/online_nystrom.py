@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from streamk import kernels
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
-from streamk.learners.classes import Classes, Label, classifies
+from streamk.learners.classes import Label
 from streamk.learners.merging import check_mergeable, events_apart
-from streamk.learners.optimizers import Newton, Optimizer, Part, StochasticGradient
+from streamk.learners.of_coordinates import IN_COMMON, OfCoordinates
+from streamk.learners.optimizers import Part
 from streamk.learners.outputs import aligned, widened
-from streamk.learners.predictor import one_row
-from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
-from streamk.learners.supervised import Supervised
+from streamk.learners.steps import Step
 from streamk.losses import Loss
-from streamk.losses import loss as loss_by_name
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
-OPTIMIZERS = ("sgd", "newton")
-RIDGE = 0.1
-"""Default regularization of Newton steps."""
 
-
-class OnlineNystrom(Supervised):
+class OnlineNystrom(OfCoordinates):
     """Kernel learning in the span of landmarks that are chosen while the stream goes by.
 
     The landmarks are events whose kernels stand for those of the others, oASIS on a stream
@@ -102,9 +94,6 @@ class OnlineNystrom(Supervised):
     TYPE = "online-nystrom"
     FORMAT = 1
 
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    """Of events and coefficients."""
-
     def __init__(
         self,
         kernel: Kernel,
@@ -121,74 +110,26 @@ class OnlineNystrom(Supervised):
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
     ) -> None:
-        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
-        self.kernel = kernel
-        for name, kind in (("kernel", Kernel), ("loss", Loss)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(
-                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
-                )
-        self.is_classifier = classifies(self.loss, task)
-        self._choose(optimizer, step, regularization, forgetting)
-        if classes and not self.is_classifier:
-            raise InvalidInput("classes= is for classification; leave it out or change the task")
-        self._classes = Classes(classes)
+        super().__init__(
+            kernel,
+            loss=loss,
+            task=task,
+            optimizer=optimizer,
+            step=step,
+            regularization=regularization,
+            forgetting=forgetting,
+            classes=classes,
+        )
         self._landmarks = IncrementalOasis(
             kernel, max_landmarks=max_landmarks, tol=tol, half_life=half_life
         )
         self.max_landmarks, self.tol, self.half_life = max_landmarks, tol, half_life
         self._optimizer = self._make_optimizer()
-        self._columns: tuple[Column, ...] | None = None
         self._served: tuple[Matrix, Matrix] | None = None
-        self.n_events = 0
         if columns is not None:
             self.add_columns(columns)
 
-    def _choose(
-        self,
-        optimizer: str,
-        step: Step | None,
-        regularization: float | None,
-        forgetting: float,
-    ) -> None:
-        """Set and check the optimizer and its options."""
-        if optimizer not in OPTIMIZERS:
-            raise InvalidInput(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}")
-        self.optimizer, newton = optimizer, optimizer == "newton"
-        if newton and not Newton.takes(self.loss):
-            raise InvalidInput(f"loss {self.loss.name!r} has no curvature; choose optimizer='sgd'")
-        if newton and step is not None:
-            raise InvalidInput(f"step={step!r} is for optimizer='sgd'; leave it out")
-        if not newton and forgetting != 1.0:
-            raise InvalidInput(f"forgetting={forgetting!r} is for optimizer='newton'; leave it out")
-        if not (step is None or isinstance(step, Step)) or isinstance(step, AdaGrad):
-            raise InvalidInput(
-                f"step={step!r} must be a streamk Step such as Constant(1.0), and not AdaGrad: its "
-                "sums belong to single coordinates, and these turn where a landmark goes"
-            )
-        self.step = Constant(1.0) if step is None and not newton else step
-        self.regularization = RIDGE * newton if regularization is None else regularization
-        self.forgetting = forgetting
-        number = (int, float, np.number)
-        if not isinstance(forgetting, number) or not 0.0 < forgetting <= 1.0:
-            raise InvalidInput(f"forgetting={forgetting!r} must be above 0 and at most 1")
-        nu = self.regularization
-        if not isinstance(nu, number) or not 0.0 <= nu < math.inf or (newton and nu == 0.0):
-            least = "above 0, for the first steps" if newton else "at least 0"
-            raise InvalidInput(f"regularization={nu!r} must be a number {least}")
-
-    def _make_optimizer(self) -> Optimizer:
-        shape: Any = {"classes": self.is_classifier, "n_outputs": self._n_outputs()}
-        if self.step is None:
-            return Newton(self.loss, self.regularization, self.forgetting, **shape)
-        return StochasticGradient(self.loss, self.step, self.regularization, **shape)
-
     # What it is
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
 
     @property
     def n_features(self) -> int:
@@ -227,16 +168,7 @@ class OnlineNystrom(Supervised):
             finally:
                 self.n_events += self._optimizer.n_steps - before
 
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x of shape (d,) with label y."""
-        self.learn_many(one_row(x), [y])
-
     # Predicting
-
-    def decision_one(self, x: ArrayLike) -> Matrix:
-        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
-        F: Matrix = self.decision_many(one_row(x))[0]
-        return F
 
     def decide_checked(self, events: Matrix) -> Matrix:
         """Outputs as of `decision_many`, of finite events of the dtype."""
@@ -279,16 +211,10 @@ class OnlineNystrom(Supervised):
         header: dict[str, Any] = {
             "type": self.TYPE,
             "format": self.FORMAT,
-            "kernel": self.kernel.to_json(),
-            "loss": self.loss.to_json(),
-            "task": "classification" if self.is_classifier else "regression",
-            "step": None if self.step is None else self.step.to_json(),
-            "columns": None if self.columns is None else list(self.columns),
-            "classes": list(self.classes),
+            **self._header(),
             "n_steps": self._optimizer.n_steps,
+            **{name: getattr(self, name) for name in _OF_LANDMARKS},
         }
-        for name in (*_OPTIONS, *_OF_LANDMARKS, "n_events"):
-            header[name] = getattr(self, name)
         nested = State.nest({"landmarks": self._landmarks.state()}, header)
         own = {name: array.copy() for name, array in self._optimizer.arrays().items()}
         return State(nested.header, {**nested.arrays, **own})
@@ -305,16 +231,8 @@ class OnlineNystrom(Supervised):
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
         try:
-            step = header["step"]
-            learner = cls(
-                kernels.from_json(header["kernel"]),
-                loss=loss_by_name(**header["loss"]),
-                task=header["task"],
-                step=None if step is None else step_from_json(step),
-                columns=header["columns"],
-                classes=header["classes"],
-                **{name: header[name] for name in (*_OPTIONS, *_OF_LANDMARKS)},
-            )
+            own = {name: header[name] for name in _OF_LANDMARKS}
+            learner = cls(**cls._options(header), **own)
             learner.n_events = int(header["n_events"])
             learner._optimizer.n_steps = int(header["n_steps"])
         except (KeyError, TypeError, ValueError) as error:
@@ -350,7 +268,7 @@ class OnlineNystrom(Supervised):
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        check_mergeable(self, other, (*_IN_COMMON, *_OPTIONS, *_OF_LANDMARKS))
+        check_mergeable(self, other, (*IN_COMMON, *_OF_LANDMARKS))
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
@@ -399,7 +317,5 @@ class OnlineNystrom(Supervised):
         self._optimizer.join(parts, common_events)
 
 
-_IN_COMMON = ("kernel", "loss", "is_classifier", "step")
-_OPTIONS = ("optimizer", "regularization", "forgetting")
 _OF_LANDMARKS = ("max_landmarks", "tol", "half_life")
 """Options that are plain JSON, by their names."""

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from streamk.backends import LossCode, coordinates
 from streamk.errors import InvalidInput, StateError
 from streamk.landmarks import Change, carried
+from streamk.learners.resolving import RIDGE, curvature, resolved
 from streamk.learners.steps import Step
 from streamk.losses import Loss
 
@@ -48,6 +50,7 @@ class Optimizer:
     def __init__(self, loss: Loss, *, classes: bool, n_outputs: int) -> None:
         self.W: Matrix = np.zeros((0, n_outputs))
         self.n_steps = 0
+        self.loss = loss
         self._loss = (int(loss.code), float(loss.parameter), classes)
         self._twin = coordinates.select()
 
@@ -61,6 +64,21 @@ class Optimizer:
     def nbytes(self) -> int:
         """Memory, in bytes."""
         return sum(array.nbytes for array in self.arrays().values())
+
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Parameters
+        ----------
+        W : array of shape (l, outputs)
+            Coefficients of what was known before.
+        Phi : array of shape (n, l)
+            Coordinates of the last events learned, or of a sample.
+        y : array of shape (n,)
+            Their labels.
+        n_steps : int
+        """
+        raise NotImplementedError
 
     def learn(self, Phi: Matrix, y: Matrix) -> None:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
@@ -77,6 +95,10 @@ class Optimizer:
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
+
+    def _labels(self, y: Matrix) -> NDArray[Any]:
+        """Return labels as `Loss` takes them."""
+        return y.astype(np.intp) if self._loss[2] else y
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         """Learn and return how many are learned."""
@@ -133,6 +155,23 @@ class StochasticGradient(Optimizer):
     ) -> None:
         super().__init__(loss, classes=classes, n_outputs=n_outputs)
         self._step, self._regularization = step, regularization
+
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Numbers are solved for, where the loss has a curvature; what W says of the events counts as
+        much as their labels, as the events may be older than what was learned last. Of classes,
+        gradient steps are taken on the events: their labels often come in runs, and what a step
+        remembers is part of what it says.
+        """
+        self.W, self.n_steps = np.ascontiguousarray(W), n_steps
+        if self._loss[2] or curvature(self.loss, self.n_outputs) is None:
+            self.n_steps = max(0, n_steps - len(Phi))
+            self.learn(Phi, y)
+            return
+        prior = (curvature(self.loss, self.n_outputs) or 0.0) * (Phi.T @ Phi)
+        prior[np.diag_indices_from(prior)] += max(RIDGE, len(Phi) * self._regularization)
+        self.W, _ = resolved(self.loss, Phi, self._labels(y), np.ones(len(Phi)), W, prior)
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         sizes = np.array([self._step.size(self.n_steps + 1 + r) for r in range(len(Phi))])
@@ -193,6 +232,22 @@ class Newton(Optimizer):
     def inverse(self) -> Matrix:
         """P, the inverse of the squares' matrix."""
         return self.T.T @ self.T
+
+    def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
+        """Begin in other coordinates, as after so many steps.
+
+        Events before those given count as these do with what W says of them, and fade.
+        """
+        n, self.n_steps = len(Phi), n_steps
+        weights = self._forgetting ** np.arange(n - 1.0, -1.0, -1.0)
+        share = self._share(max(0, n_steps - n), n_steps)
+        old = share / (1.0 - share)
+        prior = old * (curvature(self.loss, self.n_outputs) or 0.0) * ((Phi.T * weights) @ Phi)
+        prior[np.diag_indices_from(prior)] += self._ridge
+        self.W, A = resolved(self.loss, Phi, self._labels(y), weights, W, prior)
+        # A = U U' with U upper triangular, so that T, its inverse, is that, too.
+        U = np.linalg.cholesky(A[::-1, ::-1])[::-1, ::-1]
+        self.T = np.ascontiguousarray(linalg.solve_triangular(U, np.eye(len(U))))
 
     def _learn(self, Phi: Matrix, y: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))

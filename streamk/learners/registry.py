@@ -15,6 +15,7 @@ from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.scaled import Scaled
 from streamk.learners.steps import Constant, Step
+from streamk.learners.streaming_meka import StreamingMeka
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -60,10 +61,16 @@ def _doubly_stochastic(
     )
 
 
-def _online_nystrom(
+def _streaming_meka(*, task: str, step: float | Step | None = None, **options: Any) -> Scaled:
+    if step is None and task == "regression" and options.get("optimizer", "sgd") == "sgd":
+        step = 0.1  # what is solved for at each takeover is soon gone by larger ones
+    return _of_coordinates(StreamingMeka, task=task, step=step, **options)
+
+
+def _of_coordinates(
+    learner: type[OnlineNystrom | StreamingMeka],
     *,
     task: str,
-    seed: int = 0,
     kernel: str | Kernel = "gaussian",
     bandwidth: float = BANDWIDTH,
     loss: str | Loss | None = None,
@@ -71,9 +78,8 @@ def _online_nystrom(
     step: float | Step | None = None,
     **options: Any,
 ) -> Scaled:
-    check_seed(seed)  # that is all: nothing in it is random
     return Scaled(
-        OnlineNystrom(
+        learner(
             _kernel(kernel, bandwidth),
             loss=loss or ("softmax" if task == "classification" else "squared"),
             task=task,
@@ -84,14 +90,21 @@ def _online_nystrom(
     )
 
 
+def _online_nystrom(*, seed: int = 0, **options: Any) -> Scaled:
+    check_seed(seed)  # that is all: nothing in it is random
+    return _of_coordinates(OnlineNystrom, **options)
+
+
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
     OnlineNystrom.TYPE: _online_nystrom,
+    StreamingMeka.TYPE: _streaming_meka,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 _TYPES: dict[str, Any] = {
-    learner.TYPE: learner for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, Scaled)
+    learner.TYPE: learner
+    for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, Scaled)
 }
 
 
@@ -111,7 +124,9 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every
         event moves every feature; with ``max_features`` above ``block_size`` the model grows. For
         "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
-        and the other options of `OnlineNystrom`; the seed is of no consequence.
+        and the other options of `OnlineNystrom`; the seed is of no consequence. For
+        "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
+        `StreamingMeka`.
 
     Raises
     ------

@@ -18,14 +18,16 @@ from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.merging import check_mergeable
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.predictor import Predictor, one_row
+from streamk.learners.streaming_meka import StreamingMeka
 from streamk.state import State
 
-OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom
+OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka
 """The learners that can be scaled."""
 
 TYPES: dict[str, type[OfOneKernel]] = {
     DoublyStochastic.TYPE: DoublyStochastic,
     OnlineNystrom.TYPE: OnlineNystrom,
+    StreamingMeka.TYPE: StreamingMeka,
 }
 """These by their names."""
 _FLOAT64 = np.dtype(np.float64)
@@ -55,7 +57,7 @@ class Scaled(Predictor):
 
     Parameters
     ----------
-    learner : DoublyStochastic or OnlineNystrom
+    learner : DoublyStochastic, OnlineNystrom or StreamingMeka
         It has not learned yet.
 
     Raises

@@ -12,6 +12,7 @@ from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import create
+from streamk.learners.streaming_meka import StreamingMeka
 
 
 def warm_up() -> None:
@@ -35,3 +36,5 @@ def _models(task: str) -> Iterator[Learner]:
         yield create(DoublyStochastic.TYPE, task=task, **options)
     for optimizer in ("sgd", "newton"):
         yield create(OnlineNystrom.TYPE, task=task, optimizer=optimizer, max_landmarks=4)
+        options = {"optimizer": optimizer, "rank": 2, "n_clusters": 2, "first": 4, "lag": 1}
+        yield create(StreamingMeka.TYPE, task=task, **options)

@@ -13,6 +13,7 @@ from streamk.adapters.river.learners import (
     logistic_regression,
 )
 from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
+from streamk.adapters.river.streaming_meka import StreamingMekaClassifier, StreamingMekaRegressor
 from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
 
 __all__ = [
@@ -20,5 +21,7 @@ __all__ = [
     "KernelRegressor",
     "NystromClassifier",
     "NystromRegressor",
+    "StreamingMekaClassifier",
+    "StreamingMekaRegressor",
     "logistic_regression",
 ]

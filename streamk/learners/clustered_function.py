@@ -1,0 +1,159 @@
+"""A function that is linear in features by clusters, and is learned while these grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.factorization.clusters import nearest
+from streamk.kernels import Kernel
+from streamk.landmarks import Admission
+from streamk.learners.growing_features import GrowingFeatures, Labels, Matrix, by_cluster
+from streamk.learners.optimizers import Optimizer
+from streamk.state import State
+
+Served = dict[int, tuple[Matrix, Matrix]]
+"""Landmarks and coefficients of clusters."""
+
+
+class ClusteredFunction:
+    """Features, their coefficients, and how many events each cluster has had since they were made.
+
+    Parameters
+    ----------
+    features : GrowingFeatures
+    optimizer : Optimizer
+        Of so many coefficients.
+    sizes : array of shape (c,)
+        Points of each cluster that the features were made of.
+    error : float, optional
+        Of the kernel of events held back then.
+    """
+
+    TYPE = "clustered-function"
+    FORMAT = 1
+
+    def __init__(
+        self,
+        features: GrowingFeatures,
+        optimizer: Optimizer,
+        sizes: NDArray[np.int64],
+        error: float | None = None,
+    ) -> None:
+        self.features, self.optimizer = features, optimizer
+        self.sizes, self.error = sizes, error
+        self.seen = np.zeros(len(features), np.int64)
+        self._served: Served = {}
+
+    @property
+    def shift(self) -> float:
+        """Half the sum over clusters of how far their shares of events are from what they were."""
+        if not self.seen.sum():
+            return 0.0
+        return 0.5 * float(
+            np.abs(self.seen / self.seen.sum() - self.sizes / self.sizes.sum()).sum()
+        )
+
+    def learn(self, X: Matrix, y: Matrix, eligible: NDArray[np.bool_]) -> None:
+        """Learn from events X (n, d) one after the other, each after the features grew by it.
+
+        Parameters
+        ----------
+        eligible : bool array of shape (n,)
+            Which events may become landmarks.
+
+        Raises
+        ------
+        InvalidInput
+            If a prediction overflows; the events before it are learned.
+        """
+        self._served = {}
+        labels, size = self.features.nearest(X), self.features.size
+        rows = self.features.grow(X, labels, eligible)
+        Phi = self.features.transform(X, labels)
+        at, optimizer = 0, self.optimizer
+        try:
+            for count, row in enumerate(rows):
+                if row > at:
+                    optimizer.learn(Phi[at:row, : size + count], y[at:row])
+                optimizer.carry(Admission())
+                at = row
+            optimizer.learn(Phi[at:], y[at:])
+        finally:
+            while len(optimizer.W) < self.features.size:
+                optimizer.carry(Admission())
+        self.seen += np.bincount(labels, minlength=len(self.seen))
+
+    def widen(self, W: Matrix) -> None:
+        """Take coefficients of more outputs."""
+        self.optimizer.W, self._served = W, {}
+
+    def decide(self, X: Matrix) -> Matrix:
+        """Return the outputs (n, outputs) of events."""
+        labels = self.features.nearest(X)
+        self._serve(np.unique(labels).tolist())
+        if not len(X):
+            return np.zeros((0, self.optimizer.n_outputs))
+        return _decided(self.features.kernel, X, labels, self._served)
+
+    def _serve(self, clusters: Iterable[int]) -> None:
+        for s in clusters:
+            if s not in self._served:
+                self._served[s] = self.features.expanded(s, self.optimizer.W)
+
+    def frozen(self) -> Callable[[Matrix], Matrix]:
+        """Return `decide` as it is now, whatever is learned later."""
+        self._serve(range(len(self.features)))
+        kernel, centers, served = self.features.kernel, self.features.centers, self._served
+        return lambda X: _decided(kernel, X, nearest(X, centers), served)
+
+    def add_columns(self, count: int) -> None:
+        """Append columns that were zero in all events so far."""
+        self.features.add_columns(count)
+        self._served = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.features.nbytes + self.optimizer.nbytes
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        steps = self.optimizer.n_steps
+        header: dict[str, Any] = {"type": self.TYPE, "format": self.FORMAT, "n_steps": steps}
+        header["error"] = self.error
+        whole = State.nest({"features": self.features.state()}, header)
+        own = {name: array.copy() for name, array in self.optimizer.arrays().items()}
+        counts = {"sizes": self.sizes, "seen": self.seen.copy()}
+        return State(whole.header, {**whole.arrays, **own, **counts})
+
+    @classmethod
+    def from_state(cls, state: State, optimizer: Optimizer) -> Self:
+        """Return the function whose state this is, with an optimizer that has learned nothing.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or its arrays do not fit.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = state.header
+        features = GrowingFeatures.from_state(state.child("features"))
+        optimizer.load(state.arrays, features.size)
+        optimizer.n_steps = int(header["n_steps"])
+        made = cls(features, optimizer, state.arrays["sizes"], header["error"])
+        made.seen = np.array(state.arrays["seen"])
+        return made
+
+
+def _decided(kernel: Kernel, X: Matrix, labels: Labels, served: Served) -> Matrix:
+    """Return the outputs (n, outputs) of events of clusters."""
+    F = np.zeros((len(X), next(iter(served.values()))[1].shape[1]))
+    for s, rows in by_cluster(labels):
+        landmarks, coefficients = served[s]
+        if len(landmarks):
+            F[rows] = kernel.product(X[rows], landmarks, coefficients)
+    return F

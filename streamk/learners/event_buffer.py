@@ -1,0 +1,138 @@
+"""A bounded part of a stream, kept with its labels."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.state import State
+
+Matrix = NDArray[np.float64]
+
+BUFFERS = ("recent", "reservoir")
+_DRAWN = 1024
+"""Places that are drawn together."""
+
+
+class EventBuffer:
+    """The last events, or a uniform sample of all (Vitter 1985, Algorithm R).
+
+    What is drawn is a function of the seed and an event's number alone.
+
+    Parameters
+    ----------
+    kind : {"recent", "reservoir"}
+    size : int
+        Most events.
+    seed : int, default 0
+
+    Examples
+    --------
+    >>> buffer = EventBuffer("recent", 2)
+    >>> buffer.add(np.array([[1.0], [2.0], [3.0]]), np.array([10.0, 20.0, 30.0]))
+    >>> [part.tolist() for part in buffer.events()]
+    [[[2.0], [3.0]], [20.0, 30.0]]
+    """
+
+    TYPE = "event-buffer"
+    FORMAT = 1
+
+    def __init__(self, kind: str, size: int, seed: int = 0) -> None:
+        self.kind, self.size, self._seed = kind, size, seed
+        self.seen = 0
+        self._X: Matrix = np.zeros((0, 0))
+        self._y: Matrix = np.zeros(0)
+        self._numbers = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._X.nbytes + self._y.nbytes + self._numbers.nbytes
+
+    def add(self, X: Matrix, y: Matrix) -> None:
+        """Take events X (n, d) with labels y (n,), each in its turn."""
+        room = max(0, min(len(X), self.size - len(self)))
+        numbers = np.arange(self.seen, self.seen + len(X))
+        self.seen += len(X)
+        if room:
+            known = self._X if len(self) else X[:0]
+            self._X = np.vstack([known, X[:room]])
+            self._y = np.append(self._y, y[:room])
+            self._numbers = np.append(self._numbers, numbers[:room])
+        if room < len(X):
+            numbers = numbers[room:]
+            places = self._places(numbers)
+            taken = places < self.size
+            # Of several for one place the last stays, as if they had come one by one.
+            last = dict(zip(places[taken].tolist(), np.flatnonzero(taken).tolist(), strict=True))
+            to, rows = list(last), np.array(list(last.values()), np.int64)
+            self._X[to], self._y[to] = X[room + rows], y[room + rows]
+            self._numbers[to] = numbers[rows]
+
+    def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where events go, a place beyond the size being nowhere."""
+        if self.kind == "recent":
+            return numbers % self.size
+        drawn = []
+        for block in range(int(numbers[0]) // _DRAWN, int(numbers[-1]) // _DRAWN + 1):
+            seed = np.random.SeedSequence([self._seed, block])
+            drawn.append(np.random.Generator(np.random.Philox(seed)).random(_DRAWN))
+        first = int(numbers[0]) % _DRAWN
+        draws = np.concatenate(drawn)[first : first + len(numbers)]
+        return np.asarray(draws * (numbers + 1)).astype(np.int64)
+
+    def events(self, since: int = 0) -> tuple[Matrix, Matrix]:
+        """Return copies of the events (n, d) and their labels (n,), in the order they came in.
+
+        Parameters
+        ----------
+        since : int, default 0
+            Leave out those numbered below.
+        """
+        order = np.argsort(self._numbers)
+        order = order[self._numbers[order] >= since]
+        return self._X[order], self._y[order]
+
+    def add_columns(self, count: int) -> None:
+        """Append columns of zeros."""
+        if len(self):
+            self._X = np.pad(self._X, ((0, 0), (0, count)))
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kind": self.kind,
+            "size": self.size,
+            "seed": self._seed,
+            "seen": self.seen,
+        }
+        arrays = {"X": self._X.copy(), "y": self._y.copy(), "numbers": self._numbers.copy()}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the buffer whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or its arrays do not fit.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = state.header
+        buffer = cls(header["kind"], header["size"], header["seed"])
+        buffer.seen = header["seen"]
+        X, y, numbers = (state.arrays[name] for name in ("X", "y", "numbers"))
+        if X.ndim != 2 or not len(X) == len(y) == len(numbers) == min(buffer.seen, buffer.size):
+            raise StateError("arrays of an event buffer do not fit each other")
+        buffer._X, buffer._y = np.array(X, np.float64), np.array(y, np.float64)
+        buffer._numbers = np.array(numbers, np.int64)
+        return buffer

@@ -1,0 +1,232 @@
+"""Features of events by the cluster that they are in, which clusters gain more of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import kernels
+from streamk.factorization import Meka
+from streamk.factorization.clusters import nearest
+from streamk.kernels import Kernel, Linear
+from streamk.landmarks import IncrementalOasis
+from streamk.state import State
+
+Matrix = NDArray[np.float64]
+Labels = NDArray[np.int32]
+
+_DOT = Linear()
+"""Its matrices are products whose bits depend on nothing but the numbers, unlike those of BLAS,
+whose threads may be limited while something else runs."""
+
+
+@dataclass
+class _Cluster:
+    """One cluster's part."""
+
+    landmarks: Matrix
+    """(m, d)"""
+    map: Matrix
+    """From kernel values at the landmarks to the features of the factorization, (m, rank)."""
+    grown: IncrementalOasis
+    """Those landmarks, and the events that have become landmarks since."""
+    kept: NDArray[np.int64]
+    """Which of the landmarks it took: the others are in their span."""
+    columns: list[int] = field(default_factory=list)
+    """Places of the gained coordinates among all features."""
+
+    @property
+    def points(self) -> Matrix:
+        """All landmarks, those gained at the end."""
+        return np.vstack([self.landmarks, self.grown.points[len(self.kept) :]])
+
+
+class GrowingFeatures:
+    """Features ``w(x) L^(1/2)`` of a factorization, and one for each landmark gained since.
+
+    An event of cluster s whose Schur complement given the landmarks of s is above a tolerance
+    becomes a landmark of it. Its coordinate, orthogonal to the span of those before, becomes a
+    feature of the events of s; for all others it is 0.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    centers : array of shape (c, d)
+    landmarks : sequence of c arrays of shape (m, d)
+    maps : sequence of c arrays of shape (m, rank)
+    room : int
+        How many landmarks all clusters together may gain.
+    tol : float
+        Schur complement that an event must exceed to become one.
+    """
+
+    TYPE = "growing-features"
+    FORMAT = 1
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        centers: Matrix,
+        landmarks: Sequence[Matrix],
+        maps: Sequence[Matrix],
+        *,
+        room: int,
+        tol: float,
+    ) -> None:
+        self.kernel, self.centers, self.room = kernel, centers, room
+        self.rank = self.size = int(maps[0].shape[1])
+        self._clusters = []
+        for Z, V in zip(landmarks, maps, strict=True):
+            grown = IncrementalOasis(kernel, max_landmarks=len(Z) + room, tol=0.0, margin=None)
+            found = [some.start for some, changes in grown.follow(Z) if changes]
+            grown.tol = tol
+            self._clusters.append(_Cluster(Z, V, grown, np.array(found, np.int64)))
+
+    @classmethod
+    def of(cls, found: Meka, *, room: int, tol: float) -> Self:
+        """Return the features of a factorization."""
+        parts = [found.feature_map(s) for s in range(found.n_clusters)]
+        landmarks, maps = zip(*parts, strict=True)
+        return cls(found.kernel, found.centers, landmarks, maps, room=room, tol=tol)
+
+    @classmethod
+    def empty(cls, kernel: Kernel, d: int, *, room: int, tol: float) -> Self:
+        """Return the features of a single cluster without landmarks, all of which it has to gain.
+
+        They are coordinates of the plain kernel in the span of the events that became landmarks.
+        """
+        none = np.zeros((0, d))
+        return cls(kernel, np.zeros((1, d)), [none], [none[:, :0]], room=room, tol=tol)
+
+    @property
+    def n_grown(self) -> int:
+        """Landmarks gained."""
+        return self.size - self.rank
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        parts = (c.landmarks.nbytes + c.map.nbytes + c.grown.nbytes for c in self._clusters)
+        return self.centers.nbytes + sum(parts)
+
+    def nearest(self, X: Matrix) -> Labels:
+        """Return the cluster of each event."""
+        return nearest(X, self.centers)
+
+    def grow(self, X: Matrix, labels: Labels, eligible: NDArray[np.bool_]) -> list[int]:
+        """Look at events of clusters, and return the rows of those that became landmarks.
+
+        Each got a feature, in their order. What it is of the events before, `transform` tells too.
+        """
+        rows, found = np.flatnonzero(eligible), list[int]()
+        while len(rows) and self.n_grown < self.room:
+            # So many at a time as there is room for: then each cluster's are its own affair.
+            some, rows = np.split(rows, [self.room - self.n_grown])
+            found += self._grow(X, labels, some)
+        return found
+
+    def _grow(self, X: Matrix, labels: Labels, some: NDArray[np.int64]) -> list[int]:
+        """Look at some rows, fewer than there is room for."""
+        found = []
+        for s, places in by_cluster(labels[some]):
+            rows = some[places]
+            for part, changes in self._clusters[s].grown.follow(X[rows]):
+                if changes:
+                    found.append((int(rows[part.start]), s))
+        for _, s in sorted(found):
+            self._clusters[s].columns.append(self.size)
+            self.size += 1
+        return sorted(row for row, _ in found)
+
+    def transform(self, X: Matrix, labels: Labels) -> Matrix:
+        """Return the features (n, size) of events of clusters."""
+        Phi = np.zeros((len(X), self.size))
+        for s, rows in by_cluster(labels):
+            one = self._clusters[s]
+            if self.rank:
+                Phi[rows, : self.rank] = self.kernel.product(X[rows], one.landmarks, one.map)
+            if one.columns:
+                gained = one.grown.transform(X[rows])[:, len(one.kept) :]
+                Phi[rows[:, None], one.columns] = gained
+        return Phi
+
+    def pairwise(self, X: Matrix) -> Matrix:
+        """Return the kernel matrix of events that products of features give."""
+        Phi = self.transform(X, self.nearest(X))
+        return _DOT.pairwise(Phi)
+
+    def expanded(self, s: int, W: Matrix) -> tuple[Matrix, Matrix]:
+        """Return landmarks (l, d) of a cluster and their coefficients (l, outputs).
+
+        The sum of their kernels is the function ``W' features``, W (size, outputs), in the cluster.
+        """
+        one = self._clusters[s]
+        coefficients = np.zeros((len(one.landmarks), W.shape[1]))
+        if self.rank:
+            coefficients += _DOT.pairwise(one.map, np.ascontiguousarray(W[: self.rank].T))
+        if not one.columns:
+            return one.landmarks, coefficients
+        inner = np.zeros((one.grown.n_landmarks, W.shape[1]))
+        inner[len(one.kept) :] = W[one.columns]
+        more = one.grown.coefficients(inner)
+        coefficients[one.kept] += more[: len(one.kept)]
+        return one.points, np.vstack([coefficients, more[len(one.kept) :]])
+
+    def __len__(self) -> int:
+        return len(self._clusters)
+
+    def add_columns(self, count: int) -> None:
+        """Append columns that were zero in all events so far."""
+        self.centers = np.pad(self.centers, ((0, 0), (0, count)))
+        for one in self._clusters:
+            one.landmarks = np.pad(one.landmarks, ((0, 0), (0, count)))
+            one.grown.add_columns(count)
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kernel": self.kernel.to_json(),
+            "size": self.size,
+            "room": self.room,
+            "clusters": len(self),
+        }
+        parts = {}
+        for s, one in enumerate(self._clusters):
+            arrays = {
+                "landmarks": one.landmarks,
+                "map": one.map,
+                "kept": one.kept,
+                "columns": np.array(one.columns, np.int64),
+            }
+            nested = State.nest({"grown": one.grown.state()}, {"type": "cluster", "format": 1})
+            parts[f"cluster{s}"] = State(nested.header, {**nested.arrays, **arrays})
+        whole = State.nest(parts, header)
+        return State(whole.header, {**whole.arrays, "centers": self.centers})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the features whose state this is."""
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = state.header
+        made = cls.__new__(cls)
+        made.kernel, made.centers = kernels.from_json(header["kernel"]), state.arrays["centers"]
+        made.size, made.room, made._clusters = header["size"], header["room"], []
+        for s in range(header["clusters"]):
+            part = state.child(f"cluster{s}")
+            a, grown = part.arrays, IncrementalOasis.from_state(part.child("grown"))
+            columns = a["columns"].tolist()
+            made._clusters.append(_Cluster(a["landmarks"], a["map"], grown, a["kept"], columns))
+        made.rank = int(made._clusters[0].map.shape[1])
+        return made
+
+
+def by_cluster(labels: Labels) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield the clusters that there are, with the rows of each."""
+    for s in np.unique(labels).tolist():
+        yield s, np.flatnonzero(labels == s)

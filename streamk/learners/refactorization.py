@@ -1,0 +1,155 @@
+"""A new factorization, made in the background while learning goes on with the old one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from os import register_at_fork
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StreamkError
+from streamk.factorization import meka
+from streamk.kernels import Kernel
+from streamk.learners.clustered_function import ClusteredFunction
+from streamk.learners.growing_features import GrowingFeatures
+from streamk.learners.optimizers import Optimizer
+from streamk.learners.resolving import RIDGE, projected
+
+Matrix = NDArray[np.float64]
+
+
+@cache
+def _worker() -> ThreadPoolExecutor:
+    """Return the thread of all learners' factorizations.
+
+    It is one: what limits the threads of BLAS within one is never undone by another.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="streamk-refactorization")
+
+
+# A forked process has no such thread, and would wait for it for ever.
+register_at_fork(after_in_child=_worker.cache_clear)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How features are made of events."""
+
+    kernel: Kernel
+    rank: int
+    n_clusters: int
+    room: int
+    tol: float
+
+    def features(self, X: Matrix, seed: int) -> tuple[GrowingFeatures, NDArray[np.int64]]:
+        """Return features of events, and how many of these each cluster has."""
+        found = meka(
+            X,
+            self.kernel,
+            rank=self.rank,
+            n_clusters=self.n_clusters,
+            seed=seed,
+            dtype=np.float64,
+            threads=1,
+        )
+        sizes = np.bincount(found.labels, minlength=found.n_clusters)
+        return GrowingFeatures.of(found, room=self.room, tol=self.tol), sizes
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What there was when it was begun."""
+
+    X: Matrix
+    """The buffer's events (n, d)."""
+    y: Matrix
+    held_back: Matrix
+    decide: Callable[[Matrix], Matrix]
+    """The function so far."""
+    optimizer: Optimizer
+    """One that has learned nothing."""
+    n_steps: int
+    """Steps so far."""
+    seed: int
+
+    def refactorized(self, recipe: Recipe) -> ClusteredFunction:
+        """Factorize, carry the function over, and solve for the buffer anew."""
+        features, sizes = recipe.features(self.X, self.seed)
+        Phi = features.transform(self.X, features.nearest(self.X))
+        W = projected(Phi, self.decide(self.X), RIDGE)
+        self.optimizer.begin(W, Phi, self.y, self.n_steps)
+        error = kernel_error(features, self.held_back)
+        return ClusteredFunction(features, self.optimizer, sizes, error)
+
+
+def kernel_error(features: GrowingFeatures, X: Matrix) -> float | None:
+    """Return the relative Frobenius error of products of features as kernels of events."""
+    if not len(X):
+        return None
+    G = features.kernel.pairwise(X)
+    missed = features.pairwise(X) - G
+    return math.sqrt(float((missed * missed).sum()) / float((G * G).sum()))
+
+
+class Refactorization:
+    """A function that is made in the background, and learns there what comes in the meantime.
+
+    Parameters
+    ----------
+    at : int
+        Event after which it takes over.
+    make : callable
+        Returns it.
+    """
+
+    def __init__(self, at: int, make: Callable[[], ClusteredFunction]) -> None:
+        self.at = at
+        self._future: Future[ClusteredFunction] = _worker().submit(make)
+        self._before = self._future
+
+    def then(self, follow: Callable[[ClusteredFunction], Any]) -> None:
+        """Let the function follow what happened, when it is there."""
+        self._before = before = self._future
+
+        def work() -> ClusteredFunction:
+            function = before.result()
+            follow(function)
+            return function
+
+        self._future = _worker().submit(work)
+
+    @property
+    def late(self) -> bool:
+        """Whether more is left to be done than to follow what happened last."""
+        return not self._before.done()
+
+    def wait(self) -> float:
+        """Wait until it is there, or has failed, and return for how many seconds."""
+        began = time.perf_counter()
+        self._future.exception()
+        return time.perf_counter() - began
+
+    def result(self) -> ClusteredFunction:
+        """Return the function.
+
+        Raises
+        ------
+        StreamkError
+            If it could not be made, or a prediction overflowed.
+        """
+        return self._future.result()
+
+    @property
+    def failure(self) -> StreamkError | None:
+        """What it failed of, None if it is there."""
+        found = self._future.exception()
+        if found is not None and not isinstance(found, StreamkError):
+            raise found
+        return found
