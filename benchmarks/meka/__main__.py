@@ -7,6 +7,7 @@ headline  covtype to 10% error: time and memory against Nyström; 581,012 rows
 table2    BKA-SVM against LIBSVM and low-rank kernels
 table8    kernel ridge regression
 matvec    products with vectors against NumPy and the speed of memory
+streaming progressive errors on streams, and pauses while it is factorized anew
 curves    Figures 1c, 2 to 10 and 13, as PNG files
 
 How each figure is taken is at the top of the modules in meka/. With --only the other parts stay in
@@ -31,6 +32,7 @@ from benchmarks.meka import (
     ranks,
     ridge,
     stages,
+    streaming,
     vectors,
 )
 
@@ -43,6 +45,7 @@ PARTS: dict[str, parts.Render] = {
     "table2": machines.render,
     "table8": ridge.render,
     "matvec": vectors.render,
+    "streaming": streaming.render,
     "curves": curves.render,
 }
 
@@ -73,6 +76,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "table2": lambda: machines.measure(data, quick=quick),
         "table8": lambda: ridge.measure(data, quick=quick),
         "matvec": lambda: vectors.measure(data, clock, quick=quick),
+        "streaming": lambda: streaming.measure(data, quick=quick),
         "curves": lambda: curves.measure(data, directory, quick=quick),
     }
     results = parts.measured(NAME, options, measures)
