@@ -334,6 +334,14 @@ def test_ranks_by_the_spectrum():
     assert len(set(expected)) > 1
 
 
+@pytest.mark.parametrize("basis", BASES)
+def test_the_spectrum_gives_a_cluster_more_than_the_rank(basis):
+    random = np.random.default_rng(0)
+    points = np.vstack([random.normal(size=(100, 2)), 0.01 * random.normal(size=(100, 2)) + 10.0])
+    m = made(points, kernels.Gaussian(bandwidth=0.3), 20, 2, rank_rule="spectrum", basis=basis)
+    assert m.ranks.max() > 30
+
+
 @pytest.mark.parametrize("rule", ["same", "size", "spectrum"])
 @pytest.mark.parametrize("rank", [1, 2, 10])
 def test_ranks_are_no_more_than_asked_for(rule, rank):
@@ -364,6 +372,13 @@ def test_entries_and_products_are_those_of_w_l_w(dtype, threshold):
         np.testing.assert_allclose(product, expected @ v, rtol=0, atol=20 * close["atol"])
     assert m.matvec(v[:, 0]).shape == (N,)
     np.testing.assert_allclose(m @ v[:, 0], expected @ v[:, 0], rtol=0, atol=20 * close["atol"])
+
+
+def test_entries_are_the_same_few_at_a_time(model, monkeypatch):
+    every = np.arange(N)
+    whole = model.approximate(every[:, None], every)
+    monkeypatch.setattr("streamk.factorization.approximation._COORDINATES", 70)
+    np.testing.assert_allclose(model.approximate(every[:, None], every), whole, rtol=0, atol=1e-12)
 
 
 def test_the_error_is_that_of_all_columns_of_some_rows(model):
@@ -440,6 +455,15 @@ def test_iterations_go_on_to_the_residual_they_promise(method, lam):
     m, y = made().psd(), np.sin(X[:, 0])
     alpha = m.solve(lam, y, method=method)
     assert np.linalg.norm(m.matvec(alpha) + lam * alpha - y) < 2e-8 * np.linalg.norm(y)
+
+
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+def test_systems_of_a_large_condition_number(method):
+    random = np.random.default_rng(0)
+    points, y = random.uniform(size=(800, 2)), random.normal(size=800)
+    m = made(points, kernels.Gaussian(bandwidth=0.3), 30, 4).psd()
+    alpha = m.solve(1e-6, y, method=method)
+    assert np.linalg.norm(m.matvec(alpha) + 1e-6 * alpha - y) < 2e-8 * np.linalg.norm(y)
 
 
 @pytest.mark.parametrize("method", ["woodbury", "minres"])

@@ -19,6 +19,7 @@ from streamk.state import State
 
 X = clouds((30, 40, 50))
 N = len(X)
+METHODS = ["woodbury", "cg", "minres"]
 BASES = ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"]
 
 
@@ -162,6 +163,8 @@ def test_what_needs_the_points_that_are_gone(model):
         small.error,
         lambda: small.solve(1.0, np.zeros(0)),
         lambda: small.eigh(1),
+        lambda: small.is_definite(1.0),
+        lambda: small.psd("shift"),
         lambda: small.approximate([0], [0]),
     ):
         with pytest.raises((InvalidInput, IndexError)):
@@ -389,9 +392,18 @@ def test_points_far_from_the_origin():
 
 def test_no_columns_of_a_vector(model):
     none = np.ones((N, 0))
-    for call in (model.matvec, lambda y: model.solve(1.0, y)):
-        assert call(none).shape == (N, 0)
+    assert model.matvec(none).shape == (N, 0)
+    for method in METHODS:
+        assert model.psd().solve(1.0, none, method=method).shape == (N, 0)
     assert model.weights(none).shape == (model.rank, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_vectors_whose_squares_are_out_of_range(model, method):
+    factors = np.array([1.0, 1e-300, 1e-170, 0.0, 1e170, 1e300])
+    alpha = model.psd().solve(1e-2, np.sin(X[:, :1]) * factors, method=method)
+    alpha[:, factors > 0.0] /= factors[factors > 0.0]
+    np.testing.assert_allclose(alpha, alpha[:, :1] * (factors > 0.0), rtol=1e-5, atol=1e-6)
 
 
 def test_a_kernel_so_narrow_that_all_is_diagonal():
@@ -399,6 +411,16 @@ def test_a_kernel_so_narrow_that_all_is_diagonal():
     m = made(kernel=narrow)
     assert m.links.sum() == 3  # what underflows to 0 is at most the threshold of 0
     assert sound(m, X, narrow) < 10.0
+
+
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_a_kernel_so_narrow_that_centres_see_no_point(columns):
+    points = 100.0 * np.arange(20.0)[:, None]
+    narrow = kernels.Gaussian(bandwidth=0.1)
+    options = {"rank": 1, "oversampling": 1, "basis": "k_means", "columns": columns}
+    m = made(points, narrow, n_clusters=10, **options)
+    assert m.ranks.tolist() == [1] * 10
+    assert sound(m, points, narrow) < 5.0
 
 
 def test_a_kernel_so_wide_that_all_is_one():

@@ -105,6 +105,7 @@ def test_a_fitted_one_is_pickled_and_searched_for() -> None:
         ({"n_clusters": 0}, "n_clusters=0"),
         ({"alpha": 0.0}, "alpha=0.0 must be a positive number"),
         ({"alpha": None}, "alpha=None must be a positive number"),
+        ({"alpha": "1"}, "alpha='1' must be a positive number"),
         ({"solver": "qr"}, "woodbury, cg, minres"),
         ({"basis": "best"}, "basis='best'"),
         ({"gamma": 1.0, "bandwidth": 1.0}, "not both"),

@@ -154,10 +154,11 @@ class Meka:
         i, j = np.broadcast_arrays(_indices(rows), _indices(columns))
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
+        order = np.argsort(pairs, kind="stable")
+        present, starts = np.unique(pairs[order], return_index=True)
         step = max(1, _COORDINATES // max(self._W.ranks))
-        for pair in np.unique(pairs):
-            every = np.flatnonzero(pairs == pair)
-            s, t = divmod(int(pair), self.n_clusters)
+        for pair, every in zip(present.tolist(), np.split(order, starts[1:]), strict=False):
+            s, t = divmod(pair, self.n_clusters)
             for first in range(0, len(every), step):
                 some = every[first : first + step]
                 left = self.basis(s)[self._places[a[some]]].astype(np.float64)
@@ -208,6 +209,7 @@ class Meka:
         if method == "clip":
             return replace(self, _L=self._L.clipped())
         if method == "shift":
+            self._check_rows()
             smallest = float(solving.reduced(self._W, self._L)[0][0])
             return replace(self, shift=max(self.shift, -smallest))
         raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
@@ -224,6 +226,7 @@ class Meka:
             If lam is not a positive number.
         """
         check_positive("lam", lam)
+        self._check_rows()
         return solving.definite(self._W, self._L, float(lam) + self.shift)
 
     def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:

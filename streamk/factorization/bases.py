@@ -32,6 +32,8 @@ BASES = (*LANDMARKS, RANDOMIZED)
 _SMALLEST, _SMALLEST_SQUARE = 1e-10, 1e-14
 """Eigenvalues of a kernel matrix, and of its square, below these parts of the largest one are
 rounding."""
+_NOTHING = 1e-100
+"""Largest number of a factor whose squares may underflow."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def leading_directions(
     # Left singular vectors of columns, each weighted by how many it stands for.
     seen = np.concatenate([found, others])
     weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
-    B = kernel.pairwise(X, seen) * weights
+    B = kernel.pairwise(X, seen)
+    B *= weights
     squares, V = _leading(B.T @ B, _SMALLEST_SQUARE)
     V /= np.sqrt(squares)
     A = V.T @ (B.T @ F)
@@ -111,6 +114,9 @@ def _factor(
     found = METHODS[LANDMARKS[method]](
         X, kernel, max_landmarks=landmarks, seed=seed, threads=threads
     )
+    if max(found.factor.max(), -found.factor.min()) < _NOTHING:
+        # A narrow kernel sees no point from the centres of clusters; from points it does.
+        found = METHODS["uniform"](X, kernel, max_landmarks=landmarks, seed=seed, threads=threads)
     R = linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
     assert found.points is not None
     return found.points[found.used], R, found.factor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,9 +168,27 @@ class Links:
                 out[column : column + columns] += wide.T @ U[row : row + rows]
         return out
 
-    def dense(self) -> Numbers:
-        """Return L, (rank, rank)."""
-        return self.times(np.eye(sum(self.ranks)))
+    def dense(self, made: Callable[[int, Numbers, int], Numbers] | None = None) -> Numbers:
+        """Return L, (rank, rank), or what its blocks are made into.
+
+        Parameters
+        ----------
+        made : callable, optional
+            Takes s, L(s, t) and t to a block of the same shape. Products with block diagonal
+            matrices take fewer operations so, by the number of clusters, than those of `times`.
+        """
+        out = np.zeros((sum(self.ranks),) * 2)
+        for (_, row, rows, column, columns), (s, t) in zip(
+            self._table.tolist(), self.pairs.tolist(), strict=True
+        ):
+            block = self.block(s, t)
+            assert block is not None
+            wide = block.astype(np.float64, copy=False)
+            i, j = slice(row, row + rows), slice(column, column + columns)
+            out[i, j] = made(s, wide, t) if made else wide
+            if s != t:
+                out[j, i] = made(t, wide.T, s) if made else wide.T
+        return out
 
     def clipped(self) -> Links:
         """Return L with its negative eigenvalues set to 0 (§7.1), all blocks there."""

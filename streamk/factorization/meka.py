@@ -165,6 +165,8 @@ class _Plan:
 
     def _basis(self, points: Numbers, clusters: Clusters, s: int, rank: int) -> Basis:
         own, landmarks = clusters.rows[s], int(np.ceil(self.oversampling * rank))
+        if self.rank_rule == "spectrum":  # it may give a cluster more than the rank
+            rank = landmarks
         seed, rest = self._seed(s), len(points) - len(own)
         others = own[:0]
         if self.columns == "row":

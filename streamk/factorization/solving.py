@@ -18,6 +18,9 @@ _SMALL = 4096
 """Rank up to which a dense solve of it is taken: its time grows with the cube."""
 _WANTED, _ENOUGH = 1e-8, 1e-5
 """Residuals, relative to the right-hand side, to stop at and to put up with at the end."""
+_STEADY = 1e-14
+"""At which MINRES stops: its measure is relative to the norm of the matrix times that of the
+solution, which for a small lam is far above that of the right-hand side."""
 _ROUNDS = 10
 """Of solving for the residual of what was found, which iterative methods judge in another norm."""
 _ITERATIONS = 10_000
@@ -55,6 +58,9 @@ def solve(
                 f"is {smallest:.3g}: solve with psd(), a larger lam or method='minres'"
             )
         solver = _iterative(method, product)
+    # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
+    exponents = np.frexp(np.abs(y).max(axis=0, initial=0.0))[1]
+    y = np.ldexp(y, -exponents)
     sizes = np.sqrt(np.einsum("np,np->p", y, y))
     sizes[sizes == 0.0] = 1.0
     x, best = np.zeros_like(y), np.inf
@@ -75,17 +81,21 @@ def solve(
             f"lam I + G is singular as far as {method} can tell: a residual of {best:.1g} of y is "
             "left; take a larger lam, or psd() before"
         )
-    return x
+    return np.asarray(np.ldexp(x, exponents))
 
 
 def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
     """Return what solves for each column by conjugate gradients or MINRES, as far as they go."""
-    iterate = sparse.linalg.cg if method == "cg" else sparse.linalg.minres
+    iterate, least = sparse.linalg.cg, _WANTED
+    if method == "minres":
+        iterate, least = sparse.linalg.minres, _STEADY
 
     def solver(y: Numbers) -> Numbers:
         A = sparse.linalg.LinearOperator((len(y), len(y)), matvec=product, dtype=np.float64)
-        columns = (iterate(A, b, rtol=_WANTED, maxiter=_ITERATIONS)[0] for b in y.T)
-        return np.stack(list(columns), axis=1)
+        x = np.empty_like(y)
+        for j, b in enumerate(y.T):
+            x[:, j], _ = iterate(A, b, rtol=least, maxiter=_ITERATIONS)
+        return x
 
     return solver
 
@@ -95,7 +105,8 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> 
 
     Unlike the form in §7.3 it takes no inverse of L.
     """
-    A = L.times(linalg.block_diag(*W.gram()))
+    grams = W.gram()
+    A = L.dense(lambda _s, block, t: block @ grams[t])
     A[np.diag_indices_from(A)] += shift
     factor, pivots = linalg.lu_factor(A, check_finite=False)
     condition, _ = linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
@@ -138,8 +149,7 @@ def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
 def _inner(W: BlockDiagonal, L: Links) -> tuple[list[Numbers], Numbers]:
     """Return each R(s) and R L R^T."""
     roots = [_root(S) for S in W.gram()]
-    R = linalg.block_diag(*roots)
-    return roots, R @ L.times(np.ascontiguousarray(R.T))
+    return roots, L.dense(lambda s, block, t: roots[s] @ block @ roots[t].T)
 
 
 def _root(S: Numbers) -> Numbers:
