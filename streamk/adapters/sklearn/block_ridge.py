@@ -7,7 +7,7 @@ import numpy as np
 from streamk.adapters.sklearn.options import count_of_parts, drawn_seed
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.factorization.block import BlockKernel, block_kernel, random_parts, solve_blocks
-from streamk.factorization.checks import check_regularization
+from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
@@ -80,7 +80,7 @@ class BlockRidge(BaseRidge):
         self.random_state = random_state
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
-        check_regularization("alpha", self.alpha)
+        check_number("alpha", self.alpha)
         count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
         self._blocks = block_kernel(points, self.kernel_, n_clusters=count, seed=seed)
         self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
@@ -153,7 +153,7 @@ class DCRidge(BaseRidge):
         self.random_state = random_state
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
-        check_regularization("alpha", self.alpha)
+        check_number("alpha", self.alpha)
         count = count_of_parts(self.n_parts, len(points))
         check_count("n_parts", count)
         parts = random_parts(len(points), count, drawn_seed(self.random_state))
