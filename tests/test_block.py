@@ -223,9 +223,11 @@ def test_bad_vectors_and_points() -> None:
         made.predict(points(2, 2), np.ones(300))
     with pytest.raises(InvalidInput, match="nan in row 0"):
         made.predict([[0.0, np.nan, 0.0]], np.ones(300))
-    for lam in (-1.0, np.nan, np.inf, "1"):
+    for lam in (-1.0, np.nan, np.inf, "1", True):
         with pytest.raises(InvalidInput, match="lam="):
             made.solve(lam, np.ones(300))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="whole numbers, not float64"):
+        made.approximate(1.0, 0)
     with pytest.raises(InvalidInput, match="n_rows=0"):
         made.error(0)
 

@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import math
+import pickle
 import sys
 import weakref
 
@@ -377,7 +378,7 @@ def test_entries_and_products_are_those_of_w_l_w(dtype, threshold):
 def test_entries_are_the_same_few_at_a_time(model, monkeypatch):
     every = np.arange(N)
     whole = model.approximate(every[:, None], every)
-    monkeypatch.setattr("streamk.factorization.approximation._COORDINATES", 7)
+    monkeypatch.setattr("streamk.factorization.approximation._COORDINATES", 70)
     np.testing.assert_allclose(model.approximate(every[:, None], every), whole, rtol=0, atol=1e-12)
 
 
@@ -405,6 +406,25 @@ def test_clipping_takes_away_the_negative_eigenvalues(indefinite):
     assert np.linalg.eigvalsh(dense(m)).min() > -1e-9
     np.testing.assert_array_equal(dense(indefinite), before)
     np.testing.assert_allclose(dense(m.psd("clip")), dense(m), rtol=0, atol=1e-10)
+
+
+def test_clipping_leaves_apart_what_no_link_joins():
+    """Two groups of clusters, far from each other."""
+    X = np.vstack([clouds(), clouds(seed=1) + 100.0])
+    m = made(X, n_clusters=2 * C, link_samples=0.2, sampling="uniform", threshold=1e-4)
+    clipped, L = m.psd(), factors(m)[1]
+    assert np.linalg.eigvalsh(L).min() < -1e-2
+    np.testing.assert_allclose(factors(clipped)[1], oracle.clipped(L), rtol=0, atol=1e-10)
+    far = np.abs(m.centers[:, None, 0] - m.centers[None, :, 0]) > 50.0
+    assert 0 < clipped.links.sum() <= (~far).sum()
+    assert not clipped.links[far].any()
+
+
+def test_clipping_leaves_diagonal_blocks_as_they_are():
+    m = made(threshold=1.0)
+    clipped = m.psd()
+    assert clipped.nbytes == m.nbytes
+    np.testing.assert_allclose(dense(clipped), dense(m), rtol=0, atol=1e-12)
 
 
 def test_a_shift_of_the_diagonal(indefinite):
@@ -593,6 +613,15 @@ def test_what_new_points_need_is_enough_for_them(model):
         np.testing.assert_array_equal(one.features(new), model.features(new))
         np.testing.assert_array_equal(one.coordinates(new)[1], model.coordinates(new)[1])
         assert (one.n, one.rank, one.n_clusters) == (0, model.rank, C)
+
+
+@pytest.mark.parametrize("p", [(), (2,)])
+def test_a_predictor_keeps_what_one_prediction_needs(model, p):
+    new, beta = X[:40] + 0.1, model.weights(np.cos(X[:, :2] if p else X[:, 0]))
+    predictor = model.predictor(beta)
+    np.testing.assert_array_equal(predictor(new), model.predict(new, beta))
+    assert predictor(new[:0]).shape == model.predict(new[:0], beta).shape == (0, *p)
+    assert len(pickle.dumps(predictor)) < len(pickle.dumps(model.compact()))
 
 
 def test_what_new_points_do_not_need_is_let_go():

@@ -11,6 +11,7 @@ import pytest
 from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
 from numpy.typing import NDArray
 
+from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled
@@ -490,7 +491,7 @@ def test_learners_of_other_guests_are_not_merged() -> None:
 @pytest.mark.parametrize(
     ("guest", "said"),
     [(MultiKernel(), "is a MultiKernel"), (Scaled(nystrom("two")), "is a Scaled"),
-     ("online-nystrom", "is a str"), (nystrom("numbers"), "learns numbers"),
+     ("online-nystrom", "is a str"), (nystrom("numbers"), "learns numbers.*loss='softmax'"),
      (nystrom("two", columns=["a"]), "give a new"), (nystrom("two", classes=["a"]), "give a new")],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
@@ -513,3 +514,19 @@ def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> 
             missed[model] += abs(found - y[n])
             model.learn_many(X[n : n + 1], y[n : n + 1])
     assert missed[host] < 1.1 * missed[alone]
+
+
+def test_a_guest_of_classes_among_numbers_is_told_of_losses() -> None:
+    with pytest.raises(InvalidInput, match=r"learns classes.*loss='squared'"):
+        MultiKernel(task="regression", guests=[nystrom("two")])
+
+
+@pytest.mark.parametrize("guests", [nystrom("two"), "online-nystrom", 3])
+def test_guests_come_in_a_list(guests: Any) -> None:
+    for model in (MultiKernel, KernelClassifier):
+        with pytest.raises(InvalidInput, match="must be a list of learners"):
+            model(guests=guests)
+
+
+def test_no_guests_are_none() -> None:
+    assert MultiKernel(guests=None).guests == MultiKernel().guests == []

@@ -161,6 +161,13 @@ def test_threads_and_batches_do_not_matter() -> None:
         assert np.array_equal(one.predict(X[some]), one.predict(X)[some])
 
 
+@pytest.mark.parametrize("made", [BlockRidge, DCRidge])
+def test_threads_of_regressors_do_not_matter(made: Any) -> None:
+    X, y = moons()
+    one, two = (made(n_jobs=n, random_state=0).fit(X, y) for n in (None, 2))
+    assert np.array_equal(one.predict(X), two.predict(X))
+
+
 def test_the_random_state_decides() -> None:
     X, y = moons()
     models = [BlockSVC(n_clusters=30, random_state=seed).fit(X, y) for seed in (0, 0, 1)]
@@ -267,7 +274,7 @@ def test_bad_options_and_data() -> None:
             made().fit(X, y).predict(np.zeros((1, 3)))
         with pytest.raises(NotFittedError):
             made().predict(X)
-    with pytest.raises(InvalidInput, match="one class"):
+    with pytest.raises(InvalidInput, match=r"one class, 1\.0;"):
         BlockSVC().fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="'C' parameter"):
         BlockSVC(C=-1.0, n_jobs=2).fit(X, y)

@@ -115,3 +115,20 @@ def test_bad_options_are_named(options: Any, words: str) -> None:
     X, y = friedman(50)
     with pytest.raises(InvalidInput, match=words):
         MekaRidge(**options).fit(X, y)
+
+
+def test_an_alpha_that_is_too_small_is_named() -> None:
+    X, y = friedman(50)
+    with pytest.raises(InvalidInput, match="alpha=1e-300 is too small"):
+        MekaRidge(alpha=1e-300, rank=10, n_clusters=2, random_state=0).fit(X, y)
+
+
+def test_one_class_is_none_to_tell_apart() -> None:
+    with pytest.raises(InvalidInput, match=r"one class, 'a';"):
+        MekaClassifier().fit([[0.0], [1.0]], ["a", "a"])
+
+
+def test_threads_change_nothing() -> None:
+    X, y = friedman()
+    one, two = (MekaRidge(rank=16, n_jobs=n, random_state=0).fit(X, y) for n in (None, 2))
+    assert np.array_equal(one.predict(X), two.predict(X))

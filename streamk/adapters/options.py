@@ -40,7 +40,7 @@ def make_learner(
     kernel: str | Kernel | None,
     chosen: Mapping[str, Any],
     class_weight: Any,
-    guests: Sequence[Any],
+    guests: Sequence[Any] | None,
     seed: int,
     **options: Any,
 ) -> Learner:
@@ -53,7 +53,7 @@ def make_learner(
     chosen : dict
         The options `OF_ONE_KERNEL`.
     class_weight : "balanced" or dict of label to float, optional
-    guests : sequence of learners of one kernel
+    guests : sequence of learners of one kernel, optional
     seed : int
     **options
         Those of any learner.
@@ -65,7 +65,7 @@ def make_learner(
 
     Examples
     --------
-    >>> type(make_learner("regression", None, OF_ONE_KERNEL, None, (), seed=1)).__name__
+    >>> type(make_learner("regression", None, OF_ONE_KERNEL, None, None, seed=1)).__name__
     'MultiKernel'
     """
     if kernel is not None:
@@ -74,7 +74,7 @@ def make_learner(
                 f"class_weight={class_weight!r} is for many kernels: leave kernel= out, "
                 "or weigh the probabilities of predict_proba_one"
             )
-        if len(guests):
+        if guests:
             raise InvalidInput("guests= join many kernels: leave kernel= out")
         return learners.create(
             "doubly-stochastic", task=task, kernel=kernel, seed=seed, **chosen, **options

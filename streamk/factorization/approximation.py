@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk import kernels
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
-from streamk.factorization.checks import check_positive, columns_of
+from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
 from streamk.factorization.clusters import Clusters, divided
+from streamk.factorization.prediction import Predictor
+from streamk.factorization.states import parts_of
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import checked_points
@@ -51,6 +53,8 @@ class Meka:
     _maps: tuple[Numbers, ...]
     """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
     _threads: int | None
+    _clear: bool = False
+    """Whether `psd` has been here."""
 
     def __repr__(self) -> str:
         return (
@@ -151,12 +155,13 @@ class Meka:
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> Numbers:
         """Return entries of the approximation; the two are broadcast against each other."""
-        i, j = np.broadcast_arrays(_indices(rows), _indices(columns))
+        self._check_rows()
+        i, j = np.broadcast_arrays(indices_of(rows), indices_of(columns))
         out, a, b = np.empty(i.size), i.reshape(-1), j.reshape(-1)
         pairs = self.labels[a].astype(np.int64) * self.n_clusters + self.labels[b]
-        step = max(1, _COORDINATES // max(self._W.ranks))
         order = np.argsort(pairs, kind="stable")
         present, starts = np.unique(pairs[order], return_index=True)
+        step = max(1, _COORDINATES // max(self._W.ranks))
         for pair, every in zip(present.tolist(), np.split(order, starts[1:]), strict=False):
             s, t = divmod(pair, self.n_clusters)
             for first in range(0, len(every), step):
@@ -204,14 +209,21 @@ class Meka:
         ----------
         method : {"clip", "shift"}, default "clip"
             Set the negative eigenvalues of L to 0 ("MEKA-PSD"), or add the magnitude of the
-            smallest one of ``W L W^T`` to the diagonal.
+            smallest one of ``W L W^T`` to the diagonal. L is then stored in its precision again,
+            so of single precision some are left down to about -1e-8 of the largest one. A shift is
+            as large as the approximation is poor, so it can raise `error` much, and new points know
+            nothing of it.
+
+        Notes
+        -----
+        Takes dense matrices of the rank, as `is_definite`, `eigh` and `features` do.
         """
         if method == "clip":
-            return replace(self, _L=self._L.clipped())
+            return replace(self, _L=self._L.clipped(), _clear=True)
         if method == "shift":
             self._check_rows()
             smallest = float(solving.reduced(self._W, self._L)[0][0])
-            return replace(self, shift=max(self.shift, -smallest))
+            return replace(self, shift=max(self.shift, -smallest), _clear=True)
         raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
 
     def is_definite(self, lam: float) -> bool:
@@ -240,8 +252,9 @@ class Meka:
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
-            to be positive definite, "minres" does not. By default "woodbury" up to a rank of
-            4,096, and "minres" beyond.
+            to be positive definite, which takes a dense factorization of the rank to see, too;
+            "minres" takes nothing dense. By default "woodbury" up to a rank of 8,192, whose system
+            is a matrix of 512 MB, and "minres" beyond.
 
         Returns
         -------
@@ -255,13 +268,17 @@ class Meka:
             singular, or "cg" is asked of one that is not positive definite.
         """
         check_positive("lam", lam)
-        if method not in (None, *solving.METHODS):
-            raise InvalidInput(f"method={method!r} must be one of {', '.join(solving.METHODS)}")
+        if method is not None:
+            check_choice("method", method, solving.METHODS)
         self._check_rows()
         Y, order, shift = columns_of(y, self.n, "y"), self._order, float(lam) + self.shift
         inside = replace(self, shift=shift)._times
         wanted = Y[order].reshape(self.n, -1)
-        found = solving.solve(self._W, self._L, shift, wanted, method, inside, self._threads)
+        try:
+            found = solving.solve(self._W, self._L, shift, wanted, method, inside, self._threads)
+        except solving.Unsolvable as error:
+            instead = "" if self._clear else ", or psd() before"
+            raise solving.Unsolvable(f"{error}: take a larger lam{instead}") from None
         out = np.empty_like(found)
         out[order] = found
         return out.reshape(Y.shape)
@@ -304,16 +321,22 @@ class Meka:
         points, labels = self._placed(X)
         w = np.zeros((len(points), max(self._W.ranks)))
         for s, some in self._by_cluster(labels):
-            w[some, : self._W.ranks[s]] = self._product(points[some], s, self._maps[s])
+            w[some, : self._W.ranks[s]] = self.kernel.product(
+                points[some], self._landmarks[s], self._maps[s], threads=self._threads
+            )
         return labels, w
 
     def weights(self, alpha: ArrayLike) -> Numbers:
-        """Return ``L W^T alpha``, (rank,) or (rank, p): what `predict` takes coordinates with."""
+        """Return ``L W^T alpha``, (rank,) or (rank, p): what `predict` takes coordinates with.
+
+        A `shift` is no part of it.
+        """
         return self._L.times(self._W.down(columns_of(alpha, self.n, "alpha")[self._order]))
 
     def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
         """Return the approximate kernel between points and those of the matrix, times alpha.
 
+        It is ``W L W^T`` alone: a `shift` of the diagonal, as noise, says nothing of new points.
         A row's result is the same, bit for bit, in whatever batch it comes.
 
         Parameters
@@ -333,14 +356,23 @@ class Meka:
         """
         B = columns_of(beta, self.rank, "beta", "directions")
         points, labels = self._placed(X)
-        out, wide = np.empty((len(points), *B.shape[1:])), self._W.columns
-        for s, some in self._by_cluster(labels):
-            out[some] = self._product(points[some], s, self._maps[s] @ B[wide[s] : wide[s + 1]])
-        return out
+        return self._predictor(B, np.unique(labels).tolist()).of(points, labels)
+
+    def predictor(self, beta: ArrayLike) -> Predictor:
+        """Return what predicts as `predict` with these coefficients and keeps no more than that."""
+        B = columns_of(beta, self.rank, "beta", "directions")
+        return self._predictor(B, range(self.n_clusters))
+
+    def _predictor(self, B: Numbers, clusters: Iterable[int]) -> Predictor:
+        wide = self._W.columns
+        weights = {s: self._maps[s] @ B[wide[s] : wide[s + 1]] for s in clusters}
+        alone, shape = self._clusters_alone(), B.shape[1:]
+        return Predictor(self.kernel, alone, self._landmarks, weights, shape)
 
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
 
+        A `shift` is no part of them.
         A row's features are the same, bit for bit, in whatever batch it comes.
         """
         return self.predict(X, self._root)
@@ -384,8 +416,7 @@ class Meka:
         """Return what new points need, without W and the points: a matrix of no rows."""
         none = np.empty((0, self.points.shape[1]))
         W = BlockDiagonal(self._W.values[:0].copy(), [0] * self.n_clusters, self._W.ranks)
-        clusters = divided(self.centers, self.labels[:0].copy(), self._threads)
-        return replace(self, points=none, _clusters=clusters, _W=W)
+        return replace(self, points=none, _clusters=self._clusters_alone(), _W=W)
 
     # State
 
@@ -404,7 +435,8 @@ class Meka:
             "landmarks": np.concatenate(self._landmarks),
             "maps": np.concatenate([T.reshape(-1) for T in self._maps]),
         }
-        header = {"type": "meka", "format": 1, **self.kernel.to_json(), "shift": self.shift}
+        header = {"type": "meka", "format": 1, **self.kernel.to_json()}
+        header |= {"shift": self.shift, "clear": self._clear}
         return State(header, arrays)
 
     @classmethod
@@ -418,43 +450,9 @@ class Meka:
         """
         state.expect("meka", format=1)
         try:
-            return cls._restored(state, threads)
+            return cls(**parts_of(state, threads))
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"damaged state of a MEKA: {error!r}") from error
-
-    @classmethod
-    def _restored(cls, state: State, threads: int | None) -> Meka:
-        """Return what a state was made of, or raise one of many errors if it is damaged."""
-        a = state.arrays
-        ignored = ("type", "format", "shift")
-        kernel = kernels.from_json({k: v for k, v in state.header.items() if k not in ignored})
-        ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
-        clusters = divided(a["centers"], a["labels"], threads)
-        W = BlockDiagonal(a["W"], [len(rows) for rows in clusters.rows], ranks)
-        landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
-        sizes = [m * k for m, k in zip(counts, ranks, strict=True)]
-        maps = np.split(a["maps"], np.cumsum(sizes)[:-1])
-        shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
-        shift: Any = state.header["shift"]
-        L = Links(a["L"], a["pairs"], ranks)
-        # Compiled loops go by these sizes and look at no others.
-        numbers = sum(n * k for n, k in zip(W.sizes, ranks, strict=True))
-        links = sum(ranks[s] * ranks[t] for s, t in L.pairs.tolist())
-        d = a["centers"].shape[1]
-        own = [a[name].shape for name in ("points", "W", "L", "landmarks")]
-        if own != [(len(a["labels"]), d), (numbers,), (links,), (sum(counts), d)]:
-            raise ValueError("its arrays do not fit each other")
-        return cls(
-            kernel,
-            a["points"],
-            float(shift),
-            clusters,
-            W,
-            L,
-            tuple(landmarks),
-            tuple(shaped),
-            threads,
-        )
 
     # Inside
 
@@ -470,6 +468,10 @@ class Meka:
             places[rows] = np.arange(len(rows))
         return places
 
+    def _clusters_alone(self) -> Clusters:
+        """Return the clusters without their points."""
+        return divided(self.centers, self.labels[:0].copy(), self._threads)
+
     def _check_rows(self) -> None:
         if not self.n:
             raise InvalidInput("this is compact and has no rows: ask the one that it was made of")
@@ -480,13 +482,3 @@ class Meka:
 
     def _by_cluster(self, labels: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64]]]:
         return [(int(s), np.flatnonzero(labels == s)) for s in np.unique(labels)]
-
-    def _product(self, X: Numbers, s: int, V: Numbers) -> Numbers:
-        return self.kernel.product(X, self._landmarks[s], V, threads=self._threads)
-
-
-def _indices(some: ArrayLike) -> NDArray[np.int64]:
-    found = np.asarray(some)
-    if found.size and found.dtype.kind not in "iu":
-        raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")
-    return found.astype(np.int64)

@@ -11,10 +11,11 @@ from scipy import linalg
 
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import (
-    check_regularization,
+    check_number,
     check_size,
     checked_kernel,
     columns_of,
+    indices_of,
 )
 from streamk.factorization.clusters import Clusters, Labels, clustered
 from streamk.kernels import Kernel
@@ -121,7 +122,7 @@ class BlockKernel:
         array([[1.    , 0.6065, 0.    ],
                [0.    , 0.    , 1.    ]])
         """
-        i, j = np.broadcast_arrays(rows, columns)
+        i, j = np.broadcast_arrays(indices_of(rows), indices_of(columns))
         shape, out = i.shape, np.zeros(i.size)
         i, j = i.reshape(-1), j.reshape(-1)
         together = np.flatnonzero(self.labels[i] == self.labels[j])
@@ -277,7 +278,7 @@ def solve_blocks(
         If an argument cannot be used, a block took more than 4 GiB, or one is singular up to
         rounding for `lam`.
     """
-    check_regularization("lam", lam)
+    check_number("lam", lam)
     alpha = np.empty_like(Y := columns_of(y, len(points), "y"))
     for rows in parts:
         K = _block(points, kernel, rows).T  # symmetric, and in the order of LAPACK without a copy

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csgraph
 
 from streamk.backends import blocks as loops
 from streamk.backends.threads import divide
@@ -191,14 +192,20 @@ class Links:
         return out
 
     def clipped(self) -> Links:
-        """Return L with its negative eigenvalues set to 0 (§7.1), all blocks there."""
-        values, vectors = np.linalg.eigh(self.dense())
-        kept = values > 0.0
-        L = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
-        edges = np.concatenate([[0], np.cumsum(self.ranks)])
-        blocks = {
-            (s, t): L[edges[s] : edges[s + 1], edges[t] : edges[t + 1]]
-            for s in range(len(self.ranks))
-            for t in range(s, len(self.ranks))
-        }
+        """Return L with its negative eigenvalues set to 0 (§7.1).
+
+        Clusters that no chain of links joins have eigenvectors of their own, and stay apart.
+        """
+        L, blocks = self.dense(), {}
+        parts, part = csgraph.connected_components(self.there(), directed=False)
+        owners = np.repeat(part, self.ranks)
+        for number in range(parts):
+            own, together = np.flatnonzero(owners == number), np.flatnonzero(part == number)
+            values, vectors = np.linalg.eigh(L[np.ix_(own, own)])
+            kept = values > 0.0
+            clipped = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
+            edges = np.cumsum([0, *(self.ranks[s] for s in together)])
+            for i, s in enumerate(together.tolist()):
+                for j, t in enumerate(together[i:].tolist(), i):
+                    blocks[s, t] = clipped[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
         return Links.of(blocks, self.ranks, self.values.dtype)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.checks import numbers
 from streamk.landmarks.full import LIMIT
-from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.matrices import Indices, Numbers
 
 LARGEST = 1e50
 """Value of a point up to which distances are sound."""
@@ -35,28 +37,58 @@ def checked_kernel(kernel: Any) -> Kernel:
     return kernel
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Check that what is added to the diagonal is a finite number above 0.
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Check that an option is one of a few words.
 
     Raises
     ------
     InvalidInput
         Naming the option.
     """
-    if not isinstance(value, int | float | np.number) or value is True or not 0 < value < math.inf:
+    if value not in choices:
+        raise InvalidInput(f"{name}={value!r} must be one of {', '.join(choices)}")
+
+
+def check_number(name: str, value: Any, least: float = 0.0) -> None:
+    """Check that an option is a finite number of at least so much.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not _is_number(value) or not least <= value < math.inf:
+        raise InvalidInput(f"{name}={value!r} must be a number of at least {least:g}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Check that an option is a finite number above 0.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the option.
+    """
+    if not _is_number(value) or not 0 < value < math.inf:
         raise InvalidInput(f"{name}={value!r} must be a positive number")
 
 
-def check_regularization(name: str, value: Any) -> None:
-    """Check that what is added to the diagonal is a finite number that is not negative.
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def indices_of(some: ArrayLike) -> Indices:
+    """Return rows or columns of a matrix as int64.
 
     Raises
     ------
     InvalidInput
-        Naming the option.
+        If they are no whole numbers.
     """
-    if not isinstance(value, int | float | np.number) or value is True or not 0 <= value < math.inf:
-        raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
+    found = np.asarray(some)
+    if found.size and found.dtype.kind not in "iu":
+        raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")
+    return found.astype(np.int64)
 
 
 def check_range(points: Numbers, name: str) -> None:

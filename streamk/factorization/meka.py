@@ -7,16 +7,14 @@ nk + (ck)^2 numbers make an approximation of rank ck (§5.2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.errors import InvalidInput
 from streamk.factorization.approximation import Meka
 from streamk.factorization.bases import BASES, Basis, leading_directions
 from streamk.factorization.blocks import BlockDiagonal, Links
-from streamk.factorization.checks import checked_kernel
+from streamk.factorization.checks import check_choice, check_number, checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.factorization.links import SAMPLINGS, link, sample
 from streamk.factorization.ranks import RULES, by_size, by_spectrum
@@ -57,7 +55,8 @@ def meka(
     rank : int
         k, directions of a cluster's basis; fewer where the cluster's matrix has fewer.
     n_clusters : int
-        c. k-means finds centres on 20,000 points; those without points vanish.
+        c. k-means finds centres on 20,000 points; those without points vanish. Each pair of
+        clusters has a link, so that time and memory of links grow with c^2.
     basis : {"rpcholesky", "uniform", "k_means", "oasis", "randomized_svd"}, default "rpcholesky"
         How the landmarks of a cluster are chosen, or "randomized_svd" for uniform ones whose
         kernel matrix is cut by a randomized SVD (RNys). The basis are the leading left singular
@@ -69,7 +68,9 @@ def meka(
         other clusters, too (§7.2), where clusters are not far apart.
     rank_rule : {"same", "size", "spectrum"}, default "same"
         The same rank for each cluster, ranks by size, or by which eigenvalues of all clusters are
-        the ``rank * n_clusters`` largest.
+        the ``rank * n_clusters`` largest. By size takes more memory, as large clusters get more
+        directions. The spectrum has nothing to choose from where `oversampling` is 1: a cluster
+        offers no more directions than it has landmarks.
     link_samples : float, default 3
         rho: least squares for links see ``(1 + rho) k`` rows of each cluster, by leverage more
         where these miss a direction. The paper takes 2 or 3.
@@ -145,13 +146,13 @@ class _Plan:
         checked_kernel(self.kernel)
         check_count("rank", self.rank)
         check_count("seed", self.seed, least=0)
-        _check_choice("basis", self.basis, BASES)
-        _check_choice("columns", self.columns, COLUMNS)
-        _check_choice("rank_rule", self.rank_rule, RULES)
-        _check_choice("sampling", self.sampling, SAMPLINGS)
-        _check_number("oversampling", self.oversampling, 1.0)
-        _check_number("link_samples", self.link_samples, 0.0)
-        _check_number("threshold", self.threshold, 0.0)
+        check_choice("basis", self.basis, BASES)
+        check_choice("columns", self.columns, COLUMNS)
+        check_choice("rank_rule", self.rank_rule, RULES)
+        check_choice("sampling", self.sampling, SAMPLINGS)
+        check_number("oversampling", self.oversampling, 1.0)
+        check_number("link_samples", self.link_samples, 0.0)
+        check_number("threshold", self.threshold, 0.0)
 
     def bases(self, points: Numbers, clusters: Clusters) -> list[Basis]:
         """Return each cluster's directions, as many as the rule gives it."""
@@ -205,14 +206,3 @@ class _Plan:
     def _seed(self, number: int) -> int:
         """Return the seed of a part of the work."""
         return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidInput(f"{name}={value!r} must be one of {', '.join(choices)}")
-
-
-def _check_number(name: str, value: Any, least: float) -> None:
-    known = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not known or not least <= value < np.inf:
-        raise InvalidInput(f"{name}={value!r} must be a number of at least {least:g}")

@@ -14,8 +14,8 @@ from streamk.factorization.blocks import BlockDiagonal, Links
 Numbers = NDArray[np.float64]
 
 METHODS = ("woodbury", "cg", "minres")
-_SMALL = 4096
-"""Rank up to which a dense solve of it is taken: its time grows with the cube."""
+_SMALL = 8192
+"""Rank up to which a dense solve of it is taken: a matrix of 512 MB."""
 _WANTED, _ENOUGH = 1e-8, 1e-5
 """Residuals, relative to the right-hand side, to stop at and to put up with at the end."""
 _STEADY = 1e-14
@@ -26,6 +26,11 @@ _ROUNDS = 10
 _ITERATIONS = 10_000
 _SINGULAR = 1e-15
 """Reciprocal condition number of what cannot be solved."""
+
+
+class Unsolvable(InvalidInput):
+    """A system that is singular, or not definite where it must be."""
+
 
 Solver = Callable[[Numbers], Numbers]
 
@@ -53,9 +58,9 @@ def solve(
     else:
         if method == "cg" and not definite(W, L, shift):
             smallest = shift + float(reduced(W, L)[0][0])
-            raise InvalidInput(
+            raise Unsolvable(
                 f"conjugate gradients need a positive definite matrix, and its smallest eigenvalue "
-                f"is {smallest:.3g}: solve with psd(), a larger lam or method='minres'"
+                f"is {smallest:.3g}, with which 'minres' could do"
             )
         solver = _iterative(method, product)
     # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
@@ -77,9 +82,9 @@ def solve(
         if best <= _WANTED:
             break
     if not best <= _ENOUGH:
-        raise InvalidInput(
-            f"lam I + G is singular as far as {method} can tell: a residual of {best:.1g} of y is "
-            "left; take a larger lam, or psd() before"
+        raise Unsolvable(
+            f"lam I + G is singular as far as {method} can tell, a residual of {best:.1g} of y is "
+            "left"
         )
     return np.asarray(np.ldexp(x, exponents))
 
@@ -111,9 +116,9 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> 
     factor, pivots = linalg.lu_factor(A, check_finite=False)
     condition, _ = linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
     if condition < _SINGULAR:
-        raise InvalidInput(
-            f"lam I + G is singular to {condition:.1g}, as lam is so small, or the negative of an "
-            "eigenvalue: take a larger lam, or psd() before"
+        raise Unsolvable(
+            f"lam I + G is singular to {condition:.1g}, as lam is so small or the negative of an "
+            "eigenvalue"
         )
 
     def solver(y: Numbers) -> Numbers:

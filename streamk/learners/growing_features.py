@@ -82,7 +82,7 @@ class GrowingFeatures:
         self._clusters = []
         for Z, V in zip(landmarks, maps, strict=True):
             grown = IncrementalOasis(kernel, max_landmarks=len(Z) + room, tol=0.0, margin=None)
-            found = [some.start for some, changes in grown.follow(Z) if changes]
+            found = [some.start for some, changes, _ in grown.follow(Z) if changes]
             grown.tol = tol
             self._clusters.append(_Cluster(Z, V, grown, np.array(found, np.int64)))
 
@@ -134,7 +134,7 @@ class GrowingFeatures:
         found = []
         for s, places in by_cluster(labels[some]):
             rows = some[places]
-            for part, changes in self._clusters[s].grown.follow(X[rows]):
+            for part, changes, _ in self._clusters[s].grown.follow(X[rows]):
                 if changes:
                     found.append((int(rows[part.start]), s))
         for _, s in sorted(found):

@@ -57,6 +57,11 @@ class Guests:
     FORMAT = 1
 
     def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
+        if not isinstance(learners, list | tuple):
+            raise InvalidInput(
+                f"guests={learners!r} must be a list of learners, such as [OnlineNystrom()]; "
+                "leave it out for none"
+            )
         for place, learner in enumerate(learners):
             _check(learner, f"guests[{place}]", is_classifier)
         self._fresh = [learner.state() for learner in learners]
@@ -328,8 +333,11 @@ def _check(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
             "the experts have a common one"
         )
     if learner.is_classifier != is_classifier:
-        mine, own = ("numbers", "classes") if learner.is_classifier else ("classes", "numbers")
-        raise InvalidInput(f"{name} learns {own}, the experts {mine}; change the task of one")
+        if learner.is_classifier:
+            said = "classes, the experts numbers; give it a loss of numbers, such as loss='squared'"
+        else:
+            said = "numbers, the experts classes; give it a loss of classes, such as loss='softmax'"
+        raise InvalidInput(f"{name} learns {said}, or change the task of the experts")
     if learner.n_events or learner.columns or learner.classes:
         raise InvalidInput(
             f"{name} has learned {learner.n_events} events, or knows columns or classes; "

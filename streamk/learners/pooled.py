@@ -51,7 +51,7 @@ class Pooled(Decider):
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
         class_weight: Choice | None = None,
-        guests: Sequence[OfOneKernel] = (),
+        guests: Sequence[OfOneKernel] | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -77,7 +77,7 @@ class Pooled(Decider):
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
-        self._guests = Guests(guests, is_classifier=self.is_classifier)
+        self._guests = Guests(() if guests is None else guests, is_classifier=self.is_classifier)
         self._classes = Classes(classes)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)

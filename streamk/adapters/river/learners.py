@@ -59,7 +59,7 @@ class _Kernels(Estimator):
             self.kernel,
             chosen,
             self.class_weight,
-            self.guests or (),
+            self.guests,
             self._seed,
             **options,
         )

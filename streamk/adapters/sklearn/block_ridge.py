@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamk.adapters.sklearn.options import count_of_parts, drawn_seed
+from streamk.adapters.sklearn.options import count_of_parts, drawn_seed, threads_of
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.factorization.block import BlockKernel, block_kernel, random_parts, solve_blocks
-from streamk.factorization.checks import check_regularization
+from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
@@ -37,6 +37,8 @@ class BlockRidge(BaseRidge):
         What is added to the diagonal, as of `KernelRidge`.
     n_clusters : int, optional
         Most clusters. By default one for each 1,000 points, rounded down, and 1 for fewer.
+    n_jobs : int, optional
+        Threads; 1 by default, -1 for all cores. Results do not depend on it.
     random_state : int, RandomState or None, default None
         Of the clusters.
 
@@ -70,6 +72,7 @@ class BlockRidge(BaseRidge):
         gamma: float | None = None,
         alpha: float = 1.0,
         n_clusters: int | None = None,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
@@ -77,12 +80,15 @@ class BlockRidge(BaseRidge):
         self.gamma = gamma
         self.alpha = alpha
         self.n_clusters = n_clusters
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
-        check_regularization("alpha", self.alpha)
+        check_number("alpha", self.alpha)
         count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
-        self._blocks = block_kernel(points, self.kernel_, n_clusters=count, seed=seed)
+        self._blocks = block_kernel(
+            points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
+        )
         self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
         self.dual_coef_ = self._blocks.solve(self.alpha, y)
 
@@ -110,6 +116,8 @@ class DCRidge(BaseRidge):
         would need, divided by the number of parts.
     n_parts : int, optional
         By default one for each 1,000 points, rounded down, and 1 for fewer.
+    n_jobs : int, optional
+        Threads; 1 by default, -1 for all cores. Results do not depend on it.
     random_state : int, RandomState or None, default None
         Of the parts.
 
@@ -143,6 +151,7 @@ class DCRidge(BaseRidge):
         gamma: float | None = None,
         alpha: float = 1.0,
         n_parts: int | None = None,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
@@ -150,10 +159,11 @@ class DCRidge(BaseRidge):
         self.gamma = gamma
         self.alpha = alpha
         self.n_parts = n_parts
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
-        check_regularization("alpha", self.alpha)
+        check_number("alpha", self.alpha)
         count = count_of_parts(self.n_parts, len(points))
         check_count("n_parts", count)
         parts = random_parts(len(points), count, drawn_seed(self.random_state))
@@ -161,4 +171,5 @@ class DCRidge(BaseRidge):
         self.X_fit_, self.dual_coef_ = points, alpha / len(parts)
 
     def _predict(self, points: Numbers) -> Numbers:
-        return self.kernel_.product(points, self.X_fit_, self.dual_coef_)
+        threads = threads_of(self.n_jobs)
+        return self.kernel_.product(points, self.X_fit_, self.dual_coef_, threads=threads)

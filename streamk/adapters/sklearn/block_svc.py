@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
@@ -16,8 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamk.adapters.sklearn.options import count_of_parts, drawn_seed, kernel_of_points
-from streamk.errors import InvalidInput
+from streamk.adapters.sklearn.options import (
+    check_classes,
+    count_of_parts,
+    drawn_seed,
+    kernel_of_points,
+    threads_of,
+)
 from streamk.factorization.checks import check_size, checked_kernel
 from streamk.factorization.clusters import clustered, nearest
 from streamk.kernels import Gaussian, Kernel
@@ -165,10 +169,7 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         points, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInput(
-                f"all labels are of one class, {self.classes_[0]!r}; BlockSVC needs two or more"
-            )
+        check_classes(self.classes_)
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
         self.kernel_ = checked_kernel(
             kernel_of_points(
@@ -213,7 +214,7 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _threads(self) -> int:
-        return int(effective_n_jobs(self.n_jobs))
+        return threads_of(self.n_jobs)
 
     def _parallel(self, work: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
         """Return what work makes of each item; LIBSVM lets other threads run."""

@@ -12,10 +12,18 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamk.adapters.sklearn.options import drawn_seed, kernel_of_points
+from streamk.adapters.sklearn.options import (
+    check_classes,
+    drawn_seed,
+    kernel_of_points,
+    threads_of,
+)
 from streamk.adapters.sklearn.ridge import BaseRidge
-from streamk.factorization import Meka, meka
+from streamk.errors import InvalidInput
+from streamk.factorization import meka
 from streamk.factorization.checks import check_positive
+from streamk.factorization.prediction import Predictor
+from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
@@ -28,7 +36,7 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
 
     kernel_: Kernel
     coef_: Numbers
-    _meka: Meka
+    _predictor: Predictor
 
     def __init__(
         self,
@@ -42,6 +50,7 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
         basis: str = "rpcholesky",
         threshold: float = 0.0,
         solver: str | None = None,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
@@ -53,6 +62,7 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
         self.basis = basis
         self.threshold = threshold
         self.solver = solver
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
@@ -70,15 +80,20 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
             basis=self.basis,
             threshold=self.threshold,
             seed=drawn_seed(self.random_state),
+            threads=threads_of(self.n_jobs),
         )
         if not found.is_definite(self.alpha / 2):
             found = found.psd()
-        self.coef_ = found.weights(found.solve(self.alpha, y, method=self.solver))
+        try:
+            solution = found.solve(self.alpha, y, method=self.solver)
+        except Unsolvable as error:
+            raise InvalidInput(f"alpha={self.alpha!r} is too small: take a larger one") from error
+        self.coef_ = found.weights(solution)
         self.cluster_centers_ = found.centers
-        self._meka = found.compact()
+        self._predictor = found.predictor(self.coef_)
 
     def _predict(self, points: Numbers) -> Numbers:
-        return self._meka.predict(points, self.coef_)
+        return self._predictor(points)
 
 
 class MekaRidge(_OnMeka, BaseRidge):
@@ -111,6 +126,8 @@ class MekaRidge(_OnMeka, BaseRidge):
     threshold : float, default 0
     solver : {"woodbury", "cg", "minres"}, optional
         These are described in `streamk.factorization.meka` and in its `solve`.
+    n_jobs : int, optional
+        Threads; 1 by default, -1 for all cores. Results do not depend on it.
     random_state : int, RandomState or None, default None
 
     Attributes
@@ -174,17 +191,14 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If an option is out of its domain.
+            If an option is out of its domain, or all labels are of one class.
         ValueError
-            If points or labels do not fit, as scikit-learn says it, or there is one class only.
+            If points or labels do not fit, as scikit-learn says it.
         """
         points, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         binarizer = LabelBinarizer(neg_label=-1).fit(labels)
-        if len(binarizer.classes_) < 2:
-            raise ValueError(
-                f"y has one class only, {binarizer.classes_[0]!r}; a classifier needs at least two"
-            )
+        check_classes(binarizer.classes_)
         self.classes_ = binarizer.classes_
         self.kernel_ = kernel_of_points(
             self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from streamk import kernels
@@ -24,6 +27,25 @@ def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
 def count_of_parts(given: int | None, n: int) -> int:
     """Return into how many parts n points are divided, one for each `POINTS` by default."""
     return max(1, n // POINTS) if given is None else given
+
+
+def threads_of(n_jobs: int | None) -> int:
+    """Return the number of threads: 1 by default, -1 for all cores."""
+    return int(effective_n_jobs(n_jobs))
+
+
+def check_classes(classes: NDArray[Any]) -> None:
+    """Check that labels are of two classes at least.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the one that there is.
+    """
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"all labels are of one class, {classes.tolist()[0]!r}; a classifier needs at least two"
+        )
 
 
 def made_kernel(
