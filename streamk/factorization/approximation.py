@@ -209,10 +209,10 @@ class Meka:
         ----------
         method : {"clip", "shift"}, default "clip"
             Set the negative eigenvalues of L to 0 ("MEKA-PSD"), or add the magnitude of the
-            smallest one of ``W L W^T`` to the diagonal. A clipped L is stored in its precision again:
-            in single precision some are left, down to about -1e-8 of the largest one. A shift is
-            as large as the approximation is poor, so it can raise `error` much, and new points know
-            nothing of it.
+            smallest one of ``W L W^T`` to the diagonal. Clipped, L is stored in its precision
+            again: in single precision some are left, down to about -1e-8 of the largest one. A
+            shift is as large as the approximation is poor, so it can raise `error` much, and new
+            points know nothing of it.
 
         Notes
         -----
