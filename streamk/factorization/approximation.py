@@ -209,10 +209,10 @@ class Meka:
         ----------
         method : {"clip", "shift"}, default "clip"
             Set the negative eigenvalues of L to 0 ("MEKA-PSD"), or add the magnitude of the
-            smallest one of ``W L W^T`` to the diagonal. L is then stored in its precision again,
-            so of single precision some are left down to about -1e-8 of the largest one. A shift is
-            as large as the approximation is poor, so it can raise `error` much, and new points know
-            nothing of it.
+            smallest one of ``W L W^T`` to the diagonal. Clipped, L is stored in its precision
+            again: in single precision some are left, down to about -1e-8 of the largest one. A
+            shift is as large as the approximation is poor, so it can raise `error` much, and new
+            points know nothing of it.
 
         Notes
         -----
@@ -361,13 +361,13 @@ class Meka:
     def predictor(self, beta: ArrayLike) -> Predictor:
         """Return what predicts as `predict` with these coefficients and keeps no more than that."""
         B = columns_of(beta, self.rank, "beta", "directions")
-        return self._predictor(B, range(self.n_clusters))
+        alone = self._clusters_alone()
+        return replace(self._predictor(B, range(self.n_clusters)), clusters=alone)
 
     def _predictor(self, B: Numbers, clusters: Iterable[int]) -> Predictor:
         wide = self._W.columns
         weights = {s: self._maps[s] @ B[wide[s] : wide[s + 1]] for s in clusters}
-        alone, shape = self._clusters_alone(), B.shape[1:]
-        return Predictor(self.kernel, alone, self._landmarks, weights, shape)
+        return Predictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
 
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
