@@ -21,15 +21,18 @@ Array = NDArray[Any]
 class Twin(Protocol):
     """What each twin does."""
 
-    def down(self, values: Array, chunks: Array, v: Array, parts: Array) -> None:
+    def down(self, values: Array, chunks: Array, order: Array, v: Array, parts: Array) -> None:
         """Write each chunk's ``W^T v`` into its row of `parts` (chunks, largest rank).
 
-        A chunk is (place in `values`, first row, rows, columns), int64; `v` is (n,).
+        A chunk is (place in `values`, first row, rows, columns), int64. Row i of W is that of
+        number ``order[i]`` of `v` (n,).
         """
         ...
 
-    def up(self, values: Array, chunks: Array, u: Array, starts: Array, out: Array) -> None:
-        """Write each chunk's ``W u`` into its rows of `out` (n,).
+    def up(
+        self, values: Array, chunks: Array, order: Array, u: Array, starts: Array, out: Array
+    ) -> None:
+        """Write each chunk's ``W u`` into its numbers of `out` (n,).
 
         A chunk's numbers of `u` (rank,) begin at its place of `starts`.
         """

@@ -147,9 +147,7 @@ class Meka:
             If v does not have a row for each point, or a value is not finite.
         """
         V = columns_of(v, self.n, "v")
-        out = np.empty(V.shape)
-        out[self._order] = self._times(V[self._order])
-        return out
+        return self._times(V)
 
     __matmul__ = matvec
 
@@ -271,22 +269,20 @@ class Meka:
         if method is not None:
             check_choice("method", method, solving.METHODS)
         self._check_rows()
-        Y, order, shift = columns_of(y, self.n, "y"), self._order, float(lam) + self.shift
-        inside = replace(self, shift=shift)._times
-        wanted = Y[order].reshape(self.n, -1)
+        Y, shift = columns_of(y, self.n, "y"), float(lam) + self.shift
+        times, wanted = replace(self, shift=shift)._times, Y.reshape(self.n, -1)
         try:
-            found = solving.solve(self._W, self._L, shift, wanted, method, inside, self._threads)
+            found = solving.solve(self._W, self._L, shift, wanted, method, times, self._threads)
         except solving.Unsolvable as error:
             instead = "" if self._clear else ", or psd() before"
             raise solving.Unsolvable(f"{error}: take a larger lam{instead}") from None
-        out = np.empty_like(found)
-        out[order] = found
-        return out.reshape(Y.shape)
+        return found.reshape(Y.shape)
 
-    def _times(self, v: Numbers) -> Numbers:
-        """Return the matrix times v, both in the clusters' order."""
-        inner = self._L.times(self._W.down(np.ascontiguousarray(v), self._threads))
-        found: Numbers = self._W.up(inner, self._threads) + self.shift * v
+    def _times(self, V: Numbers) -> Numbers:
+        inner = self._L.times(self._W.down(np.ascontiguousarray(V), self._threads))
+        found: Numbers = self._W.up(inner, self._threads)
+        if self.shift:
+            found += self.shift * V
         return found
 
     def eigh(self, k: int) -> tuple[Numbers, Numbers]:
@@ -307,8 +303,7 @@ class Meka:
             raise InvalidInput(f"k={k!r} is larger than the rank {self.rank}")
         self._check_rows()
         values, U = solving.reduced(self._W, self._L)
-        vectors = np.empty((self.n, k))
-        vectors[self._order] = self._W.up(np.ascontiguousarray(U[:, ::-1][:, :k]))
+        vectors = self._W.up(np.ascontiguousarray(U[:, ::-1][:, :k]))
         return values[::-1][:k] + self.shift, vectors
 
     # Points that were not there
@@ -331,7 +326,7 @@ class Meka:
 
         A `shift` is no part of it.
         """
-        return self._L.times(self._W.down(columns_of(alpha, self.n, "alpha")[self._order]))
+        return self._L.times(self._W.down(np.ascontiguousarray(columns_of(alpha, self.n, "alpha"))))
 
     def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
         """Return the approximate kernel between points and those of the matrix, times alpha.
@@ -415,8 +410,9 @@ class Meka:
     def compact(self) -> Meka:
         """Return what new points need, without W and the points: a matrix of no rows."""
         none = np.empty((0, self.points.shape[1]))
-        W = BlockDiagonal(self._W.values[:0].copy(), [0] * self.n_clusters, self._W.ranks)
-        return replace(self, points=none, _clusters=self._clusters_alone(), _W=W)
+        clusters = self._clusters_alone()
+        W = BlockDiagonal(self._W.values[:0].copy(), clusters.rows, self._W.ranks)
+        return replace(self, points=none, _clusters=clusters, _W=W)
 
     # State
 
@@ -455,10 +451,6 @@ class Meka:
             raise StateError(f"damaged state of a MEKA: {error!r}") from error
 
     # Inside
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.concatenate(self._clusters.rows)
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:

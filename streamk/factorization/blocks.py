@@ -19,22 +19,26 @@ _CHUNK = 1 << 18
 
 
 class BlockDiagonal:
-    """W: for each cluster its block, a row a point; the points lie cluster by cluster.
+    """W: for each cluster its block, a row a point.
 
     Parameters
     ----------
     values : array of shape (numbers,)
         The blocks one after the other, each row by row.
-    sizes, ranks : sequences of int
-        Rows and columns of the blocks.
+    rows : sequence of int arrays
+        The points of each cluster.
+    ranks : sequence of int
+        Columns of the blocks.
     """
 
-    def __init__(self, values: NDArray[Any], sizes: Sequence[int], ranks: Sequence[int]) -> None:
-        self.values = values
-        self.sizes, self.ranks = tuple(sizes), tuple(ranks)
-        numbers = [n * k for n, k in zip(sizes, ranks, strict=True)]
+    def __init__(
+        self, values: NDArray[Any], rows: Sequence[NDArray[np.int64]], ranks: Sequence[int]
+    ) -> None:
+        self.values, self._order = values, np.concatenate(rows)
+        self.sizes, self.ranks = tuple(map(len, rows)), tuple(ranks)
+        numbers = [n * k for n, k in zip(self.sizes, self.ranks, strict=True)]
         self._at = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
-        self.rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self._rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.columns = np.concatenate([[0], np.cumsum(self.ranks)]).astype(np.int64)
         self._chunks, self._owner = self._divided()
 
@@ -44,7 +48,7 @@ class BlockDiagonal:
             step = max(1, _CHUNK // k)
             for row in range(0, n, step):
                 place = int(self._at[s]) + row * k
-                chunks.append((place, int(self.rows[s]) + row, min(step, n - row), k))
+                chunks.append((place, int(self._rows[s]) + row, min(step, n - row), k))
                 owner.append(s)
         return np.array(chunks, np.int64).reshape(-1, 4), np.array(owner, np.int64)
 
@@ -58,15 +62,13 @@ class BlockDiagonal:
         return self.values[self._at[s] : self._at[s + 1]].reshape(self.sizes[s], self.ranks[s])
 
     def down(self, V: Numbers, threads: int | None = None) -> Numbers:
-        """Return ``W^T V``, (rank,) or (rank, p), of V (n,) or (n, p) in the clusters' order."""
+        """Return ``W^T V``, (rank,) or (rank, p), of V (n,) or (n, p)."""
         if V.ndim == 2:
-            return np.concatenate(
-                [self._wide(s).T @ V[self.rows[s] : self.rows[s + 1]] for s in self._clusters]
-            )
+            return np.concatenate([self._wide(s).T @ V[self._points(s)] for s in self._clusters])
         parts = np.zeros((len(self._chunks), max(self.ranks)))
 
         def work(some: slice) -> None:
-            loops.select().down(self.values, self._chunks[some], V, parts[some])
+            loops.select().down(self.values, self._chunks[some], self._order, V, parts[some])
 
         divide(len(self._chunks), self.values.size, work, threads)
         out = np.zeros(self.columns[-1])
@@ -76,17 +78,22 @@ class BlockDiagonal:
 
     def up(self, U: Numbers, threads: int | None = None) -> Numbers:
         """Return ``W U``, (n,) or (n, p), of U (rank,) or (rank, p)."""
+        out = np.empty((len(self._order), *U.shape[1:]))
         if U.ndim == 2:
-            return np.concatenate(
-                [self._wide(s) @ U[self.columns[s] : self.columns[s + 1]] for s in self._clusters]
-            )
-        out, starts = np.empty(self.rows[-1]), self.columns[self._owner]
+            for s in self._clusters:
+                out[self._points(s)] = self._wide(s) @ U[self.columns[s] : self.columns[s + 1]]
+            return out
+        starts = self.columns[self._owner]
 
         def work(some: slice) -> None:
-            loops.select().up(self.values, self._chunks[some], U, starts[some], out)
+            loops.select().up(self.values, self._chunks[some], self._order, U, starts[some], out)
 
         divide(len(self._chunks), self.values.size, work, threads)
         return out
+
+    def _points(self, s: int) -> NDArray[np.int64]:
+        points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
+        return points
 
     def gram(self) -> list[Numbers]:
         """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""

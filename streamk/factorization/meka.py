@@ -118,7 +118,7 @@ def meka(
     values = np.empty(
         sum(len(rows) * len(b.values) for rows, b in zip(clusters.rows, bases, strict=True)), real
     )
-    W = BlockDiagonal(values, [len(rows) for rows in clusters.rows], [len(b.values) for b in bases])
+    W = BlockDiagonal(values, clusters.rows, [len(b.values) for b in bases])
     for s, (rows, found) in enumerate(zip(clusters.rows, bases, strict=True)):
         W.block(s)[:] = kernel.product(points[rows], found.landmarks, found.map, threads=threads)
     L = plan.links(points, clusters, bases, W)

@@ -21,7 +21,7 @@ def parts_of(state: State, threads: int | None) -> dict[str, Any]:
     kernel = kernels.from_json({k: v for k, v in header.items() if k not in _OWN})
     ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
     clusters = divided(a["centers"], a["labels"], threads)
-    W = BlockDiagonal(a["W"], [len(rows) for rows in clusters.rows], ranks)
+    W = BlockDiagonal(a["W"], clusters.rows, ranks)
     landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
     sizes = [m * k for m, k in zip(counts, ranks, strict=True)]
     maps = np.split(a["maps"], np.cumsum(sizes)[:-1])

@@ -17,7 +17,7 @@ _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 
 
 @compiled
-def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
+def down(values: Any, chunks: Any, order: Any, v: Any, parts: Any) -> None:
     """Write each chunk's ``W^T v`` into its row of `parts`."""
     sums = np.empty(parts.shape[1])
     for c in range(len(chunks)):
@@ -25,7 +25,7 @@ def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
         part = sums[:k]
         part[:] = 0.0
         for r in range(rows):
-            one, factor = values[at + r * k : at + (r + 1) * k], v[row + r]
+            one, factor = values[at + r * k : at + (r + 1) * k], v[order[row + r]]
             for j in range(k):
                 part[j] += one[j] * factor
         parts[c, :k] = part
@@ -40,13 +40,13 @@ def _dot(one: Any, other: Any) -> Any:
 
 
 @compiled
-def up(values: Any, chunks: Any, u: Any, starts: Any, out: Any) -> None:
-    """Write each chunk's ``W u`` into its rows of `out`."""
+def up(values: Any, chunks: Any, order: Any, u: Any, starts: Any, out: Any) -> None:
+    """Write each chunk's ``W u`` into its numbers of `out`."""
     for c in range(len(chunks)):
         at, row, rows, k = chunks[c]
         other = u[starts[c] : starts[c] + k]
         for r in range(rows):
-            out[row + r] = _dot(values[at + r * k : at + (r + 1) * k], other)
+            out[order[row + r]] = _dot(values[at + r * k : at + (r + 1) * k], other)
 
 
 @compiled
