@@ -14,7 +14,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
-from streamk.factorization.clusters import Clusters, divided
+from streamk.factorization.clusters import Clusters, by_cluster, divided
 from streamk.factorization.prediction import Predictor
 from streamk.factorization.states import parts_of
 from streamk.kernels import Kernel
@@ -315,7 +315,7 @@ class Meka:
         """
         points, labels = self._placed(X)
         w = np.zeros((len(points), max(self._W.ranks)))
-        for s, some in self._by_cluster(labels):
+        for s, some in by_cluster(labels):
             w[some, : self._W.ranks[s]] = self.kernel.product(
                 points[some], self._landmarks[s], self._maps[s], threads=self._threads
             )
@@ -400,8 +400,8 @@ class Meka:
         sides = [self.coordinates(X)]
         sides.append(sides[0] if Y is None else self.coordinates(Y))
         out = np.empty([len(labels) for labels, _ in sides])
-        for s, some in self._by_cluster(sides[0][0]):
-            for t, others in self._by_cluster(sides[1][0]):
+        for s, some in by_cluster(sides[0][0]):
+            for t, others in by_cluster(sides[1][0]):
                 left, right = sides[0][1][some], sides[1][1][others]
                 k, m = self._W.ranks[s], self._W.ranks[t]
                 out[np.ix_(some, others)] = left[:, :k] @ self.link(s, t) @ right[:, :m].T
@@ -471,6 +471,3 @@ class Meka:
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)
         return points, self._clusters.nearest(points)
-
-    def _by_cluster(self, labels: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64]]]:
-        return [(int(s), np.flatnonzero(labels == s)) for s in np.unique(labels)]

@@ -17,7 +17,7 @@ from streamk.factorization.checks import (
     columns_of,
     indices_of,
 )
-from streamk.factorization.clusters import Clusters, Labels, clustered
+from streamk.factorization.clusters import Clusters, Labels, by_cluster, clustered
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
@@ -211,11 +211,9 @@ class BlockKernel:
     def _product(self, new: Numbers, labels: Labels, A: Numbers) -> Numbers:
         """Return the approximate kernel of points in those clusters, times A."""
         out, threads = np.empty((len(new), *A.shape[1:])), self.clusters.threads
-        for s, rows in enumerate(self.clusters.rows):
-            some = rows if labels is self.labels else np.flatnonzero(labels == s)
-            if len(some):
-                own = self.points[rows]
-                out[some] = self.kernel.product(new[some], own, A[rows], threads=threads)
+        for s, some in by_cluster(labels):
+            rows = self.rows(s)
+            out[some] = self.kernel.product(new[some], self.points[rows], A[rows], threads=threads)
         return out
 
 

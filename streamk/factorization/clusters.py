@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,3 +165,9 @@ def nearest(points: Numbers, centers: Numbers, threads: int | None = None) -> La
 
     divide(-(-n // step), n * c * points.shape[1], work, threads)
     return labels
+
+
+def by_cluster(labels: Labels) -> Iterator[tuple[int, Indices]]:
+    """Yield the clusters that there are among labels, with the rows of each."""
+    for s in np.unique(labels).tolist():
+        yield s, np.flatnonzero(labels == s)

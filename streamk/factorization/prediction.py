@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.factorization.clusters import Clusters
+from streamk.factorization.clusters import Clusters, by_cluster
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers, checked_points
 
@@ -33,7 +33,7 @@ class Predictor:
     def of(self, points: Numbers, labels: NDArray[np.int32]) -> Numbers:
         """Predict points of these clusters."""
         out = np.empty((len(points), *self.shape))
-        for s in np.unique(labels).tolist():
-            some, Z, V = labels == s, self.landmarks[s], self.weights[s]
+        for s, some in by_cluster(labels):
+            Z, V = self.landmarks[s], self.weights[s]
             out[some] = self.kernel.product(points[some], Z, V, threads=self.clusters.threads)
         return out

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.factorization.clusters import nearest
+from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel
 from streamk.landmarks import Admission
-from streamk.learners.growing_features import GrowingFeatures, Labels, Matrix, by_cluster
+from streamk.learners.growing_features import GrowingFeatures, Matrix
 from streamk.learners.optimizers import Optimizer
 from streamk.state import State
 

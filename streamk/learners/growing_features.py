@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.factorization import Meka
-from streamk.factorization.clusters import nearest
+from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks import IncrementalOasis
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
-Labels = NDArray[np.int32]
 
 _DOT = Linear()
 """Its matrices are products whose bits depend on nothing but the numbers, unlike those of BLAS,
@@ -224,9 +223,3 @@ class GrowingFeatures:
             made._clusters.append(_Cluster(a["landmarks"], a["map"], grown, a["kept"], columns))
         made.rank = int(made._clusters[0].map.shape[1])
         return made
-
-
-def by_cluster(labels: Labels) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the clusters that there are, with the rows of each."""
-    for s in np.unique(labels).tolist():
-        yield s, np.flatnonzero(labels == s)

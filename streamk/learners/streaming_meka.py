@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
+from streamk.factorization.checks import check_choice, checked_kernel
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
@@ -183,19 +184,14 @@ class StreamingMeka(OfCoordinates):
             self.add_columns(columns)
 
     def _check_options(self) -> None:
-        if not self.kernel.cosine:
-            raise InvalidInput(
-                f"kernel={self.kernel!r} is not shift-invariant, and only such a kernel is small "
-                "between clusters: take any but linear"
-            )
+        checked_kernel(self.kernel)
         for name in ("rank", "n_clusters", "buffer_size", "first", "lag"):
             check_count(name, getattr(self, name))
         check_count("growth", self.growth, least=0)
         check_seed(self.seed)
         if self.every is not None:
             check_count("every", self.every)
-        if self.buffer not in BUFFERS:
-            raise InvalidInput(f"buffer={self.buffer!r} must be one of {', '.join(BUFFERS)}")
+        check_choice("buffer", self.buffer, BUFFERS)
         for name, most in (("max_error", math.inf), ("max_shift", 1.0), ("tol", 1.0)):
             value = getattr(self, name)
             if value is None and name != "tol":
