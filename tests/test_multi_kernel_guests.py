@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
-from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled
+from streamk.learners import (
+    DoublyStochastic,
+    MultiKernel,
+    OnlineNystrom,
+    Scaled,
+    StreamingMeka,
+)
 from streamk.learners.guests import Guests
 from streamk.learners.steps import Constant
 from streamk.state import State
@@ -530,3 +536,20 @@ def test_guests_come_in_a_list(guests: Any) -> None:
 
 def test_no_guests_are_none() -> None:
     assert MultiKernel(guests=None).guests == MultiKernel().guests == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_factorizes_joins_as_the_others_do(kind: str) -> None:
+    loss = "squared" if kind == "numbers" else "softmax"
+    sizes: Any = {"rank": 8, "n_clusters": 4, "first": 128, "lag": 64}
+    X, y = stream(kind, 500)
+    whole, parts = (
+        make(kind, guests=[StreamingMeka(Gaussian(bandwidth=0.7), loss=loss, **sizes)])
+        for _ in range(2)
+    )
+    whole.learn_many(X, y)
+    for some in np.split(np.arange(len(X)), [150, 170, 400]):
+        parts.learn_many(X[some], y[some])
+        parts = MultiKernel.from_state(parts.state())
+    assert_same(whole, parts)
+    assert "streaming-meka" in whole.shares(X[0])

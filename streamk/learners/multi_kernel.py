@@ -86,7 +86,7 @@ class MultiKernel(Pooled):
         exponentially fewer of those before), at least 0.005, so that all classes count alike. The
         weight of a label that never comes changes nothing: on a stream it may still come. Where
         `classes` are given it must be one of them.
-    guests : sequence of OnlineNystrom or DoublyStochastic, optional
+    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners that join the experts: what they say is mixed like the others' opinions. They must
         be new; copies learn. They see the columns in units of their spread, with the median where a
         value is missing, and the median distance of two events is the root of 2. Numbers are in the

@@ -109,7 +109,7 @@ class KernelClassifier(_Kernels, Classifier):
         "balanced" weighs a class by one over its share among the last labels, see
         `streamk.learners.MultiKernel`. The weight of a label that never comes changes nothing, but
         where the first label is a boolean a weight for any but False and True is an error.
-    guests : sequence of OnlineNystrom or DoublyStochastic, optional
+    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners of `streamk.learners` that join the experts, only without `kernel`; see
         `streamk.learners.MultiKernel`.
     seed : int, optional
@@ -182,7 +182,7 @@ class KernelRegressor(_Kernels, Regressor):
     block_size : int, default 2048
     max_features : int, default 2048
     sampler : {"iid", "hadamard"}, default "iid"
-    guests : sequence of OnlineNystrom or DoublyStochastic, optional
+    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
     seed : int, optional
         These are described in `KernelClassifier`.
 
