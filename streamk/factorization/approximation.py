@@ -171,7 +171,7 @@ class Meka:
         return out.reshape(i.shape)
 
     def error(self, n_rows: int = 1000, seed: int = 0) -> float:
-        """Return the error |G - G~|_F / |G|_F on all columns of rows drawn at random (§6.1).
+        """Return the error ``|G - G~|_F / |G|_F`` on all columns of rows drawn at random (§6.1).
 
         Parameters
         ----------
