@@ -47,7 +47,16 @@ def projected(Phi: Matrix, F: Matrix, ridge: float) -> Matrix:
     """
     A = Phi.T @ Phi
     A[np.diag_indices_from(A)] += ridge
-    return np.asarray(linalg.solve(A, Phi.T @ F, assume_a="pos"))
+    return np.asarray(linalg.cho_solve(_factor(A), Phi.T @ F, check_finite=False))
+
+
+def _factor(A: Matrix) -> tuple[Matrix, bool]:
+    """Return what `cho_solve` takes of a positive definite matrix.
+
+    NumPy's factorization lets go of the interpreter, which SciPy's keeps from the thread that
+    learns, for some tenths of a second where A is large.
+    """
+    return np.linalg.cholesky(A), True
 
 
 def resolved(
@@ -77,7 +86,7 @@ def resolved(
     bound = curvature(loss, W.shape[1])
     assert bound is not None
     A = (Phi.T * (bound * weights)) @ Phi + prior
-    factor = linalg.cho_factor(A, check_finite=False)
+    factor = _factor(A)
     at, ahead = W, W
     for turn in range(1 if loss.code == LossCode.SQUARED else _ITERATIONS):
         G = loss.gradient(Phi @ ahead, y) * weights[:, None]
