@@ -11,6 +11,8 @@ from streamk.factorization import blocks
 from streamk.factorization.blocks import BlockDiagonal, Links
 
 SHAPES = {
+    "no row": [(0, 3)],
+    "clusters without rows": [(0, 3), (6, 2), (0, 4)],
     "one number": [(1, 1)],
     "one column": [(9, 1), (3, 1), (1, 1)],
     "fewer rows than streams": [(1, 5), (2, 16), (3, 17)],

@@ -83,10 +83,7 @@ class BlockDiagonal:
 
             divide(len(V), _MOVE * len(V), sort, threads)
             divide(len(self._chunks), self.values.size, work, threads)
-        out = np.zeros(self.columns[-1])
-        for s, part in zip(self._owner.tolist(), parts, strict=True):
-            out[self.columns[s] : self.columns[s + 1]] += part[: self.ranks[s]]
-        return out
+        return self._summed(parts)
 
     def up(self, U: Numbers, threads: int | None = None) -> Numbers:
         """Return ``W U``, (n,) or (n, p), of U (rank,) or (rank, p)."""
@@ -107,6 +104,14 @@ class BlockDiagonal:
             divide(len(self._chunks), self.values.size, work, threads)
             divide(len(out), _MOVE * len(out), sort, threads)
         return out
+
+    def _summed(self, parts: Numbers) -> Numbers:
+        """Return the sums of each cluster's chunks, one cluster's columns after another's."""
+        first = np.flatnonzero(np.diff(self._owner, prepend=-1))
+        sums = np.zeros((len(self.ranks), parts.shape[1]))
+        sums[self._owner[first]] = np.add.reduceat(parts, first, axis=0)
+        found: Numbers = sums[np.arange(parts.shape[1]) < np.array(self.ranks)[:, None]]
+        return found
 
     @contextmanager
     def _room(self) -> Iterator[Numbers]:
