@@ -21,18 +21,24 @@ Array = NDArray[Any]
 class Twin(Protocol):
     """What each twin does."""
 
-    def down(self, values: Array, chunks: Array, order: Array, v: Array, parts: Array) -> None:
+    def scatter(self, v: Array, places: Array, out: Array) -> None:
+        """Write each number to its place (uint32) in `out`: that of its point's row in W."""
+        ...
+
+    def gather(self, v: Array, places: Array, out: Array) -> None:
+        """Write the numbers at the places (uint32) into `out`."""
+        ...
+
+    def down(self, values: Array, chunks: Array, v: Array, parts: Array) -> None:
         """Write each chunk's ``W^T v`` into its row of `parts` (chunks, largest rank).
 
-        A chunk is (place in `values`, first row, rows, columns), int64. Row i of W is that of
-        number ``order[i]`` of `v` (n,).
+        A chunk is (place in `values`, first row, rows, columns), int64. Numbers of `v` (n,) are in
+        the order of the rows.
         """
         ...
 
-    def up(
-        self, values: Array, chunks: Array, order: Array, u: Array, starts: Array, out: Array
-    ) -> None:
-        """Write each chunk's ``W u`` into its numbers of `out` (n,).
+    def up(self, values: Array, chunks: Array, u: Array, starts: Array, out: Array) -> None:
+        """Write each chunk's ``W u`` into its numbers of `out` (n,), in the order of the rows.
 
         A chunk's numbers of `u` (rank,) begin at its place of `starts`.
         """

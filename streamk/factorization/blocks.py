@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ Numbers = NDArray[np.float64]
 
 _CHUNK = 1 << 18
 """Numbers of a chunk, about: enough for a thread, and few enough for the second cache to pass."""
+
+_MOVE = 8
+"""Multiplications that take about as long as moving a number to its cluster's, or back."""
 
 
 class BlockDiagonal:
@@ -36,6 +40,9 @@ class BlockDiagonal:
     ) -> None:
         self.values, self._order = values, np.concatenate(rows)
         self.sizes, self.ranks = tuple(map(len, rows)), tuple(ranks)
+        self._rooms: list[Numbers] = []
+        self._places = np.empty(len(self._order), np.uint32)
+        self._places[self._order] = np.arange(len(self._order))
         numbers = [n * k for n, k in zip(self.sizes, self.ranks, strict=True)]
         self._at = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
         self._rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
@@ -66,15 +73,17 @@ class BlockDiagonal:
         if V.ndim == 2:
             return np.concatenate([self._wide(s).T @ V[self._points(s)] for s in self._clusters])
         parts = np.zeros((len(self._chunks), max(self.ranks)))
+        with self._room() as v:
 
-        def work(some: slice) -> None:
-            loops.select().down(self.values, self._chunks[some], self._order, V, parts[some])
+            def sort(some: slice) -> None:
+                loops.select().scatter(V[some], self._places[some], v)
 
-        divide(len(self._chunks), self.values.size, work, threads)
-        out = np.zeros(self.columns[-1])
-        for s, part in zip(self._owner.tolist(), parts, strict=True):
-            out[self.columns[s] : self.columns[s + 1]] += part[: self.ranks[s]]
-        return out
+            def work(some: slice) -> None:
+                loops.select().down(self.values, self._chunks[some], v, parts[some])
+
+            divide(len(V), _MOVE * len(V), sort, threads)
+            divide(len(self._chunks), self.values.size, work, threads)
+        return self._summed(parts)
 
     def up(self, U: Numbers, threads: int | None = None) -> Numbers:
         """Return ``W U``, (n,) or (n, p), of U (rank,) or (rank, p)."""
@@ -83,13 +92,39 @@ class BlockDiagonal:
             for s in self._clusters:
                 out[self._points(s)] = self._wide(s) @ U[self.columns[s] : self.columns[s + 1]]
             return out
-        starts = self.columns[self._owner]
+        u, starts = np.ascontiguousarray(U), self.columns[self._owner]
+        with self._room() as found:
 
-        def work(some: slice) -> None:
-            loops.select().up(self.values, self._chunks[some], self._order, U, starts[some], out)
+            def work(some: slice) -> None:
+                loops.select().up(self.values, self._chunks[some], u, starts[some], found)
 
-        divide(len(self._chunks), self.values.size, work, threads)
+            def sort(some: slice) -> None:
+                loops.select().gather(found, self._places[some], out[some])
+
+            divide(len(self._chunks), self.values.size, work, threads)
+            divide(len(out), _MOVE * len(out), sort, threads)
         return out
+
+    def _summed(self, parts: Numbers) -> Numbers:
+        """Return the sums of each cluster's chunks, one cluster's columns after another's."""
+        first = np.flatnonzero(np.diff(self._owner, prepend=-1))
+        sums = np.zeros((len(self.ranks), parts.shape[1]))
+        sums[self._owner[first]] = np.add.reduceat(parts, first, axis=0)
+        found: Numbers = sums[np.arange(parts.shape[1]) < np.array(self.ranks)[:, None]]
+        return found
+
+    @contextmanager
+    def _room(self) -> Iterator[Numbers]:
+        """Give room for a number a point, in the order of the clusters.
+
+        It is kept for the next product: memory that is new takes longer than moving the numbers.
+        """
+        try:
+            room = self._rooms.pop()  # another thread may have the only one
+        except IndexError:
+            room = np.empty(len(self._order))
+        yield room
+        self._rooms.append(room)
 
     def _points(self, s: int) -> NDArray[np.int64]:
         points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
