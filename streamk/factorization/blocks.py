@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,11 +131,21 @@ class Links:
 
     @classmethod
     def of(
-        cls, blocks: Mapping[tuple[int, int], Numbers], ranks: Sequence[int], dtype: np.dtype[Any]
+        cls,
+        pairs: NDArray[np.int64],
+        made: Callable[[int, int], Numbers],
+        ranks: Sequence[int],
+        dtype: np.dtype[Any],
     ) -> Links:
-        """Return links from blocks by pairs of clusters (s, t), s <= t."""
-        values = np.concatenate([block.reshape(-1) for block in blocks.values()]).astype(dtype)
-        return cls(values, np.array(list(blocks), np.int64).reshape(-1, 2), ranks)
+        """Return links of pairs of clusters (s, t), s <= t, whose blocks are made one by one."""
+        k = np.asarray(ranks, np.int64)
+        values = np.empty(int((k[pairs[:, 0]] * k[pairs[:, 1]]).sum()), dtype)
+        links = cls(values, pairs, ranks)
+        for s, t in pairs.tolist():
+            block = links.block(s, t)
+            assert block is not None
+            block[:] = made(s, t)
+        return links
 
     @property
     def nbytes(self) -> int:
@@ -215,4 +225,5 @@ class Links:
             for i, s in enumerate(together.tolist()):
                 for j, t in enumerate(together[i:].tolist(), i):
                     blocks[s, t] = clipped[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
-        return Links.of(blocks, self.ranks, self.values.dtype)
+        pairs = np.array(list(blocks), np.int64)
+        return Links.of(pairs, lambda s, t: blocks[s, t], self.ranks, self.values.dtype)

@@ -1,0 +1,83 @@
+"""What rounding leaves of MEKA's bases where a spectrum is steep, and the memory of making them."""
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from meka_kit import EVERY, clouds, dense
+
+from streamk import kernels
+from streamk.factorization import Meka, meka
+
+X = clouds((150, 200, 250))
+N = len(X)
+STEEP = [
+    kernels.Gaussian(bandwidth=3.0),
+    kernels.Gaussian(bandwidth=100.0),
+    kernels.Cauchy(bandwidth=5.0),
+    kernels.Matern(nu=2.5, bandwidth=6.0),
+]
+"""Their eigenvalues fall below rounding within the rank."""
+
+
+def made(kernel, points=X, rank=60, n_clusters=3, dtype="float64", **options):
+    return meka(points, kernel, rank=rank, n_clusters=n_clusters, dtype=dtype, **options)
+
+
+def oblique(m):
+    """How far the columns of its bases are from orthonormal ones."""
+    return max(
+        abs(m.basis(s).T @ m.basis(s) - np.eye(k)).max() for s, k in enumerate(m.ranks.tolist())
+    )
+
+
+@pytest.mark.parametrize("kernel", STEEP)
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+@pytest.mark.parametrize("basis", ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"])
+def test_a_basis_is_orthonormal_however_steep_the_spectrum(kernel, columns, basis):
+    m = made(kernel, columns=columns, basis=basis)
+    assert oblique(m) < 1.001e-6
+    single = made(kernel, columns=columns, basis=basis, dtype="float32")
+    assert oblique(single) < 3e-6
+
+
+MODULE = sys.modules["streamk.factorization.bases"]
+
+
+@pytest.mark.parametrize("kernel", STEEP)
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):
+    """W R^-1 with R L R^T, and a map that new points agree with as far as it can be computed."""
+    monkeypatch.setattr(MODULE, "_ORTHONORMAL", np.inf)
+    before = made(kernel, columns=columns, **EVERY)
+    monkeypatch.setattr(MODULE, "_ORTHONORMAL", 0.0)
+    m = made(kernel, columns=columns, **EVERY)
+    assert oblique(m) < 1e-13
+    np.testing.assert_allclose(dense(m), dense(before), rtol=0, atol=1e-8)
+    assert m.error() <= before.error() * 1.001
+    labels, w = m.coordinates(X)
+    for s, k in enumerate(m.ranks.tolist()):
+        np.testing.assert_allclose(w[labels == s, :k], m.basis(s), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_predictions_come_back_from_a_state_bit_for_bit(columns):
+    m = made(STEEP[0], columns=columns)
+    again, y = Meka.from_state(m.state()), np.cos(X)
+    np.testing.assert_array_equal(again.predict(X, m.weights(y)), m.predict(X, m.weights(y)))
+
+
+@pytest.mark.parametrize("columns", ["cluster", "row"])
+def test_making_it_takes_little_more_memory_than_it_has(columns):
+    random = np.random.default_rng(0)
+    points = random.normal(size=(20_000, 3))
+    options = {"rank": 64, "n_clusters": 10, "columns": columns, "dtype": "float32"}
+    made(kernels.Gaussian(bandwidth=0.5), points[:200], **{**options, "rank": 2})
+    tracemalloc.start()
+    m = made(kernels.Gaussian(bandwidth=0.5), points, **options)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Maps keep no directions that were left out; of links and factors, one is there at a time.
+    assert held < 1.1 * (m.nbytes + m.map_nbytes) + 24 * len(points)
+    assert peak < 2.5 * m.nbytes
