@@ -1,14 +1,17 @@
-"""What rounding leaves of MEKA's bases where a spectrum is steep, and the memory of making them."""
+"""MEKA where a spectrum is steep or the rank is large: precision, memory, definiteness."""
 
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from meka_kit import EVERY, clouds, dense
 
 from streamk import kernels
-from streamk.factorization import Meka, meka
+from streamk.errors import InvalidInput
+from streamk.factorization import Meka, meka, solving
+from streamk.factorization.blocks import Links
 
 X = clouds((150, 200, 250))
 N = len(X)
@@ -81,3 +84,64 @@ def test_making_it_takes_little_more_memory_than_it_has(columns):
     # Maps keep no directions that were left out; of links and factors, one is there at a time.
     assert held < 1.1 * (m.nbytes + m.map_nbytes) + 24 * len(points)
     assert peak < 2.5 * m.nbytes
+
+
+# --- whether it is definite, where the rank is large ----------------------------------------
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Any rank is one beyond that of dense matrices, which nothing makes."""
+    monkeypatch.setattr(solving, "_SMALL", 0)
+
+    def dense_links(*_):
+        raise AssertionError("a dense matrix of the rank")
+
+    monkeypatch.setattr(Links, "dense", dense_links)
+
+
+def poor(dtype="float64", **options):
+    """Links of few samples, which make negative eigenvalues."""
+    few = {"rank": 8, "link_samples": 0.2, "sampling": "uniform", **options}
+    return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("threshold", [0.0, 1e-3])
+@pytest.mark.parametrize("seed", range(5))
+def test_large_ranks_are_definite_where_small_ones_are(dtype, threshold, seed):
+    m = poor(dtype=dtype, threshold=threshold, seed=seed)
+    smallest = np.linalg.eigvalsh(dense(m))[0]
+    for share in (1e-3, 0.5, 0.999, 1.001, 2.0, 100.0):
+        assert m.is_definite(-share * smallest) == (share > 1.0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("shift", [1e-3, 10.0])
+def test_a_shift_counts(shift):
+    m = poor()
+    smallest = np.linalg.eigvalsh(dense(m))[0]
+    shifted = replace(m, shift=shift)
+    for lam in (0.1, 1.0, 10.0):
+        assert shifted.is_definite(lam) == (smallest + shift + lam > 0.0)
+
+
+@pytest.mark.usefixtures("large")
+def test_what_steps_do_not_tell_is_not_definite(monkeypatch):
+    m = poor()
+    lam = -1.01 * np.linalg.eigvalsh(dense(m))[0]
+    assert m.is_definite(lam)
+    monkeypatch.setattr(solving, "_ITERATIONS", 3)
+    assert not m.is_definite(lam)
+
+
+@pytest.mark.usefixtures("large")
+def test_conjugate_gradients_of_a_large_rank():
+    m, y = poor(), np.cos(X)
+    values = np.linalg.eigvalsh(dense(m))
+    with pytest.raises(InvalidInput, match="minres"):
+        m.solve(-0.5 * values[0], y, method="cg")
+    lam = -2.0 * values[0]
+    expected = np.linalg.solve(lam * np.eye(N) + dense(m), y)
+    np.testing.assert_allclose(m.solve(lam, y, method="cg"), expected, rtol=0, atol=1e-5)
