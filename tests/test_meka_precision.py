@@ -45,6 +45,12 @@ def test_a_basis_is_orthonormal_however_steep_the_spectrum(kernel, columns, basi
     assert oblique(single) < 3e-6
 
 
+def poor(dtype="float64", **options):
+    """Links of few samples, which make negative eigenvalues."""
+    few = {"rank": 8, "link_samples": 0.2, "sampling": "uniform", **options}
+    return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
+
+
 MODULE = sys.modules["streamk.factorization.bases"]
 
 
@@ -86,6 +92,58 @@ def test_making_it_takes_little_more_memory_than_it_has(columns):
     assert peak < 2.5 * m.nbytes
 
 
+# --- weights of points ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
+@pytest.mark.parametrize("psd", ["clip", "shift"])
+@pytest.mark.parametrize("lam", [0.05, 1.0])
+def test_weights_are_those_of_a_dense_solve(method, psd, lam):
+    m, y = poor().psd(psd), np.cos(X)
+    assert (m.shift > 0.0) == (psd == "shift")
+    weights = np.random.default_rng(0).exponential(size=N) ** 2
+    weights[::11] = 0.0
+    G = dense(m) + m.shift * np.eye(N)
+    expected = np.linalg.solve(lam * np.eye(N) + weights[:, None] * G, weights[:, None] * y)
+    for p in (y, y[:, 0]):
+        found = m.solve(lam, p, weights=weights, method=method)
+        wanted = expected if p.ndim == 2 else expected[:, 0]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    assert not found[::11].any()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_weights_are_of_definiteness_too(dtype):
+    m = poor(dtype=dtype)
+    weights = np.random.default_rng(0).uniform(size=N)
+    root = np.sqrt(weights)
+    smallest = np.linalg.eigvalsh(root[:, None] * dense(m) * root)[0]
+    assert smallest < 0.0
+    for share in (0.5, 0.99, 1.01, 2.0):
+        assert m.is_definite(-share * smallest, weights=weights) == (share > 1.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (np.ones(N - 1), str(N)),
+        (np.ones((N, 1)), str(N)),
+        (np.full(N, np.nan), "weights has the value nan in row 0"),
+        (-np.ones(N), "at least 0"),
+        (np.zeros(N), "weights is zero"),
+        (["a"] * N, "numbers"),
+    ],
+)
+def test_weights_that_cannot_be(weights, words):
+    m = poor()
+    for call in (
+        lambda: m.solve(1.0, np.ones(N), weights=weights),
+        lambda: m.is_definite(1.0, weights=weights),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            call()
+
+
 # --- whether it is definite, where the rank is large ----------------------------------------
 
 
@@ -98,12 +156,6 @@ def large(monkeypatch):
         raise AssertionError("a dense matrix of the rank")
 
     monkeypatch.setattr(Links, "dense", dense_links)
-
-
-def poor(dtype="float64", **options):
-    """Links of few samples, which make negative eigenvalues."""
-    few = {"rank": 8, "link_samples": 0.2, "sampling": "uniform", **options}
-    return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
 
 
 @pytest.mark.usefixtures("large")

@@ -95,6 +95,16 @@ class BlockDiagonal:
         points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
         return points
 
+    def scaled(self, factors: Numbers) -> BlockDiagonal:
+        """Return ``diag(factors) W``, for a factor of each point."""
+        values = np.empty_like(self.values)
+        rows = np.split(self._order, self._rows[1:-1])
+        scaled = BlockDiagonal(values, rows, self.ranks)
+        for s in self._clusters:
+            own = factors[rows[s]].astype(values.dtype)
+            np.multiply(self.block(s), own[:, None], out=scaled.block(s))
+        return scaled
+
     def gram(self) -> list[Numbers]:
         """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""
         wide = (self._wide(s) for s in self._clusters)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from streamk.errors import InvalidInput
 from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.checks import weights_of
 
 Numbers = NDArray[np.float64]
 
@@ -36,6 +37,29 @@ class Unsolvable(InvalidInput):
 
 
 Solver = Callable[[Numbers], Numbers]
+
+
+def weighted(
+    W: BlockDiagonal, lam: float, shift: float, weights: ArrayLike | None
+) -> tuple[BlockDiagonal, float, Numbers]:
+    """Return V, mu and the diagonal of D, (n, 1), that make of weights a system without them.
+
+    ``(lam diag(weights)^-1 + shift I + W L W^T) x = y`` where x is D times what solves
+    ``(mu I + V L V^T) z = D y``, with V = D W. The largest element of D is 1, so that all weights
+    alike come to another lam.
+
+    Raises
+    ------
+    InvalidInput
+        If they are no weights of the points.
+    """
+    if weights is None:
+        return W, lam + shift, np.ones((1, 1))
+    found = weights_of(weights, sum(W.sizes), "weights")
+    found = found / (1.0 + shift / lam * found)  # a shift is noise of each point alike
+    largest = float(found.max())
+    roots = np.sqrt(found / largest)
+    return W.scaled(roots), lam / largest, roots[:, None]
 
 
 def solve(
