@@ -98,13 +98,14 @@ def meka(
 
     Notes
     -----
-    Memory: before W is there, the Nyström factor of one cluster at a time, in double precision, so
-    ``8 * oversampling * rank`` bytes for each of its points; with W and L, W(s) of one cluster in
-    double precision. Of 50,000 points of 10 columns in 10 clusters of rank 128,
-    W and L are 29 MB and the peak is 43 MB; in 2 clusters they are 26 MB and it is 58 MB, with
+    Memory: before W is there, the Nyström factor of one cluster at a time takes
+    ``8 * oversampling * rank`` bytes for each of its points; later W(s) of one cluster in double
+    precision comes to W and L. Of 50,000 points of 10 columns and a rank of 128, W and L are 29 MB
+    in 10 clusters, and the peak is 43 MB; in 2 clusters they are 26 MB and it is 58 MB, with
     ``columns="row"`` 71 MB.
 
-    Columns of W(s) are orthonormal up to 1e-6, or what single precision makes of that.
+    Products of the columns of W(s) are those of orthonormal ones within 1e-6, however steep the
+    spectrum is; in single precision, within the rounding of that.
 
     Examples
     --------
