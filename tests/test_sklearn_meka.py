@@ -13,6 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import MekaClassifier, MekaRidge
@@ -21,13 +22,26 @@ from streamk.factorization import meka
 from streamk.kernels import Gaussian, Linear
 
 
+def not_of_meka(estimator: Any) -> dict[str, str]:
+    """Checks that ask for what an approximation without an intercept does not promise."""
+    found = {
+        "check_sample_weight_equivalence_on_dense_data": "a point that is there twice is drawn "
+        "more often for clusters and bases, and W has single precision"
+    }
+    if isinstance(estimator, MekaClassifier) and estimator.bandwidth is None:
+        found["check_class_weight_classifiers"] = "points far from all others are predicted 0"
+    return found
+
+
 @parametrize_with_checks(
     [
         MekaRidge(alpha=0.1, rank=16),
         MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
         MekaClassifier(rank=16),
         MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
-    ]
+        MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),
+    ],
+    expected_failed_checks=not_of_meka,
 )
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -45,6 +59,77 @@ def test_with_all_directions_of_one_cluster_it_is_kernel_ridge() -> None:
     plain = KernelRidge(kernel="rbf", gamma=0.5, alpha=0.5).fit(X[:200], y[:200])
     # W and L are stored in single precision.
     np.testing.assert_allclose(ours.predict(X[200:]), plain.predict(X[200:]), rtol=1e-4, atol=1e-3)
+
+
+def full(**options: Any) -> Any:
+    """Options with which it is kernel ridge regression, up to single precision."""
+    fixed = {"gamma": 0.5, "rank": 300, "n_clusters": 1, "basis": "uniform", "random_state": 0}
+    return {**fixed, **options}
+
+
+SINGLE: Any = {"rtol": 1e-4, "atol": 1e-3}
+
+
+@pytest.mark.parametrize("solver", ["woodbury", "cg", "minres"])
+def test_weights_are_those_of_kernel_ridge(solver: str) -> None:
+    X, y = friedman(300)
+    both = np.column_stack([y, -(y**2)])
+    weights = np.random.default_rng(0).exponential(size=200) ** 2
+    weights[::9] = 0.0
+    plain = KernelRidge(kernel="rbf", gamma=0.5, alpha=0.5).fit(X[:200], both[:200], weights)
+    ours = MekaRidge(**full(alpha=0.5, solver=solver)).fit(X[:200], both[:200], weights)
+    np.testing.assert_allclose(ours.predict(X[200:]), plain.predict(X[200:]), **SINGLE)
+
+
+def test_points_of_weight_0_are_not_there_and_weights_alike_are_another_alpha() -> None:
+    X, y = friedman()
+    weights = np.arange(800.0) % 3
+    options: Any = {"gamma": 0.3, "alpha": 0.2, "rank": 20, "n_clusters": 4, "random_state": 0}
+    counting, new = weights > 0, X[:50] + 0.1
+    some = MekaRidge(**options).fit(X[counting], y[counting], weights[counting]).predict(new)
+    assert np.array_equal(MekaRidge(**options).fit(X, y, weights).predict(new), some)
+    four = MekaRidge(**options).fit(X, y, np.full(800, 4.0)).predict(new)
+    assert np.array_equal(MekaRidge(**{**options, "alpha": 0.05}).fit(X, y).predict(new), four)
+
+
+def test_a_point_of_weight_2_is_there_twice() -> None:
+    X, y = friedman(200)
+    twice = np.r_[X, X[:50]], np.r_[y, y[:50]]
+    weights = 1.0 + (np.arange(200) < 50)
+    expected = MekaRidge(**full()).fit(*twice).predict(X)
+    np.testing.assert_allclose(
+        MekaRidge(**full()).fit(X, y, weights).predict(X), expected, **SINGLE
+    )
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"a": 5.0, "c": 0.2}])
+def test_weights_of_classes_are_those_of_their_points(class_weight: Any) -> None:
+    X, numbers = make_friedman1(300, random_state=0)
+    labels = np.array(["a", "b", "c"])[np.digitize(numbers, [9.0, 20.0])]
+    own = np.random.default_rng(1).uniform(size=300)
+    by_class = compute_sample_weight(class_weight, labels)
+    targets = np.where(labels[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
+    for given, weights in ((None, by_class), (own, own * by_class)):
+        plain = KernelRidge(kernel="rbf", gamma=0.5).fit(X, targets, weights)
+        model = MekaClassifier(**full(class_weight=class_weight)).fit(X, labels, given)
+        np.testing.assert_allclose(model.decision_function(X), plain.predict(X), **SINGLE)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([1.0] * 49 + [-1.0], "-1.0 in row 49"),
+        ([np.inf] + [1.0] * 49, "sample_weight"),
+        ([0.0] * 50, "zero"),
+        ([1.0] * 49, "each of the 50 points"),
+    ],
+)
+def test_weights_that_cannot_be(weights: Any, words: str) -> None:
+    X, y = friedman(50)
+    with pytest.raises(ValueError, match=words):
+        MekaRidge(rank=8, random_state=0).fit(X, y, weights)
+    with pytest.raises(ValueError, match=words):
+        MekaClassifier(rank=8, class_weight="balanced").fit(X, y > 14.0, weights)
 
 
 def test_it_solves_with_the_approximation_and_predicts_by_it() -> None:

@@ -214,7 +214,7 @@ class Meka:
 
         Notes
         -----
-        Takes dense matrices of the rank, as `is_definite`, `eigh` and `features` do.
+        Takes dense matrices of the rank, as `eigh` and `features` do.
         """
         if method == "clip":
             return replace(self, _L=self._L.clipped(), _clear=True)
@@ -224,11 +224,17 @@ class Meka:
             return replace(self, shift=max(self.shift, -smallest), _clear=True)
         raise InvalidInput(f"method={method!r} of psd must be 'clip' or 'shift'")
 
-    def is_definite(self, lam: float) -> bool:
-        """Return whether ``lam I + G~`` is positive definite, for a positive lam.
+    def is_definite(self, lam: float, *, weights: ArrayLike | None = None) -> bool:
+        """Return whether ``lam I + G~``, or what `solve` has with weights, is positive definite.
 
         Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
+
+        Up to a rank of 8,192 a dense Cholesky factorization of it decides. Beyond, conjugate
+        gradients on a random vector do, with nothing dense: a direction of negative curvature says
+        no, and a residual of 1e-8 without one says yes, which is wrong with a chance of 1e-8 times
+        the root of the rank. No is also what they say where 10,000 steps do not tell: where what
+        lam leaves of the smallest eigenvalue is below about 1e-7 of the largest one.
 
         Raises
         ------
@@ -237,9 +243,17 @@ class Meka:
         """
         check_positive("lam", lam)
         self._check_rows()
-        return solving.definite(self._W, self._L, float(lam) + self.shift)
+        W, shift, _ = solving.weighted(self._W, float(lam), self.shift, weights)
+        return solving.definite(W, self._L, shift)
 
-    def solve(self, lam: float, y: ArrayLike, *, method: str | None = None) -> Numbers:
+    def solve(
+        self,
+        lam: float,
+        y: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        method: str | None = None,
+    ) -> Numbers:
         """Solve ``(lam I + G~) alpha = y``, as kernel ridge regression does.
 
         Parameters
@@ -247,17 +261,21 @@ class Meka:
         lam : float
             Positive.
         y : array of shape (n,) or (n, p)
+        weights : array of shape (n,), optional
+            How much the squared error of each point counts, at least 0: it solves
+            ``(lam diag(weights)^-1 + G~) alpha = y``, with a scaled copy of W.
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
-            to be positive definite, which takes a dense factorization of the rank to see, too;
-            "minres" takes nothing dense. By default "woodbury" up to a rank of 8,192, whose system
-            is a matrix of 512 MB, and "minres" beyond.
+            to be positive definite, which `is_definite` is asked before; "minres" takes nothing
+            dense. By default "woodbury" up to a rank of 8,192, whose system is a matrix of 512 MB,
+            and "minres" beyond.
 
         Returns
         -------
         float64 array of the shape of `y`
-            Its residual is about 1e-8 of y, where lam is tiny up to 1e-5.
+            Its residual is about 1e-8 of y, where lam is tiny up to 1e-5; with weights both count
+            by their roots.
 
         Raises
         ------
@@ -269,14 +287,15 @@ class Meka:
         if method is not None:
             check_choice("method", method, solving.METHODS)
         self._check_rows()
-        Y, shift = columns_of(y, self.n, "y"), float(lam) + self.shift
-        times, wanted = replace(self, shift=shift)._times, Y.reshape(self.n, -1)
+        Y = columns_of(y, self.n, "y")
+        W, shift, scale = solving.weighted(self._W, float(lam), self.shift, weights)
+        times, wanted = replace(self, shift=shift, _W=W)._times, scale * Y.reshape(self.n, -1)
         try:
-            found = solving.solve(self._W, self._L, shift, wanted, method, times, self._threads)
+            found = solving.solve(W, self._L, shift, wanted, method, times, self._threads)
         except solving.Unsolvable as error:
             instead = "" if self._clear else ", or psd() before"
             raise solving.Unsolvable(f"{error}: take a larger lam{instead}") from None
-        return found.reshape(Y.shape)
+        return (scale * found).reshape(Y.shape)
 
     def _times(self, V: Numbers) -> Numbers:
         inner = self._L.times(self._W.down(np.ascontiguousarray(V), self._threads))

@@ -7,7 +7,9 @@ that was not there has coordinates, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,10 @@ _SMALLEST, _SMALLEST_SQUARE = 1e-10, 1e-12
 rounding."""
 _NOTHING = 1e-100
 """Largest number of a factor whose squares may underflow."""
+_ORTHONORMAL = 1e-6
+"""By how much products of a basis' columns may be off before they are made orthonormal again."""
+_ENTRIES = 1 << 18
+"""Numbers of the rows that are computed at a time, about: 2 MB."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,42 @@ class Basis:
 
     def first(self, k: int) -> Basis:
         """Return the k leading directions, or all if there are fewer."""
-        return Basis(self.landmarks, self.map[:, :k], self.values[:k], self.link[:k, :k])
+        # Copies: views would keep the directions that are left out in memory.
+        return Basis(
+            self.landmarks, self.map[:, :k].copy(), self.values[:k], self.link[:k, :k].copy()
+        )
+
+    def write(
+        self,
+        out: NDArray[Any],
+        X: Numbers,
+        rows: NDArray[np.int64],
+        kernel: Kernel,
+        threads: int | None,
+    ) -> Basis:
+        """Write coordinates of some rows of X, those of the cluster, and return their basis.
+
+        It is another one where rounding in small eigenvalues, which come of squares, has left the
+        columns oblique: one that is orthonormal in these rows, and spans the same.
+        """
+
+        def parts() -> Iterator[tuple[slice, Numbers]]:
+            step = max(1, _ENTRIES // max(1, len(self.values)))
+            for first in range(0, len(rows), step):
+                part = slice(first, first + step)
+                yield part, kernel.product(X[rows[part]], self.landmarks, self.map, threads=threads)
+
+        G = np.zeros(self.link.shape)
+        for part, W in parts():
+            out[part] = W
+            G += W.T @ W
+        if np.abs(G - np.eye(len(G))).max(initial=0.0) <= _ORTHONORMAL:
+            return self
+        R = linalg.cholesky(G)
+        # The rows as they were, not by the new map: it would round anew, by as much again.
+        for part, W in parts():
+            out[part] = _over(W, R)
+        return Basis(self.landmarks, _over(self.map, R), self.values, R @ self.link @ R.T)
 
 
 def leading_directions(
@@ -88,11 +129,16 @@ def leading_directions(
     # Left singular vectors of columns, each weighted by how many it stands for.
     seen = np.concatenate([found, others])
     weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
-    B = kernel.pairwise(X, seen)
-    B *= weights
-    squares, V = _leading(B.T @ B, _SMALLEST_SQUARE)
+    gram, with_factor = np.zeros((len(seen),) * 2), np.zeros((len(seen), F.shape[1]))
+    step = max(1, _ENTRIES // len(seen))
+    for first in range(0, len(X), step):
+        B = kernel.pairwise(X[first : first + step], seen)
+        B *= weights
+        gram += B.T @ B
+        with_factor += B.T @ F[first : first + step]
+    squares, V = _leading(gram, _SMALLEST_SQUARE)
     V /= np.sqrt(squares)
-    A = V.T @ (B.T @ F)
+    A = V.T @ with_factor
     return Basis(seen, weights[:, None] * V, np.sqrt(squares), A @ A.T)
 
 
@@ -142,3 +188,9 @@ def _leading(gram: Numbers, smallest: float = _SMALLEST) -> tuple[Numbers, Numbe
     values, vectors = np.linalg.eigh(gram)
     kept = values > smallest * values[-1]
     return values[kept][::-1], vectors[:, kept][:, ::-1]
+
+
+def _over(A: Numbers, R: Numbers) -> Numbers:
+    """Return ``A R^-1`` of an upper triangular R."""
+    solved: Numbers = linalg.solve_triangular(R, A.T, trans="T", check_finite=False).T
+    return np.ascontiguousarray(solved)

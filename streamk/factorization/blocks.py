@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -130,6 +130,16 @@ class BlockDiagonal:
         points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
         return points
 
+    def scaled(self, factors: Numbers) -> BlockDiagonal:
+        """Return ``diag(factors) W``, for a factor of each point."""
+        values = np.empty_like(self.values)
+        rows = np.split(self._order, self._rows[1:-1])
+        scaled = BlockDiagonal(values, rows, self.ranks)
+        for s in self._clusters:
+            own = factors[rows[s]].astype(values.dtype)
+            np.multiply(self.block(s), own[:, None], out=scaled.block(s))
+        return scaled
+
     def gram(self) -> list[Numbers]:
         """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""
         wide = (self._wide(s) for s in self._clusters)
@@ -166,11 +176,21 @@ class Links:
 
     @classmethod
     def of(
-        cls, blocks: Mapping[tuple[int, int], Numbers], ranks: Sequence[int], dtype: np.dtype[Any]
+        cls,
+        pairs: NDArray[np.int64],
+        made: Callable[[int, int], Numbers],
+        ranks: Sequence[int],
+        dtype: np.dtype[Any],
     ) -> Links:
-        """Return links from blocks by pairs of clusters (s, t), s <= t."""
-        values = np.concatenate([block.reshape(-1) for block in blocks.values()]).astype(dtype)
-        return cls(values, np.array(list(blocks), np.int64).reshape(-1, 2), ranks)
+        """Return links of pairs of clusters (s, t), s <= t, whose blocks are made one by one."""
+        k = np.asarray(ranks, np.int64)
+        values = np.empty(int((k[pairs[:, 0]] * k[pairs[:, 1]]).sum()), dtype)
+        links = cls(values, pairs, ranks)
+        for s, t in pairs.tolist():
+            block = links.block(s, t)
+            assert block is not None
+            block[:] = made(s, t)
+        return links
 
     @property
     def nbytes(self) -> int:
@@ -250,4 +270,5 @@ class Links:
             for i, s in enumerate(together.tolist()):
                 for j, t in enumerate(together[i:].tolist(), i):
                     blocks[s, t] = clipped[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
-        return Links.of(blocks, self.ranks, self.values.dtype)
+        pairs = np.array(list(blocks), np.int64)
+        return Links.of(pairs, lambda s, t: blocks[s, t], self.ranks, self.values.dtype)

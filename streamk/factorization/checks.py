@@ -141,3 +141,27 @@ def columns_of(v: Any, n: int, name: str, of: str = "points") -> Numbers:
         row = int(np.argwhere(~np.isfinite(V))[0][0])
         raise InvalidInput(f"{name} has the value {V[row]} in row {row}; all must be finite")
     return V
+
+
+def weights_of(some: Any, n: int, name: str) -> Numbers:
+    """Return weights of n points as float64, (n,).
+
+    Raises
+    ------
+    InvalidInput
+        If they have another shape, one is negative or not finite, or all are 0.
+    """
+    found = numbers(some, name)
+    if found.shape != (n,):
+        raise InvalidInput(
+            f"{name} must have a number for each of the {n} points, shape ({n},), not {found.shape}"
+        )
+    wrong = ~((found >= 0.0) & (found < math.inf))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InvalidInput(
+            f"{name} has the value {found[i]} in row {i}; all must be finite and at least 0"
+        )
+    if not found.any():
+        raise InvalidInput(f"{name} is zero for all points: leave some above")
+    return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from streamk.errors import InvalidInput
 from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.checks import weights_of
 
 Numbers = NDArray[np.float64]
 
@@ -24,6 +25,9 @@ solution, which for a small lam is far above that of the right-hand side."""
 _ROUNDS = 10
 """Of solving for the residual of what was found, which iterative methods judge in another norm."""
 _ITERATIONS = 10_000
+_UNSEEN = 1e-8
+"""Part of a random vector that an eigenvector is not expected to be below: of a rank r it is with a
+chance of 1e-8 times the root of r."""
 _SINGULAR = 1e-15
 """Reciprocal condition number of what cannot be solved."""
 
@@ -33,6 +37,29 @@ class Unsolvable(InvalidInput):
 
 
 Solver = Callable[[Numbers], Numbers]
+
+
+def weighted(
+    W: BlockDiagonal, lam: float, shift: float, weights: ArrayLike | None
+) -> tuple[BlockDiagonal, float, Numbers]:
+    """Return V, mu and the diagonal of D, (n, 1), that make of weights a system without them.
+
+    ``(lam diag(weights)^-1 + shift I + W L W^T) x = y`` where x is D times what solves
+    ``(mu I + V L V^T) z = D y``, with V = D W. The largest element of D is 1, so that all weights
+    alike come to another lam.
+
+    Raises
+    ------
+    InvalidInput
+        If they are no weights of the points.
+    """
+    if weights is None:
+        return W, lam + shift, np.ones((1, 1))
+    found = weights_of(weights, sum(W.sizes), "weights")
+    found = found / (1.0 + shift / lam * found)  # a shift is noise of each point alike
+    largest = float(found.max())
+    roots = np.sqrt(found / largest)
+    return W.scaled(roots), lam / largest, roots[:, None]
 
 
 def solve(
@@ -57,10 +84,9 @@ def solve(
         solver = _woodbury(W, L, shift, threads)
     else:
         if method == "cg" and not definite(W, L, shift):
-            smallest = shift + float(reduced(W, L)[0][0])
             raise Unsolvable(
-                f"conjugate gradients need a positive definite matrix, and its smallest eigenvalue "
-                f"is {smallest:.3g}, with which 'minres' could do"
+                "conjugate gradients need a positive definite matrix, which lam I + G is not, and "
+                "'minres' could do without"
             )
         solver = _iterative(method, product)
     # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
@@ -132,6 +158,8 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> 
 
 def definite(W: BlockDiagonal, L: Links, shift: float) -> bool:
     """Return whether ``shift I + W L W^T`` is positive definite, for a positive shift."""
+    if sum(L.ranks) > _SMALL:
+        return _curves_up(W, L, shift)
     _, inner = _inner(W, L)
     inner[np.diag_indices_from(inner)] += shift
     try:
@@ -139,6 +167,38 @@ def definite(W: BlockDiagonal, L: Links, shift: float) -> bool:
     except linalg.LinAlgError:
         return False
     return True
+
+
+def _curves_up(W: BlockDiagonal, L: Links, shift: float) -> bool:
+    """Return whether conjugate gradients find ``shift I + W L W^T`` positive definite.
+
+    They have come down without negative curvature: then their residual is a polynomial of the
+    matrix times b, which is 1 at 0 and has positive roots alone, so at least 1 at an eigenvalue
+    that is not positive. What b has of its eigenvector is therefore no more than the residual.
+    """
+    roots, edges = [_root(S) for S in W.gram()], np.cumsum(L.ranks)[:-1]
+
+    def product(v: Numbers) -> Numbers:
+        down = [R.T @ part for R, part in zip(roots, np.split(v, edges), strict=True)]
+        inner = np.split(L.times(np.concatenate(down)), edges)
+        up = [R @ part for R, part in zip(roots, inner, strict=True)]
+        return shift * v + np.concatenate(up)
+
+    missing = np.random.Generator(np.random.Philox(0)).normal(size=sum(L.ranks))
+    direction, square = missing.copy(), float(missing @ missing)
+    enough = _UNSEEN**2 * square
+    for _ in range(_ITERATIONS):
+        image = product(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0.0:
+            return False
+        missing -= square / curvature * image
+        before, square = square, float(missing @ missing)
+        if square <= enough:
+            return True
+        direction *= square / before
+        direction += missing
+    return False
 
 
 def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from streamk.adapters.sklearn.options import (
     check_classes,
@@ -21,7 +22,7 @@ from streamk.adapters.sklearn.options import (
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.errors import InvalidInput
 from streamk.factorization import meka
-from streamk.factorization.checks import check_positive
+from streamk.factorization.checks import check_positive, weights_of
 from streamk.factorization.prediction import Predictor
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Kernel
@@ -29,6 +30,12 @@ from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
 
 __all__ = ["MekaClassifier", "MekaRidge"]
+
+
+def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
+    """Return weights of n points, from what scikit-learn takes for an array."""
+    found = check_array(sample_weight, ensure_2d=False, dtype=None, input_name="sample_weight")
+    return weights_of(found, n, "sample_weight")
 
 
 class _OnMeka(BaseEstimator):  # type: ignore[misc]
@@ -65,10 +72,15 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit(self, points: Numbers, y: Numbers) -> None:
+    def _fit(self, points: Numbers, y: Numbers, sample_weight: ArrayLike | None = None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
         check_count("rank", self.rank)
         check_positive("alpha", self.alpha)
+        weights = None
+        if sample_weight is not None:
+            weights = _checked_weights(sample_weight, len(points))
+            counting = weights > 0.0  # others are as if they were not there
+            points, y, weights = points[counting], y[counting], weights[counting]
         clusters = self.n_clusters
         if clusters is None:  # links, stored once a pair, take about an eighth of their bases
             clusters = max(1, round(math.sqrt(len(points) / self.rank) / 2))
@@ -82,10 +94,10 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
             seed=drawn_seed(self.random_state),
             threads=threads_of(self.n_jobs),
         )
-        if not found.is_definite(self.alpha / 2):
+        if not found.is_definite(self.alpha / 2, weights=weights):
             found = found.psd()
         try:
-            solution = found.solve(self.alpha, y, method=self.solver)
+            solution = found.solve(self.alpha, y, weights=weights, method=self.solver)
         except Unsolvable as error:
             raise InvalidInput(f"alpha={self.alpha!r} is too small: take a larger one") from error
         self.coef_ = found.weights(solution)
@@ -147,13 +159,40 @@ class MekaRidge(_OnMeka, BaseRidge):
     True
     """
 
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Solve for the coefficients.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+        sample_weight : array of shape (n,), optional
+            How much the squared error of each point counts. Points of weight 0 are left out; of the
+            others bases and clusters take no notice of weights.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, a weight is negative, all are 0, or the matrix is
+            singular for so small an `alpha`.
+        ValueError
+            If points or targets do not fit, as scikit-learn says it.
+        """
+        self._fit(*self._checked(X, y), sample_weight)
+        return self
+
 
 class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     """Classification by kernel ridge regression on a memory efficient approximation.
 
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides. Options are
-    those of `MekaRidge`.
+    those of `MekaRidge`, and `class_weight`: what squared errors of each class count, by label, or
+    "balanced" for all classes alike.
 
     Attributes
     ----------
@@ -175,7 +214,38 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
 
     classes_: NDArray[Any]
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        *,
+        bandwidth: float | None = None,
+        gamma: float | None = None,
+        alpha: float = 1.0,
+        rank: int = 128,
+        n_clusters: int | None = None,
+        basis: str = "rpcholesky",
+        threshold: float = 0.0,
+        solver: str | None = None,
+        class_weight: str | dict[Any, float] | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            bandwidth=bandwidth,
+            gamma=gamma,
+            alpha=alpha,
+            rank=rank,
+            n_clusters=n_clusters,
+            basis=basis,
+            threshold=threshold,
+            solver=solver,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve for the coefficients.
 
         Parameters
@@ -183,6 +253,8 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         X : array of shape (n, d)
         y : array of shape (n,)
             Labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            As that of `MekaRidge`; that of a point's class comes in, too.
 
         Returns
         -------
@@ -191,7 +263,8 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If an option is out of its domain, or all labels are of one class.
+            If an option is out of its domain, all labels are of one class, a weight is negative or
+            all are 0.
         ValueError
             If points or labels do not fit, as scikit-learn says it.
         """
@@ -203,7 +276,12 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         self.kernel_ = kernel_of_points(
             self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
         )
-        self._fit(points, binarizer.transform(labels).astype(np.float64))
+        if self.class_weight is not None:
+            of_class = compute_sample_weight(self.class_weight, labels)
+            if sample_weight is not None:
+                of_class *= _checked_weights(sample_weight, len(points))
+            sample_weight = of_class
+        self._fit(points, binarizer.transform(labels).astype(np.float64), sample_weight)
         return self
 
     def decision_function(self, X: ArrayLike) -> Numbers:

@@ -46,14 +46,18 @@ class BaseRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         ValueError
             If points or targets do not fit, as scikit-learn says it.
         """
+        self._fit(*self._checked(X, y))
+        return self
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, Numbers]:
+        """Return points and targets, whose kernel there is now."""
         points, targets = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
         )
         self.kernel_ = kernel_of_points(
             self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
         )
-        self._fit(points, np.asarray(targets, np.float64))
-        return self
+        return points, np.asarray(targets, np.float64)
 
     def predict(self, X: ArrayLike) -> Numbers:
         """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
