@@ -165,14 +165,6 @@ def test_it_begins_early_where_a_bound_is_crossed(options: dict[str, Any]) -> No
     assert lively.error < 0.5 * calm.error
 
 
-def test_it_begins_early_where_there_is_no_room_to_grow() -> None:
-    X, y = shifted()
-    model = learner("squared", every=None, max_error=1e9)
-    model.learn_many(X, y)
-    assert model.n_grown <= 6
-    assert model.n_factorizations > 1
-
-
 def test_a_failure_is_told_at_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise InvalidInput("no factorization today")

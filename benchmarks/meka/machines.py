@@ -8,8 +8,8 @@ Fastfood         3,000 Hadamard features, and the same
 
 C and γ are the paper's. ijcnn1 has its own test rows; of covtype, class 2 against the others, 20%
 are drawn, and columns are scaled to [0, 1]. LIBLINEAR has its own tolerance, 0.1. Seconds are of
-training, in a fresh process in which all is compiled; what takes longer than half an hour is stopped.
-BKA-SVM and LIBSVM of a fifth have five seeds, the others one.
+training, in a fresh process in which all is compiled; what takes longer than half an hour is
+stopped. BKA-SVM and LIBSVM of a fifth have five seeds, the others one.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def projected(Phi: Matrix, F: Matrix, ridge: float) -> Matrix:
     return np.asarray(linalg.cho_solve(_factor(A), Phi.T @ F, check_finite=False))
 
 
-def _factor(A: Matrix) -> tuple[Matrix, bool]:
+def _factor(A: Matrix) -> tuple[NDArray[Any], bool]:
     """Return what `cho_solve` takes of a positive definite matrix.
 
     NumPy's factorization lets go of the interpreter, which SciPy's keeps from the thread that

@@ -68,23 +68,22 @@ class StreamingMeka(OfCoordinates):
     loss, task, optimizer, step, regularization, forgetting
         As of `streamk.learners.OnlineNystrom`. What Newton steps know of the events before a
         takeover is what the buffer tells of them.
-    rank : int, default 32
+    rank : int, default 256
         Directions of a cluster's basis; it has up to twice as many landmarks.
-    n_clusters : int, default 16
+    n_clusters : int, default 4
     buffer : {"reservoir", "recent"}, default "reservoir"
         Whether the buffer has a uniform sample of all events, or the last ones.
     buffer_size : int, default 4096
     first : int, default 2048
         Events after which the first factorization begins. Others begin after twice as many events
         as the one before, until that is later than `every` says.
-    every : int, optional, default 4096
+    every : int, optional, default 16384
         Events between two beginnings; None for where a bound is crossed alone, and the first.
-    lag : int, default 512
+    lag : int, default 2048
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
         Begin early where the error is above 0.1 and more than so many times what it was when the
-        factorization in use began, or `growth` is used up; None not to. It is looked at every 512
-        events.
+        factorization in use began; None not to. It is looked at every 512 events.
     max_shift : float, optional, default 0.3
         Begin early where the shares of the clusters in the events since differ so much from those
         in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
@@ -120,7 +119,7 @@ class StreamingMeka(OfCoordinates):
     >>> from streamk.learners import StreamingMeka
     >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, n_clusters=4, first=512)
+    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, first=512, lag=256)
     >>> model.learn_many(X[:1500], y[:1500])
     >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.95)
     True
@@ -141,13 +140,13 @@ class StreamingMeka(OfCoordinates):
         step: Step | None = None,
         regularization: float | None = None,
         forgetting: float = 1.0,
-        rank: int = 32,
-        n_clusters: int = 16,
+        rank: int = 256,
+        n_clusters: int = 4,
         buffer: str = "reservoir",
         buffer_size: int = 4096,
         first: int = 2048,
-        every: int | None = 4096,
-        lag: int = 512,
+        every: int | None = 16384,
+        lag: int = 2048,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
         growth: int = 256,
@@ -287,8 +286,6 @@ class StreamingMeka(OfCoordinates):
         self.error = self._measured()
         if not self.n_factorizations:
             return False
-        if self.max_error is not None and 0 < self.growth <= self.n_grown:
-            return True
         if self.max_shift is not None and self._function.shift > self.max_shift:
             return True
         then = self._function.error

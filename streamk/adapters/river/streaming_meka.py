@@ -27,13 +27,13 @@ class _Streaming(Estimator):
         step: float | Step | None = None,
         regularization: float | None = None,
         forgetting: float = 1.0,
-        rank: int = 32,
-        n_clusters: int = 16,
+        rank: int = 256,
+        n_clusters: int = 4,
         buffer: str = "reservoir",
         buffer_size: int = 4096,
         first: int = 2048,
-        every: int | None = 4096,
-        lag: int = 512,
+        every: int | None = 16384,
+        lag: int = 2048,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
         growth: int = 256,
@@ -94,13 +94,13 @@ class StreamingMekaClassifier(_Streaming, Classifier):
         Of "sgd" 0 by default, of "newton" 0.1; see `streamk.learners.OnlineNystrom`.
     forgetting : float, default 1
         Of "newton": an event counts by this factor less for each one after it.
-    rank : int, default 32
-    n_clusters : int, default 16
+    rank : int, default 256
+    n_clusters : int, default 4
     buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 2048
-    every : int, optional, default 4096
-    lag : int, default 512
+    every : int, optional, default 16384
+    lag : int, default 2048
     max_error : float, optional, default 1.5
     max_shift : float, optional, default 0.3
     growth : int, default 256
@@ -141,13 +141,13 @@ class StreamingMekaRegressor(_Streaming, Regressor):
         0.1 by default.
     regularization : float, optional
     forgetting : float, default 1
-    rank : int, default 32
-    n_clusters : int, default 16
+    rank : int, default 256
+    n_clusters : int, default 4
     buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 2048
-    every : int, optional, default 4096
-    lag : int, default 512
+    every : int, optional, default 16384
+    lag : int, default 2048
     max_error : float, optional, default 1.5
     max_shift : float, optional, default 0.3
     growth : int, default 256
