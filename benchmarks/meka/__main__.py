@@ -27,6 +27,7 @@ from benchmarks.meka import (
     errors,
     headline,
     machines,
+    pauses,
     plots,
     problems,
     ranks,
@@ -46,6 +47,7 @@ PARTS: dict[str, parts.Render] = {
     "table8": ridge.render,
     "matvec": vectors.render,
     "streaming": streaming.render,
+    "pauses": pauses.render,
     "curves": curves.render,
 }
 
@@ -77,6 +79,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "table8": lambda: ridge.measure(data, quick=quick),
         "matvec": lambda: vectors.measure(data, clock, quick=quick),
         "streaming": lambda: streaming.measure(data, quick=quick),
+        "pauses": lambda: pauses.measure(data, quick=quick),
         "curves": lambda: curves.measure(data, directory, quick=quick),
     }
     results = parts.measured(NAME, options, measures)
