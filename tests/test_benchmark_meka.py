@@ -304,3 +304,17 @@ def test_curves_and_figures(tmp_path: Path) -> None:
     drawn = sorted(path.stem for path in (tmp_path / "figures").iterdir())
     names = ("blocks", "choices", "clusters", "features", "gamma", "memory", "psd", "seconds")
     assert drawn == [f"meka_{name}" for name in names]
+
+
+@pytest.mark.slow
+def test_streaming_and_pauses(tmp_path: Path) -> None:
+    from benchmarks.meka.streaming import LEARNERS, STEPS
+
+    found = quick("streaming", tmp_path)
+    assert all(set(one["learners"]) == set(LEARNERS) for one in found["streams"].values())
+    for one in found["streams"]["elec2"]["learners"].values():
+        assert one["score"] == max(one["scores"]) == one["scores"][STEPS.index(one["step"])]
+    assert len(found["goals"]) == 9
+    paused = quick("pauses", tmp_path)
+    assert paused["batches"] > 0
+    assert paused["longest_ms"] > 0.0

@@ -8,6 +8,7 @@ which ingest may miss two; and how many batches came while a factorization was b
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,19 +20,22 @@ from benchmarks.data import Directory, load
 from benchmarks.meka.streaming import OURS, counts, factorizing, made
 from streamk.learners import Learner
 
-STREAM, BATCH = "elec2", 256
+STREAM = "elec2"
+BATCH, QUICK_BATCH = 256, 16
 UNHURRIED: dict[str, Any] = {"lag": 8192, "every": 16384}
 STEP, MOST = 1.0, 2.0
 COUNTED = ("factorizations", "waits")
+WIDTH = 100
 
 
 def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     """The longest call at half of full load, in batches' time."""
     stream = load(STREAM, data, quick=quick)
     model = made(OURS, "classification", STEP, **UNHURRIED)
-    half = len(stream) // 2 // BATCH
+    size = QUICK_BATCH if quick else BATCH
+    half = len(stream) // 2 // size
     X, y = stream.X, stream.y.tolist()
-    rows = [slice(b * BATCH, (b + 1) * BATCH) for b in range(len(stream) // BATCH)]
+    rows = [slice(b * size, (b + 1) * size) for b in range(len(stream) // size)]
     full = [_call(model, X[some], y[some]) for some in rows[:half]]
     between = 2.0 * float(np.median(full))
     before = counts(model)
@@ -45,6 +49,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     after = counts(model)
     longest = float(f"{max(calls) / between:.4g}")
     return {
+        "batch": size,
         "batch_ms": round(between / 2 * 1e3, 3),
         "longest_ms": round(max(calls) * 1e3, 3),
         "longest": longest,
@@ -72,9 +77,9 @@ def _call(model: Learner, X: Any, y: list[Any]) -> float:
 def render(p: Mapping[str, Any]) -> str:
     """What was measured in a sentence, then the goal."""
     text = (
-        f"{STREAM}, batches of {BATCH}: {p['batch_ms']:.1f} ms at full load. At half of it "
+        f"{STREAM}, batches of {p['batch']}: {p['batch_ms']:.1f} ms at full load. At half of it "
         f"the longest call took {p['longest_ms']:.1f} ms, {p['longest']:.2f} times the time "
         f"between two batches ({p['batches']:,} batches, {p['batches_during']:,} of them during "
         f"one of {p['factorizations']} factorizations, {p['waits']} of which were waited for)."
     )
-    return f"{text}\n\n{hot.goals_table(p['goals'])}"
+    return f"{textwrap.fill(text, WIDTH)}\n\n{hot.goals_table(p['goals'])}"
