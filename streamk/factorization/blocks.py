@@ -38,7 +38,8 @@ class BlockDiagonal:
     def __init__(
         self, values: NDArray[Any], rows: Sequence[NDArray[np.int64]], ranks: Sequence[int]
     ) -> None:
-        self.values, self._order = values, np.concatenate(rows)
+        # Compiled loops go by places, with no step between numbers.
+        self.values, self._order = np.ascontiguousarray(values), np.concatenate(rows)
         self.sizes, self.ranks = tuple(map(len, rows)), tuple(ranks)
         self._rooms: list[Numbers] = []
         self._places = np.empty(len(self._order), np.uint32)
@@ -48,6 +49,9 @@ class BlockDiagonal:
         self._rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.columns = np.concatenate([[0], np.cumsum(self.ranks)]).astype(np.int64)
         self._chunks, self._owner = self._divided()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rooms": []}  # what room holds is worth nothing
 
     def _divided(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         chunks, owner = [], []
@@ -166,7 +170,8 @@ class Links:
     """
 
     def __init__(self, values: NDArray[Any], pairs: NDArray[Any], ranks: Sequence[int]) -> None:
-        self.values, self.pairs, self.ranks = values, np.asarray(pairs, np.int64), tuple(ranks)
+        self.values, self.pairs = np.ascontiguousarray(values), np.asarray(pairs, np.int64)
+        self.ranks = tuple(ranks)
         k = np.asarray(self.ranks, np.int64)
         start = np.concatenate([[0], np.cumsum(k)])
         s, t = self.pairs.T
