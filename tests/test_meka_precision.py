@@ -112,6 +112,16 @@ def test_weights_are_those_of_a_dense_solve(method, psd, lam):
     assert not found[::11].any()
 
 
+@pytest.mark.parametrize("method", ["woodbury", "minres"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_weights_are_exact_in_any_precision(dtype, method):
+    m, y, lam = made(kernels.Gaussian(bandwidth=1.0), dtype=dtype).psd(), np.cos(X[:, 0]), 1e-5
+    roots = np.exp(np.random.default_rng(0).normal(size=N))
+    found = m.solve(lam, y, weights=roots**2, method=method)
+    missed = roots * (m.matvec(found) - y) + lam * found / roots
+    assert np.linalg.norm(missed) < 1e-7 * np.linalg.norm(roots * y)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_weights_are_of_definiteness_too(dtype):
     m = poor(dtype=dtype)

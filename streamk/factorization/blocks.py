@@ -134,19 +134,11 @@ class BlockDiagonal:
         points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
         return points
 
-    def scaled(self, factors: Numbers) -> BlockDiagonal:
-        """Return ``diag(factors) W``, for a factor of each point."""
-        values = np.empty_like(self.values)
-        rows = np.split(self._order, self._rows[1:-1])
-        scaled = BlockDiagonal(values, rows, self.ranks)
-        for s in self._clusters:
-            own = factors[rows[s]].astype(values.dtype)
-            np.multiply(self.block(s), own[:, None], out=scaled.block(s))
-        return scaled
-
-    def gram(self) -> list[Numbers]:
-        """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""
+    def gram(self, factors: Numbers | None = None) -> list[Numbers]:
+        """Return ``W(s)^T W(s)`` of each cluster, (rank, rank), of rows times factors."""
         wide = (self._wide(s) for s in self._clusters)
+        if factors is not None:
+            wide = (W * factors[self._points(s)] for s, W in enumerate(wide))
         return [W.T @ W for W in wide]
 
     @property
@@ -155,6 +147,34 @@ class BlockDiagonal:
 
     def _wide(self, s: int) -> Numbers:
         return self.block(s).astype(np.float64, copy=False)
+
+
+class Scaled:
+    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew.
+
+    Parameters
+    ----------
+    W : BlockDiagonal
+    factors : array of shape (n, 1)
+    """
+
+    def __init__(self, W: BlockDiagonal, factors: Numbers) -> None:
+        self._W, self._factors = W, factors
+
+    def down(self, V: Numbers, threads: int | None = None) -> Numbers:
+        """Return its transpose times V, as of `BlockDiagonal`."""
+        return self._W.down(self._scaled(V), threads)
+
+    def up(self, U: Numbers, threads: int | None = None) -> Numbers:
+        """Return it times U, as of `BlockDiagonal`."""
+        return self._scaled(self._W.up(U, threads))
+
+    def gram(self) -> list[Numbers]:
+        """Return products of its columns, as of `BlockDiagonal`."""
+        return self._W.gram(self._factors)
+
+    def _scaled(self, V: Numbers) -> Numbers:
+        return V * (self._factors if V.ndim == 2 else self._factors[:, 0])
 
 
 class Links:
