@@ -134,6 +134,14 @@ def test_weights_that_cannot_be(weights: Any, words: str) -> None:
         MekaClassifier(rank=8, class_weight="balanced").fit(X, y > 14.0, weights)
 
 
+@pytest.mark.parametrize("weights", [{True: -1.0}, {True: np.nan}, {True: 0.0, False: 0.0}])
+def test_weights_of_classes_that_cannot_be(weights: Any) -> None:
+    X, y = friedman(50)
+    for own in (None, np.ones(50)):
+        with pytest.raises(InvalidInput, match="class_weight"):
+            MekaClassifier(rank=8, class_weight=weights).fit(X, y > 14.0, own)
+
+
 def test_it_solves_with_the_approximation_and_predicts_by_it() -> None:
     X, y = friedman()
     model = MekaRidge(gamma=0.3, alpha=0.2, rank=20, n_clusters=4, random_state=3).fit(X, y)
