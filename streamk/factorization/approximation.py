@@ -233,8 +233,8 @@ class Meka:
         Up to a rank of 8,192 a dense Cholesky factorization of it decides. Beyond, conjugate
         gradients on a random vector do, with nothing dense: a direction of negative curvature says
         no, and a residual of 1e-8 without one says yes, which is wrong with a chance of 1e-8 times
-        the root of the rank. No is also what they say where 10,000 steps do not tell: where what
-        lam leaves of the smallest eigenvalue is below about 1e-7 of the largest one.
+        the root of the rank. No is also what they say where 10,000 steps do not tell, which may be
+        where what lam leaves of the smallest eigenvalue is below about 1e-6 of the largest one.
 
         Raises
         ------

@@ -87,8 +87,8 @@ def solve(
     else:
         if method == "cg" and not definite(W, L, shift):
             raise Unsolvable(
-                "conjugate gradients need a positive definite matrix, which lam I + G is not, and "
-                "'minres' could do without"
+                "conjugate gradients need a positive definite matrix, which lam I + G is not as "
+                "far as they can tell, and 'minres' could do without"
             )
         solver = _iterative(method, product)
     # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
