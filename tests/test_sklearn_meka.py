@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import MekaClassifier, MekaRidge
 from streamk.errors import InvalidInput
-from streamk.factorization import meka
+from streamk.factorization import Meka, meka
 from streamk.kernels import Gaussian, Linear
 
 
@@ -92,6 +92,23 @@ def test_points_of_weight_0_are_not_there_and_weights_alike_are_another_alpha() 
     assert np.array_equal(MekaRidge(**options).fit(X, y, weights).predict(new), some)
     four = MekaRidge(**options).fit(X, y, np.full(800, 4.0)).predict(new)
     assert np.array_equal(MekaRidge(**{**options, "alpha": 0.05}).fit(X, y).predict(new), four)
+
+
+def test_whether_to_clip_is_asked_with_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = friedman(400)
+    asked, is_definite = [], Meka.is_definite
+
+    def asking(self: Meka, lam: float, **options: Any) -> bool:
+        asked.append(is_definite(self, lam, **options))
+        return asked[-1]
+
+    monkeypatch.setattr(Meka, "is_definite", asking)
+    options: Any = {"gamma": 0.3, "rank": 20, "n_clusters": 4, "random_state": 0}
+    plain = MekaRidge(alpha=2.0**-4, **options).fit(X, y)
+    alike = MekaRidge(alpha=2.0**12, **options).fit(X, y, np.full(400, 2.0**16))
+    MekaRidge(alpha=2.0**12, **options).fit(X, y)
+    assert asked == [False, False, True]
+    assert np.array_equal(alike.predict(X), plain.predict(X))
 
 
 def test_a_point_of_weight_2_is_there_twice() -> None:
