@@ -24,6 +24,7 @@ SHAPES = {
 @pytest.fixture(autouse=True, params=[plain, compiled], ids=["numpy", "numba"])
 def twin(request, monkeypatch):
     monkeypatch.setattr(loops, "select", lambda: request.param)
+    return request.param
 
 
 def made(shapes, dtype=np.float32):
@@ -72,6 +73,24 @@ def test_threads_change_no_bit(name, monkeypatch):
     for count in (2, 3, 5):
         np.testing.assert_array_equal(W.down(v, count), W.down(v, 1))
         np.testing.assert_array_equal(W.up(u, count), W.up(u, 1))
+
+
+@pytest.mark.parametrize("name", ["scatter", "down", "up", "gather"])
+def test_a_product_amid_another_changes_neither(name, twin, monkeypatch):
+    """As if it came from another thread."""
+    W, _, v, u = made(SHAPES["long rows"])
+    down, up, loop = W.down(v), W.up(u), getattr(twin, name)
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(twin, name, loop)
+        loop(*arguments)
+        np.testing.assert_array_equal(W.down(-v), -down)
+        np.testing.assert_array_equal(W.up(-u), -up)
+        monkeypatch.setattr(twin, name, interrupted)
+
+    monkeypatch.setattr(twin, name, interrupted)
+    np.testing.assert_array_equal(W.down(v), down)
+    np.testing.assert_array_equal(W.up(u), up)
 
 
 def test_links_multiply_as_their_dense_form():

@@ -1,6 +1,7 @@
 """What MEKA says of input that it cannot use, and what it makes of odd points."""
 
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -270,9 +271,29 @@ def test_a_damaged_state(model):
         for arrays in (rest, {**rest, name: array[:-1]}):
             with pytest.raises(StateError, match="damaged"):
                 Meka.from_state(State(state.header, arrays))
+    ranks = state.arrays["ranks"]
+    for wrong in (0 * ranks, -ranks):
+        with pytest.raises(StateError, match="damaged"):
+            Meka.from_state(State(state.header, {**state.arrays, "ranks": wrong}))
     for header in ({"shift": "much"}, {"kernel": "none"}):
         with pytest.raises(StateError, match="damaged"):
             Meka.from_state(State({**state.header, **header}, state.arrays))
+
+
+def test_numbers_of_a_state_may_be_apart(model):
+    state, v = model.state(), np.random.default_rng(0).normal(size=N)
+    apart = {name: np.repeat(array, 2, axis=0)[::2] for name, array in state.arrays.items()}
+    again = Meka.from_state(State(state.header, apart))
+    np.testing.assert_array_equal(again.matvec(v), model.matvec(v))
+
+
+def test_what_products_need_meanwhile_is_not_pickled(model):
+    again = Meka.from_state(model.state())
+    before = len(pickle.dumps(again))
+    again.matvec(np.ones(N))
+    assert len(pickle.dumps(again)) == before
+    copied = pickle.loads(pickle.dumps(again))
+    np.testing.assert_array_equal(copied.matvec(np.ones(N)), model.matvec(np.ones(N)))
 
 
 def test_conjugate_gradients_need_a_definite_system():

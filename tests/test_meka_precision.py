@@ -1,6 +1,5 @@
 """MEKA where a spectrum is steep or the rank is large: precision, memory, definiteness."""
 
-import sys
 import tracemalloc
 from dataclasses import replace
 
@@ -10,8 +9,8 @@ from meka_kit import EVERY, clouds, dense
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.factorization import Meka, meka, solving
-from streamk.factorization.blocks import Links
+from streamk.factorization import Meka, bases, meka, solving
+from streamk.factorization.blocks import BlockDiagonal, Links
 
 X = clouds((150, 200, 250))
 N = len(X)
@@ -51,16 +50,13 @@ def poor(dtype="float64", **options):
     return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
 
 
-MODULE = sys.modules["streamk.factorization.bases"]
-
-
 @pytest.mark.parametrize("kernel", STEEP)
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):
     """W R^-1 with R L R^T, and a map that new points agree with as far as it can be computed."""
-    monkeypatch.setattr(MODULE, "_ORTHONORMAL", np.inf)
+    monkeypatch.setattr(bases, "_ORTHONORMAL", np.inf)
     before = made(kernel, columns=columns, **EVERY)
-    monkeypatch.setattr(MODULE, "_ORTHONORMAL", 0.0)
+    monkeypatch.setattr(bases, "_ORTHONORMAL", 0.0)
     m = made(kernel, columns=columns, **EVERY)
     assert oblique(m) < 1e-13
     np.testing.assert_allclose(dense(m), dense(before), rtol=0, atol=1e-8)
@@ -110,6 +106,16 @@ def test_weights_are_those_of_a_dense_solve(method, psd, lam):
         wanted = expected if p.ndim == 2 else expected[:, 0]
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
     assert not found[::11].any()
+
+
+@pytest.mark.parametrize("method", ["woodbury", "minres"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_weights_are_exact_in_any_precision(dtype, method):
+    m, y, lam = made(kernels.Gaussian(bandwidth=1.0), dtype=dtype).psd(), np.cos(X[:, 0]), 1e-5
+    roots = np.exp(np.random.default_rng(0).normal(size=N))
+    found = m.solve(lam, y, weights=roots**2, method=method)
+    missed = roots * (m.matvec(found) - y) + lam * found / roots
+    assert np.linalg.norm(missed) < 1e-7 * np.linalg.norm(roots * y)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -177,6 +183,18 @@ def test_a_shift_counts(shift):
     shifted = replace(m, shift=shift)
     for lam in (0.1, 1.0, 10.0):
         assert shifted.is_definite(lam) == (smallest + shift + lam > 0.0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("part", [0.1, 1e-4, 1e-7])
+def test_a_direction_that_the_random_vector_hardly_has_is_seen(part):
+    b = np.random.Generator(np.random.Philox(0)).normal(size=50)
+    across = np.eye(50)[0] - b[0] * b / (b @ b)
+    v = part * b / np.linalg.norm(b) + np.sqrt(1.0 - part**2) * across / np.linalg.norm(across)
+    W = BlockDiagonal(np.eye(50).reshape(-1), [np.arange(50)], [50])
+    for smallest in (-1.01, -0.99):
+        L = Links((np.eye(50) + (smallest - 1.0) * np.outer(v, v)).reshape(-1), [[0, 0]], [50])
+        assert solving.definite(W, L, 1.0) == (smallest > -1.0)
 
 
 @pytest.mark.usefixtures("large")

@@ -18,16 +18,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import MekaClassifier, MekaRidge
 from streamk.errors import InvalidInput
-from streamk.factorization import meka
+from streamk.factorization import Meka, meka
 from streamk.kernels import Gaussian, Linear
 
 
 def not_of_meka(estimator: Any) -> dict[str, str]:
     """Checks that ask for what an approximation without an intercept does not promise."""
-    found = {
-        "check_sample_weight_equivalence_on_dense_data": "a point that is there twice is drawn "
-        "more often for clusters and bases, and W has single precision"
-    }
+    found = {}
+    if isinstance(estimator, MekaClassifier) or estimator.n_clusters is not None:
+        found["check_sample_weight_equivalence_on_dense_data"] = (
+            "a point that is there twice is drawn more often for clusters and bases, W has single "
+            "precision, and balanced classes are so without weights of points"
+        )
     if isinstance(estimator, MekaClassifier) and estimator.bandwidth is None:
         found["check_class_weight_classifiers"] = "points far from all others are predicted 0"
     return found
@@ -92,6 +94,23 @@ def test_points_of_weight_0_are_not_there_and_weights_alike_are_another_alpha() 
     assert np.array_equal(MekaRidge(**{**options, "alpha": 0.05}).fit(X, y).predict(new), four)
 
 
+def test_whether_to_clip_is_asked_with_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = friedman(400)
+    asked, is_definite = [], Meka.is_definite
+
+    def asking(self: Meka, lam: float, **options: Any) -> bool:
+        asked.append(is_definite(self, lam, **options))
+        return asked[-1]
+
+    monkeypatch.setattr(Meka, "is_definite", asking)
+    options: Any = {"gamma": 0.3, "rank": 20, "n_clusters": 4, "random_state": 0}
+    plain = MekaRidge(alpha=2.0**-4, **options).fit(X, y)
+    alike = MekaRidge(alpha=2.0**12, **options).fit(X, y, np.full(400, 2.0**16))
+    MekaRidge(alpha=2.0**12, **options).fit(X, y)
+    assert asked == [False, False, True]
+    assert np.array_equal(alike.predict(X), plain.predict(X))
+
+
 def test_a_point_of_weight_2_is_there_twice() -> None:
     X, y = friedman(200)
     twice = np.r_[X, X[:50]], np.r_[y, y[:50]]
@@ -130,6 +149,14 @@ def test_weights_that_cannot_be(weights: Any, words: str) -> None:
         MekaRidge(rank=8, random_state=0).fit(X, y, weights)
     with pytest.raises(ValueError, match=words):
         MekaClassifier(rank=8, class_weight="balanced").fit(X, y > 14.0, weights)
+
+
+@pytest.mark.parametrize("weights", [{True: -1.0}, {True: np.nan}, {True: 0.0, False: 0.0}])
+def test_weights_of_classes_that_cannot_be(weights: Any) -> None:
+    X, y = friedman(50)
+    for own in (None, np.ones(50)):
+        with pytest.raises(InvalidInput, match="class_weight"):
+            MekaClassifier(rank=8, class_weight=weights).fit(X, y > 14.0, own)
 
 
 def test_it_solves_with_the_approximation_and_predicts_by_it() -> None:

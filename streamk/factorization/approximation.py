@@ -147,7 +147,7 @@ class Meka:
             If v does not have a row for each point, or a value is not finite.
         """
         V = columns_of(v, self.n, "v")
-        return self._times(V)
+        return solving.times(self._W, self._L, self.shift, V, self._threads)
 
     __matmul__ = matvec
 
@@ -233,13 +233,13 @@ class Meka:
         Up to a rank of 8,192 a dense Cholesky factorization of it decides. Beyond, conjugate
         gradients on a random vector do, with nothing dense: a direction of negative curvature says
         no, and a residual of 1e-8 without one says yes, which is wrong with a chance of 1e-8 times
-        the root of the rank. No is also what they say where 10,000 steps do not tell: where what
-        lam leaves of the smallest eigenvalue is below about 1e-7 of the largest one.
+        the root of the rank. No is also what they say where 10,000 steps do not tell, which may be
+        where what lam leaves of the smallest eigenvalue is below about 1e-6 of the largest one.
 
         Raises
         ------
         InvalidInput
-            If lam is not a positive number.
+            If lam is not a positive number, or weights are none.
         """
         check_positive("lam", lam)
         self._check_rows()
@@ -263,7 +263,7 @@ class Meka:
         y : array of shape (n,) or (n, p)
         weights : array of shape (n,), optional
             How much the squared error of each point counts, at least 0: it solves
-            ``(lam diag(weights)^-1 + G~) alpha = y``, with a scaled copy of W.
+            ``(lam diag(weights)^-1 + G~) alpha = y``.
         method : {"woodbury", "cg", "minres"}, optional
             "woodbury" solves one dense system of the rank: ``(I - W (lam I + L W^T W)^-1 L W^T) y
             / lam``, which unlike the form in §7.3 takes no inverse of L. "cg" needs ``lam I + G~``
@@ -289,20 +289,13 @@ class Meka:
         self._check_rows()
         Y = columns_of(y, self.n, "y")
         W, shift, scale = solving.weighted(self._W, float(lam), self.shift, weights)
-        times, wanted = replace(self, shift=shift, _W=W)._times, scale * Y.reshape(self.n, -1)
+        wanted = scale * Y.reshape(self.n, -1)
         try:
-            found = solving.solve(W, self._L, shift, wanted, method, times, self._threads)
+            found = solving.solve(W, self._L, shift, wanted, method, self._threads)
         except solving.Unsolvable as error:
             instead = "" if self._clear else ", or psd() before"
             raise solving.Unsolvable(f"{error}: take a larger lam{instead}") from None
         return (scale * found).reshape(Y.shape)
-
-    def _times(self, V: Numbers) -> Numbers:
-        inner = self._L.times(self._W.down(np.ascontiguousarray(V), self._threads))
-        found: Numbers = self._W.up(inner, self._threads)
-        if self.shift:
-            found += self.shift * V
-        return found
 
     def eigh(self, k: int) -> tuple[Numbers, Numbers]:
         """Return the k largest of the eigenvalues of ``W L W^T`` beside its zeros, plus the shift.

@@ -38,7 +38,8 @@ class BlockDiagonal:
     def __init__(
         self, values: NDArray[Any], rows: Sequence[NDArray[np.int64]], ranks: Sequence[int]
     ) -> None:
-        self.values, self._order = values, np.concatenate(rows)
+        # Compiled loops go by places, with no step between numbers.
+        self.values, self._order = np.ascontiguousarray(values), np.concatenate(rows)
         self.sizes, self.ranks = tuple(map(len, rows)), tuple(ranks)
         self._rooms: list[Numbers] = []
         self._places = np.empty(len(self._order), np.uint32)
@@ -48,6 +49,9 @@ class BlockDiagonal:
         self._rows = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.columns = np.concatenate([[0], np.cumsum(self.ranks)]).astype(np.int64)
         self._chunks, self._owner = self._divided()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rooms": []}  # what room holds is worth nothing
 
     def _divided(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         chunks, owner = [], []
@@ -130,19 +134,11 @@ class BlockDiagonal:
         points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
         return points
 
-    def scaled(self, factors: Numbers) -> BlockDiagonal:
-        """Return ``diag(factors) W``, for a factor of each point."""
-        values = np.empty_like(self.values)
-        rows = np.split(self._order, self._rows[1:-1])
-        scaled = BlockDiagonal(values, rows, self.ranks)
-        for s in self._clusters:
-            own = factors[rows[s]].astype(values.dtype)
-            np.multiply(self.block(s), own[:, None], out=scaled.block(s))
-        return scaled
-
-    def gram(self) -> list[Numbers]:
-        """Return ``W(s)^T W(s)`` of each cluster, (rank, rank)."""
+    def gram(self, factors: Numbers | None = None) -> list[Numbers]:
+        """Return ``W(s)^T W(s)`` of each cluster, (rank, rank), of rows times factors."""
         wide = (self._wide(s) for s in self._clusters)
+        if factors is not None:
+            wide = (W * factors[self._points(s)] for s, W in enumerate(wide))
         return [W.T @ W for W in wide]
 
     @property
@@ -151,6 +147,34 @@ class BlockDiagonal:
 
     def _wide(self, s: int) -> Numbers:
         return self.block(s).astype(np.float64, copy=False)
+
+
+class Scaled:
+    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew.
+
+    Parameters
+    ----------
+    W : BlockDiagonal
+    factors : array of shape (n, 1)
+    """
+
+    def __init__(self, W: BlockDiagonal, factors: Numbers) -> None:
+        self._W, self._factors = W, factors
+
+    def down(self, V: Numbers, threads: int | None = None) -> Numbers:
+        """Return its transpose times V, as of `BlockDiagonal`."""
+        return self._W.down(self._scaled(V), threads)
+
+    def up(self, U: Numbers, threads: int | None = None) -> Numbers:
+        """Return it times U, as of `BlockDiagonal`."""
+        return self._scaled(self._W.up(U, threads))
+
+    def gram(self) -> list[Numbers]:
+        """Return products of its columns, as of `BlockDiagonal`."""
+        return self._W.gram(self._factors)
+
+    def _scaled(self, V: Numbers) -> Numbers:
+        return V * (self._factors if V.ndim == 2 else self._factors[:, 0])
 
 
 class Links:
@@ -166,7 +190,8 @@ class Links:
     """
 
     def __init__(self, values: NDArray[Any], pairs: NDArray[Any], ranks: Sequence[int]) -> None:
-        self.values, self.pairs, self.ranks = values, np.asarray(pairs, np.int64), tuple(ranks)
+        self.values, self.pairs = np.ascontiguousarray(values), np.asarray(pairs, np.int64)
+        self.ranks = tuple(ranks)
         k = np.asarray(self.ranks, np.int64)
         start = np.concatenate([[0], np.cumsum(k)])
         s, t = self.pairs.T

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from streamk.errors import InvalidInput
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, Links, Scaled
 from streamk.factorization.checks import weights_of
 
 Numbers = NDArray[np.float64]
@@ -37,11 +37,12 @@ class Unsolvable(InvalidInput):
 
 
 Solver = Callable[[Numbers], Numbers]
+Bases = BlockDiagonal | Scaled
 
 
 def weighted(
     W: BlockDiagonal, lam: float, shift: float, weights: ArrayLike | None
-) -> tuple[BlockDiagonal, float, Numbers]:
+) -> tuple[Bases, float, Numbers]:
     """Return V, mu and the diagonal of D, (n, 1), that make of weights a system without them.
 
     ``(lam diag(weights)^-1 + shift I + W L W^T) x = y`` where x is D times what solves
@@ -58,26 +59,27 @@ def weighted(
     found = weights_of(weights, sum(W.sizes), "weights")
     found = found / (1.0 + shift / lam * found)  # a shift is noise of each point alike
     largest = float(found.max())
-    roots = np.sqrt(found / largest)
-    return W.scaled(roots), lam / largest, roots[:, None]
+    roots = np.sqrt(found / largest)[:, None]
+    return Scaled(W, roots), lam / largest, roots
+
+
+def times(W: Bases, L: Links, shift: float, V: Numbers, threads: int | None) -> Numbers:
+    """Return ``(shift I + W L W^T) V``, for V (n,) or (n, p)."""
+    inner = L.times(W.down(np.ascontiguousarray(V), threads))
+    found = W.up(inner, threads)
+    if shift:
+        found += shift * V
+    return found
 
 
 def solve(
-    W: BlockDiagonal,
-    L: Links,
-    shift: float,
-    y: Numbers,
-    method: str | None,
-    product: Callable[[Numbers], Numbers],
-    threads: int | None,
+    W: Bases, L: Links, shift: float, y: Numbers, method: str | None, threads: int | None
 ) -> Numbers:
-    """Return x with ``(shift I + W L W^T) x = y``, y and x of shape (n, p).
+    """Return x with ``(shift I + W L W^T) x = y``, y and x of shape (n, p)."""
 
-    Parameters
-    ----------
-    product : callable
-        Takes V (n, p) or v (n,) to ``(shift I + W L W^T) V``.
-    """
+    def product(V: Numbers) -> Numbers:
+        return times(W, L, shift, V, threads)
+
     if method is None:
         method = "woodbury" if sum(L.ranks) <= _SMALL else "minres"
     if method == "woodbury":
@@ -85,8 +87,8 @@ def solve(
     else:
         if method == "cg" and not definite(W, L, shift):
             raise Unsolvable(
-                "conjugate gradients need a positive definite matrix, which lam I + G is not, and "
-                "'minres' could do without"
+                "conjugate gradients need a positive definite matrix, which lam I + G is not as "
+                "far as they can tell, and 'minres' could do without"
             )
         solver = _iterative(method, product)
     # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
@@ -131,7 +133,7 @@ def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
     return solver
 
 
-def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> Solver:
+def _woodbury(W: Bases, L: Links, shift: float, threads: int | None) -> Solver:
     """Return what solves by ``(I - W (shift I + L W^T W)^-1 L W^T) / shift``.
 
     Unlike the form in §7.3 it takes no inverse of L.
@@ -156,7 +158,7 @@ def _woodbury(W: BlockDiagonal, L: Links, shift: float, threads: int | None) -> 
     return solver
 
 
-def definite(W: BlockDiagonal, L: Links, shift: float) -> bool:
+def definite(W: Bases, L: Links, shift: float) -> bool:
     """Return whether ``shift I + W L W^T`` is positive definite, for a positive shift."""
     if sum(L.ranks) > _SMALL:
         return _curves_up(W, L, shift)
@@ -169,7 +171,7 @@ def definite(W: BlockDiagonal, L: Links, shift: float) -> bool:
     return True
 
 
-def _curves_up(W: BlockDiagonal, L: Links, shift: float) -> bool:
+def _curves_up(W: Bases, L: Links, shift: float) -> bool:
     """Return whether conjugate gradients find ``shift I + W L W^T`` positive definite.
 
     They have come down without negative curvature: then their residual is a polynomial of the
@@ -211,7 +213,7 @@ def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
     return values, linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
 
 
-def _inner(W: BlockDiagonal, L: Links) -> tuple[list[Numbers], Numbers]:
+def _inner(W: Bases, L: Links) -> tuple[list[Numbers], Numbers]:
     """Return each R(s) and R L R^T."""
     roots = [_root(S) for S in W.gram()]
     return roots, L.dense(lambda s, block, t: roots[s] @ block @ roots[t].T)

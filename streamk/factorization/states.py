@@ -20,6 +20,8 @@ def parts_of(state: State, threads: int | None) -> dict[str, Any]:
     a, header = state.arrays, dict(state.header)
     kernel = kernels.from_json({k: v for k, v in header.items() if k not in _OWN})
     ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
+    if min(ranks) < 1:
+        raise ValueError("a cluster has no directions")
     clusters = divided(a["centers"], a["labels"], threads)
     W = BlockDiagonal(a["W"], clusters.rows, ranks)
     landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])

@@ -192,7 +192,7 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides. Options are
     those of `MekaRidge`, and `class_weight`: what squared errors of each class count, by label, or
-    "balanced" for all classes alike.
+    "balanced" for all classes alike, by how many points they have whatever these weigh.
 
     Attributes
     ----------
@@ -263,8 +263,8 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If an option is out of its domain, all labels are of one class, a weight is negative or
-            all are 0.
+            If an option is out of its domain, all labels are of one class, a weight of points or
+            classes is negative or all are 0.
         ValueError
             If points or labels do not fit, as scikit-learn says it.
         """
@@ -278,6 +278,7 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         )
         if self.class_weight is not None:
             of_class = compute_sample_weight(self.class_weight, labels)
+            of_class = weights_of(of_class, len(points), "class_weight")
             if sample_weight is not None:
                 of_class *= _checked_weights(sample_weight, len(points))
             sample_weight = of_class
