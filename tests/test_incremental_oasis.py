@@ -138,6 +138,28 @@ def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
         assert same(whole, after(sorted(random.integers(0, 350, 15).tolist())))
 
 
+@pytest.mark.usefixtures("twin")
+@pytest.mark.parametrize("d", [0, 1, 2, 8])
+@pytest.mark.parametrize("tol", [0.0, 0.01])
+@pytest.mark.parametrize("room", [20, 300])
+def test_a_beginning_is_that_of_events_one_after_the_other(d, tol, room):
+    options = {"max_landmarks": room, "tol": tol, "margin": None}
+    X = normal(120, d)
+    X[60:] = X[:60] + 1e-7 * normal(60, d, seed=1)
+    for n in (0, 1, 50, 120):
+        begun, followed = (IncrementalOasis(Gaussian(bandwidth=0.5), **options) for _ in "ab")
+        taken = begun.begin(X[:n])
+        admitted = [some.start for some, changes, _ in followed.follow(X[:n]) if changes]
+        assert taken.tolist() == admitted
+        assert begun.state().header == followed.state().header
+        for name, array in arrays(followed).items():
+            # Inverses of what is near rounding have few digits.
+            digits = 1e-3 if name == "inverse_diagonal" else 1e-6
+            np.testing.assert_allclose(arrays(begun)[name], array, rtol=digits, atol=1e-9)
+        probe = normal(30, d, seed=2)
+        assert begun.learn_many(probe) == followed.learn_many(probe)
+
+
 def test_the_changes_of_many_are_those_of_one_after_the_other():
     X = normal(300, 3)
     one, many = (IncrementalOasis(Gaussian(), max_landmarks=10, margin=0.1) for _ in range(2))

@@ -87,7 +87,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 def test_it_takes_over_at_its_event_however_late_it_is(gate: Gate) -> None:
     X, y = stream("squared", 120)
     late, prompt = learner("squared"), learner("squared")
-    late.learn_many(X[:54], y[:54])
+    for at in range(0, 54, 3):  # those that wait for it are learned together
+        late.learn_many(X[at : at + 3], y[at : at + 3])
     assert gate.began.wait(60.0)
     assert (late.n_factorizations, late.n_waits) == (0, 0)
     # The event that it takes over after waits for it.

@@ -1,9 +1,10 @@
 """How long learning pauses for a factorization that is made in the background.
 
-elec2, predicted and learned in batches of 256, with a lag of 8,192 events and factorizations every
-16,384. Full load is one batch after the other, and its rate that of the median batch. Then batches
-come at half of that rate, and the longest call is told in units of the time between two batches, of
-which ingest may miss two; and how many batches came while a factorization was being made.
+rialto, predicted and learned in batches of 256, with a lag of 32,768 events, which are some five
+seconds of the load, and factorizations as often. Full load is one batch after the other, and its
+rate that of the median batch. Then batches come at half of that rate, and the longest call is told
+in units of the time between two batches, of which ingest may miss two; and how many batches came
+while a factorization was being made.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from benchmarks.data import Directory, load
 from benchmarks.meka.streaming import OURS, counts, factorizing, made
 from streamk.learners import Learner
 
-STREAM = "elec2"
+STREAM = "rialto"
 BATCH, QUICK_BATCH = 256, 16
-UNHURRIED: dict[str, Any] = {"lag": 8192, "every": 16384}
+UNHURRIED: dict[str, Any] = {"lag": 32768, "every": 32768}
 STEP, MOST = 1.0, 2.0
 COUNTED = ("factorizations", "waits")
 WIDTH = 100

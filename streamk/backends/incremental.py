@@ -111,8 +111,11 @@ class Twin(Protocol):
         """
         ...
 
-    def factorise(self, W: Array, S: Array) -> bool:
-        """Write the factor of `W` (l, l) into `S`; False if W is not positive definite."""
+    def factorise(self, W: Array, S: Array, least: float) -> int:
+        """Write the factor of the first rows and columns of `W` (l, l) into `S`, return how many.
+
+        They end where a Schur complement is not above `least`, or with W.
+        """
         ...
 
     def residual(self, S: Array, W: Array) -> float:

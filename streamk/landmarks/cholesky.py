@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,26 @@ class GrowingCholesky:
 
     def __len__(self) -> int:
         return self._size
+
+    @classmethod
+    def of(cls, W: Matrix, least: float, left: float, capacity: int = 0) -> Self:
+        """Return the factor of the first rows and columns of W (l, l).
+
+        They end before a row whose Schur complement is `least` or smaller, or that makes that of
+        another one, given all, as small as `left`.
+        """
+        made, anew = cls(capacity), _square(len(W))
+        n = made._twin.factorise(W, anew, least)
+        made._make_room(n)
+        made._room[:n, :n] = anew[:n, :n]
+        made._size = n
+        sums = np.cumsum(made.solve(np.eye(n)) ** 2, axis=1)
+        small = (sums * left >= 1.0).any(axis=0)
+        if small.any():
+            n = int(np.argmax(small))
+            return cls.of(np.ascontiguousarray(W[:n, :n]), least, left, capacity)
+        made._inverse[:n] = sums[:, -1:].sum(axis=1)
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -142,11 +162,15 @@ class GrowingCholesky:
         n = self._size
         residual = self._twin.residual(self._room, W)
         anew = _square(n)
-        if self._twin.factorise(W, anew):
+        if self._twin.factorise(W, anew, 0.0) == n:
             self._room[:n, :n] = anew[:n, :n]
-        columns = self.solve(np.eye(n))
-        self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
+        self._invert()
         return residual
+
+    def _invert(self) -> None:
+        """Compute the diagonal of the inverse anew."""
+        columns = self.solve(np.eye(self._size))
+        self._inverse[: self._size] = np.einsum("ij,ij->i", columns, columns)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to go on from, copies."""

@@ -246,6 +246,27 @@ class IncrementalOasis:
                 yield slice(last, stop), changes, self.transform(rows[last:stop])
             at = stop
 
+    def begin(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Look at the first events X (n, d), and return which of them are landmarks now.
+
+        They are those that `learn_many` would find. Those up to the first that is none are taken
+        together, many times as fast.
+        """
+        rows = self._rows(X)
+        first = self._taken(rows) if len(rows) and self.n_events == 0 else 0
+        found = [some.start for some, changes, _ in self.follow(rows[first:]) if changes]
+        return np.concatenate([np.arange(first), np.array(found, np.int64) + first])
+
+    def _taken(self, rows: Matrix) -> int:
+        """Take as many of the first events as are landmarks, and return how many."""
+        W, tol = self.kernel.pairwise(rows[: self.max_landmarks]), max(self.tol, self._rounding)
+        self._factor = GrowingCholesky.of(W, tol, self._rounding, self.max_landmarks + 1)
+        count = len(self._factor)
+        self._points = rows[:count].copy()
+        self.n_events = self.n_admitted = count
+        self._leaned = np.arange(1.0, count + 1.0)
+        return count
+
     def _rows(self, X: ArrayLike) -> Matrix:
         rows = np.ascontiguousarray(numbers(X, "a batch of events"))
         if rows.ndim != 2:

@@ -81,9 +81,9 @@ class GrowingFeatures:
         self._clusters = []
         for Z, V in zip(landmarks, maps, strict=True):
             grown = IncrementalOasis(kernel, max_landmarks=len(Z) + room, tol=0.0, margin=None)
-            found = [some.start for some, changes, _ in grown.follow(Z) if changes]
+            found = grown.begin(Z)
             grown.tol = tol
-            self._clusters.append(_Cluster(Z, V, grown, np.array(found, np.int64)))
+            self._clusters.append(_Cluster(Z, V, grown, found))
 
     @classmethod
     def of(cls, found: Meka, *, room: int, tol: float) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from streamk.learners.optimizers import Optimizer
 from streamk.learners.resolving import RIDGE, projected
 
 Matrix = NDArray[np.float64]
+_Events = deque[tuple[Matrix, Matrix, NDArray[np.bool_]]]
 
 
 @cache
@@ -113,9 +115,33 @@ class Refactorization:
         self.at = at
         self._future: Future[ClusteredFunction] = _worker().submit(make)
         self._before = self._future
+        self._events: _Events | None = None
 
     def then(self, follow: Callable[[ClusteredFunction], Any]) -> None:
         """Let the function follow what happened, when it is there."""
+        self._events = None
+        self._follow(follow)
+
+    def learn(self, X: Matrix, y: Matrix, eligible: NDArray[np.bool_]) -> None:
+        """Let the function learn events, as `ClusteredFunction.learn` takes them.
+
+        Those that are waiting when it comes to them are learned together, which changes no bit and
+        asks for the interpreter less often: the thread that goes on meanwhile has it most of the
+        time.
+        """
+        if self._events is None:
+            self._events = deque()
+        events = self._events
+        events.append((X, y, eligible))
+
+        def learn(function: ClusteredFunction) -> None:
+            waiting = [events.popleft() for _ in range(len(events))]
+            if waiting:
+                function.learn(*map(np.concatenate, zip(*waiting, strict=True)))
+
+        self._follow(learn)
+
+    def _follow(self, follow: Callable[[ClusteredFunction], Any]) -> None:
         self._before = before = self._future
 
         def work() -> ClusteredFunction:

@@ -266,7 +266,7 @@ class StreamingMeka(OfCoordinates):
             self._buffer.add(X[eligible], y[eligible])
             self._held_back.add(X[~eligible], y[~eligible])
             if self._next is not None and done:
-                self._next.then(lambda new: new.learn(X, y, eligible))
+                self._next.learn(X, y, eligible)
             self._turn()
 
     def _turn(self) -> None:

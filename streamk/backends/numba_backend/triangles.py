@@ -174,7 +174,7 @@ def _residual(S: Any, size: Any, W: Any) -> Any:
 
 
 @compiled
-def _factorise(W: Any, S: Any) -> Any:
+def _factorise(W: Any, S: Any, least: Any) -> Any:
     size = len(W)
     k, s = np.empty(size), np.empty(S.shape[0])
     for i in range(size):
@@ -183,12 +183,12 @@ def _factorise(W: Any, S: Any) -> Any:
         left = W[i, i]
         for m in range(i):
             left -= k[m] * k[m]
-        if not left > 0.0:
-            return False
+        if not left > least:
+            return i
         S[i, :i] = k[:i]
         S[:i, i] = k[:i]
         S[i, i] = math.sqrt(left)
-    return True
+    return size
 
 
 @compiled
@@ -221,6 +221,6 @@ def residual(S: Any, W: Any) -> float:
     return float(_residual(S, len(W), W))
 
 
-def factorise(W: Any, S: Any) -> bool:
-    """Write the factor of `W` (l, l) into `S`; False if it is not positive definite."""
-    return bool(_factorise(W, S))
+def factorise(W: Any, S: Any, least: float) -> int:
+    """Write the factor of the first rows of `W` into `S`, while more is left, and return them."""
+    return int(_factorise(W, S, least))

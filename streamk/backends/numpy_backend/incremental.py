@@ -103,17 +103,17 @@ def remove_row(S: Array, size: int, j: int, cosines: Array, sines: Array) -> Non
     S[:last, :last] = np.triu(U[:last]) + np.triu(U[:last], 1).T
 
 
-def factorise(W: Array, S: Array) -> bool:
-    """Write the factor of `W` (l, l) into `S`; False if it is not positive definite."""
+def factorise(W: Array, S: Array, least: float) -> int:
+    """Write the factor of the first rows of `W` into `S`, while more is left, and return them."""
     for i, w in enumerate(W):
         k = w[None, :i].copy()
         solve(S, k)
         left = w[i] - float(k[0] @ k[0])
-        if not left > 0.0:
-            return False
+        if not left > least:
+            return i
         S[i, :i] = S[:i, i] = k[0]
         S[i, i] = math.sqrt(left)
-    return True
+    return len(W)
 
 
 def residual(S: Array, W: Array) -> float:
