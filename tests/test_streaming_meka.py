@@ -20,7 +20,7 @@ from streamk.learners import Constant, InverseTime, Scaled, StreamingMeka, creat
 from streamk.learners import streaming_meka as module
 from streamk.learners.event_buffer import EventBuffer
 from streamk.learners.growing_features import GrowingFeatures
-from streamk.learners.refactorization import Recipe
+from streamk.learners.refactorization import Recipe, Snapshot
 from streamk.learners.resolving import curvature, projected, resolved
 from streamk.losses import LOSSES, loss
 from streamk.state import State
@@ -164,6 +164,14 @@ def test_it_begins_early_where_a_bound_is_crossed(options: dict[str, Any]) -> No
     assert lively.error is not None
     assert calm.error is not None
     assert lively.error < 0.5 * calm.error
+
+
+def test_a_function_that_overflows_is_told_and_not_carried_over() -> None:
+    model = learner("squared")
+    X, y = stream("squared", 60)
+    wild = Snapshot(X, y, X[:9], lambda X: np.full((len(X), 1), np.inf), None, 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="overflowed; scale the labels"):
+        wild.refactorized(model._recipe)
 
 
 def test_a_failure_is_told_at_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:

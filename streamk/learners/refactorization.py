@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import StreamkError
+from streamk.errors import InvalidInput, StreamkError
 from streamk.factorization import meka
 from streamk.kernels import Kernel
 from streamk.learners.clustered_function import ClusteredFunction
@@ -82,10 +82,22 @@ class Snapshot:
     seed: int
 
     def refactorized(self, recipe: Recipe) -> ClusteredFunction:
-        """Factorize, carry the function over, and solve for the buffer anew."""
+        """Factorize, carry the function over, and solve for the buffer anew.
+
+        Raises
+        ------
+        InvalidInput
+            If the function is not finite at the buffer's events.
+        """
+        F = self.decide(self.X)
+        if not np.isfinite(F).all():
+            raise InvalidInput(
+                "predictions of the events to factorize overflowed; scale the labels, or take a "
+                "smaller step"
+            )
         features, sizes = recipe.features(self.X, self.seed)
         Phi = features.transform(self.X, features.nearest(self.X))
-        W = projected(Phi, self.decide(self.X), RIDGE)
+        W = projected(Phi, F, RIDGE)
         self.optimizer.begin(W, Phi, self.y, self.n_steps)
         error = kernel_error(features, self.held_back)
         return ClusteredFunction(features, self.optimizer, sizes, error)
