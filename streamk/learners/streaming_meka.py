@@ -124,7 +124,7 @@ class StreamingMeka(OfCoordinates):
     >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.95)
     True
     >>> model.n_factorizations
-    1
+    2
     """
 
     TYPE = "streaming-meka"
