@@ -164,13 +164,9 @@ class GrowingCholesky:
         anew = _square(n)
         if self._twin.factorise(W, anew, 0.0) == n:
             self._room[:n, :n] = anew[:n, :n]
-        self._invert()
+        columns = self.solve(np.eye(n))
+        self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
         return residual
-
-    def _invert(self) -> None:
-        """Compute the diagonal of the inverse anew."""
-        columns = self.solve(np.eye(self._size))
-        self._inverse[: self._size] = np.einsum("ij,ij->i", columns, columns)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to go on from, copies."""

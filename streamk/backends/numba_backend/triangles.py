@@ -222,5 +222,5 @@ def residual(S: Any, W: Any) -> float:
 
 
 def factorise(W: Any, S: Any, least: float) -> int:
-    """Write the factor of the first rows of `W` into `S`, while more is left, and return them."""
+    """Write the factor of the first rows of `W` into `S`, and return how many."""
     return int(_factorise(W, S, least))

@@ -104,7 +104,7 @@ def remove_row(S: Array, size: int, j: int, cosines: Array, sines: Array) -> Non
 
 
 def factorise(W: Array, S: Array, least: float) -> int:
-    """Write the factor of the first rows of `W` into `S`, while more is left, and return them."""
+    """Write the factor of the first rows of `W` into `S`, and return how many."""
     for i, w in enumerate(W):
         k = w[None, :i].copy()
         solve(S, k)
