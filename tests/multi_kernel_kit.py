@@ -56,9 +56,9 @@ def assert_sound(model: MultiKernel) -> None:
 def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What each expert says of an event now, NaN if it sleeps; the learner is left as it was."""
     pool = model._pool
-    seen = np.empty((1, len(pool.banks), pool.outputs), np.float32)
+    seen = np.empty((1, *pool.arrays["KEPT"].shape), np.float32)
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x
     with pool.room() as table:
         loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
-    return seen[0]
+    return seen[0, : pool.experts]

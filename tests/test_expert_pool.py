@@ -153,9 +153,12 @@ def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
     model.add_columns(range(d, d + 2))
     assert model.columns == tuple(range(d + 2))
     wide = np.c_[X, np.zeros((300, 2))]
-    assert error_of(model, wide, y) < before + 0.15  # tables that got a new column begin anew
-    X, y = stream(kind, 300, d=d, seed=6)
-    model.learn_many(np.c_[X, np.zeros((300, 2))], y)
+    assert error_of(model, wide, y) < before + 0.3  # tables that got a new column begin anew
+    X, new = stream(kind, 300, d=d, seed=6)
+    X = np.c_[X, np.zeros((300, 2))]
+    model.learn_many(X[:30], new[:30])
+    assert error_of(model, wide, y) < before + 0.05
+    model.learn_many(X[30:], new[30:])
     assert_sound(model)
 
 

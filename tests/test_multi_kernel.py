@@ -142,7 +142,7 @@ def test_predictions_of_other_events_change_nothing(kind: str) -> None:
 
 
 def fixed_share(weights: NDArray[Any], losses: NDArray[Any], alpha: float) -> NDArray[Any]:
-    weights = weights * np.exp(-losses)
+    weights = weights * np.exp(-losses / 4.0)
     return (1.0 - alpha) * weights / weights.sum() + alpha / len(weights)
 
 

@@ -144,7 +144,7 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
 def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What is kept of the experts' opinions on an event."""
     model.decision_one(x)
-    kept: NDArray[Any] = model._pool.arrays["KEPT"].copy()
+    kept: NDArray[Any] = model._pool.arrays["KEPT"][: model._pool.experts].copy()
     return kept
 
 

@@ -139,7 +139,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         before = model.state().arrays
         louder = as_sure(kind, model, said, before["pool.loudness"])
         shares = [
-            naive.fixed_share(w, losses_of(model, opinions, y[n]), flags, alpha)
+            naive.fixed_share(w, losses_of(model, opinions, y[n]) / 4.0, flags, alpha)
             for w, opinions, alpha in zip(
                 before["pool.shares"], (said, louder), ALPHAS, strict=True
             )
@@ -151,3 +151,35 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         np.testing.assert_allclose(after["pool.products"][0], product, rtol=1e-4, atol=1e-6)
         changed = after["pool.loudness"] != before["pool.loudness"]
         assert not changed[~flags].any()
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> None:
+    """By the second stage, where their weights have moved since."""
+    X, y = stream(kind, 300)
+    model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
+    model.learn_many(X[:130], y[:130])
+    pool, waiting = model._pool, deque[tuple[int, Any]]()
+    for i in range(130, 250):  # in which the scales stay as they are
+        if at_once:
+            model.decision_many(X[i : i + 1])
+            kept = model._said._kept[X[i].tobytes()]
+        else:
+            model.decision_one(X[i])
+            kept = pool.arrays["KEPT"]
+        waiting.append((i, kept[pool.experts : -1].astype(float)))
+        if len(waiting) <= 40:
+            continue
+        n, said = waiting.popleft()
+        if kind == "numbers":
+            said = said / model._labels.inverse + model._labels.center
+        elif kind == "two":
+            said = np.log(said / (1.0 - said))
+        else:
+            said = np.log(said)
+        losses = losses_of(model, said, y[n]) / 4.0
+        before = model.state().arrays["pool.top"]
+        expected = naive.fixed_share(before, losses, np.ones(len(losses), bool), ALPHAS[0])
+        model.learn_one(X[n], y[n])
+        np.testing.assert_allclose(model.state().arrays["pool.top"], expected, rtol=1e-4)

@@ -210,7 +210,8 @@ class ExpertPool(PoolTable):
         k = self.outputs
         products = 1 + len(NEWTON_STARTS)
         shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
-        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k), KEPT=(e, k))
+        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
+        self._zeros("float32", KEPT=(e + mixers + 1, k))
         self._zeros("float64", MIXED=(mixers, k), OPINIONS=(e, k), LOSSES=(e,))
         self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
         self._zeros("float64", ABOVE=(mixers,), CALIBRATED=(e, k), CURVATURES=(e,))

@@ -41,19 +41,20 @@ class MultiKernel(Pooled):
     test), experts of one step rule of each kind begin anew, the others and the mixing take long
     steps again, and all are awake.
 
-    Over T events the sum of the losses is at most that of any sequence of M experts or mixers with
-    k changes among them, plus ``(k + 1) ln M - k ln a - (T - 1 - k) ln(1 - a)`` at each of the two
-    stages, in units of the log loss, in which less than 1e-4 counts as 1e-4 (Herbster and Warmuth
-    1998, Theorem 1). For numbers the loss is that of `loss` in units of the labels' spread, up to
-    16, and the guarantee has the loss of the mixture of losses in place of the mixture's.
+    Over T events whose labels come at once the sum of the losses is at most that of any sequence of
+    M experts or mixers with k changes among them, plus four times ``(k + 1) ln M - k ln a - (T - 1
+    - k) ln(1 - a)`` at each of the two stages, in units of the log loss, in which less than 1e-4
+    counts as 1e-4 (Herbster and Warmuth 1998, Theorem 1, with learning rate 1/4). For numbers the
+    loss is that of `loss` in units of the labels' spread, up to 16, and the guarantee has the loss
+    of the mixture of losses in place of the mixture's.
 
     Columns are scaled by running quantiles, so that heavy tails and single huge values do no harm;
     a missing value (NaN) is the column's median to some experts and a bin of its own to others.
 
     What is learned depends on the events, their order, and on which of them were predicted before
-    they were learned: mixing weighs experts by what they said at the time of the prediction, which
-    is how good they are where labels come late. Events that were not predicted are learned as if
-    they had been just then.
+    they were learned: mixing weighs experts and mixers by what they said at the time of the
+    prediction, which is how good they are where labels come late. Events that were not predicted
+    are learned as if they had been just then.
 
     Parameters
     ----------
@@ -64,7 +65,8 @@ class MultiKernel(Pooled):
         which is for the mean absolute error.
 
         - "squared", for the root of the mean squared error: experts' steps are as long as errors,
-          up to 20, and the mixing loses e^2 / 4, whose exponential is concave up to the root of 2.
+          up to 20, and the mixing loses e^2 / 4. Its weights move by exp(-e^2 / 16), which is concave
+          up to the root of 8.
         - "huber", with ``delta`` from 0.1 to 20, 1 by default: no step is for more than delta, so a
           small one learns slowly; the mixing loses 2 / delta, and at least 1/2, times Huber's loss.
         - "quantile", with ``q`` from 0.005 to 0.995, the median by default: predictions are the
@@ -242,7 +244,7 @@ class MultiKernel(Pooled):
         if self._weights is not None:
             self._weights.learn(numbers.tolist())
         pool = self._pool
-        given, seen = np.zeros(len(events), bool), self._opinions(len(events))
+        given, seen = np.zeros(len(events), bool), self._room(len(events))
         for n, row in enumerate(events):
             then = self._said.take(row.tobytes())
             if then is not None:
@@ -252,7 +254,7 @@ class MultiKernel(Pooled):
     def _learn_row(self, event: NDArray[np.float64], number: float) -> None:
         """Learn from an event (d,) whose label is in the experts' terms."""
         pool, name = self._pool, event.tobytes()
-        seen, out = pool.arrays["KEPT"], pool.arrays["OUT"]
+        seen = pool.arrays["KEPT"]
         if self._weights is not None:
             self._weights.learn([number])
         then = None
@@ -264,12 +266,11 @@ class MultiKernel(Pooled):
             then = self._said.take(name)
             self._hear(event)
             self._loops.forecast_one(pool.table, self._padded(event))
-        predicted = np.float32(out[0])
         if then is not None:
-            seen, predicted = then[: pool.experts], then[-1, 0]
+            seen = then
         if self._errors is not None:
-            missed = float(number - predicted)
-            self._errors.update(missed, seen, pool.arrays["SHARES"][0])
+            missed = float(number - seen[-1, 0])
+            self._errors.update(missed, seen[: pool.experts], pool.arrays["SHARES"][0])
         self._loops.update(pool.table, seen, number)
         if self._guests:
             self._guests.learn(event[None], number)
@@ -283,12 +284,12 @@ class MultiKernel(Pooled):
     def _settle(self) -> None:
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
         if self._fresh is not None:
-            arrays = self._pool.arrays
-            self._said.keep(self._fresh, self._with(arrays["KEPT"], arrays["OUT"]))
+            self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
             self._fresh = None
 
-    def _opinions(self, events: int) -> NDArray[np.float32]:
-        return np.empty((events, self._pool.experts, self._pool.outputs), np.float32)
+    def _room(self, events: int) -> NDArray[np.float32]:
+        """Return room for what is said of so many events by experts, mixers and their mixture."""
+        return np.empty((events, *self._pool.arrays["KEPT"].shape), np.float32)
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return events (n, d), or one (d,), with room for columns still to come."""
@@ -329,7 +330,8 @@ class MultiKernel(Pooled):
             return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        opinions = self._opinions(len(events))
+        said = self._room(len(events))
+        opinions = said[:, : pool.experts]
         if self._guests:
             with self._lock:  # they must not learn meanwhile
                 heard = self._guests.outputs(events, pool.outputs)
@@ -337,22 +339,14 @@ class MultiKernel(Pooled):
 
         def forecast(part: slice) -> None:
             with pool.room() as table:
-                self._loops.forecast(table, rows[part], opinions[part], out[part])
+                self._loops.forecast(table, rows[part], said[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         with self._lock:
             self._settle()
-            for row, said, predicted in zip(events, opinions, out, strict=True):
-                self._said.keep(row.tobytes(), self._with(said, predicted))
+            for row, kept in zip(events, said, strict=True):
+                self._said.keep(row.tobytes(), kept.copy())
         return self._restored(out), opinions
-
-    def _with(
-        self, opinions: NDArray[np.float32], predicted: NDArray[np.float64]
-    ) -> NDArray[np.float32]:
-        """Return a copy of opinions on an event; of numbers, with the prediction in a last row."""
-        if self.is_classifier:
-            return opinions.copy()
-        return np.append(opinions, predicted[None].astype(np.float32), axis=0)
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """What the mixture says of one event x of shape (d,), float64 (outputs,)."""

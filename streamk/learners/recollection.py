@@ -12,9 +12,9 @@ class Recollection:
     """Opinions on the events predicted last, by the events themselves.
 
     A label often comes long after its event had to be predicted. Experts that follow the last
-    labels look better at the time of the label than they were at the time of the prediction, so
-    what they are weighed by is what they said then (Weinberger and Ordentlich 2002). The opinion of
-    an expert that slept then is NaN.
+    labels, and mixers whose weights do, look better at the time of the label than they were at the
+    time of the prediction, so what they are weighed by is what they said then (Weinberger and
+    Ordentlich 2002). The opinion of an expert that slept then is NaN.
 
     Parameters
     ----------

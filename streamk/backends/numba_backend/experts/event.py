@@ -21,8 +21,9 @@ from streamk.backends.numba_backend.experts.reach import double, flags, loss_of,
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
-    The opinions are in SEEN, the prediction in OUT; in KEPT, an expert that sleeps says NaN. The
-    outputs of guests are in the last rows of F before.
+    The opinions are in SEEN, the prediction in OUT; both are in KEPT, with what the mixers say
+    between them, and there an expert that sleeps says NaN. The outputs of guests are in the last
+    rows of F before.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
@@ -34,22 +35,25 @@ def forecast_one(table: Any, x: Any) -> None:
     opinions.opine(task, F, own, P)
     if table[at.LOSS] == costs.QUANTILE:
         offsets.add(tracked(table), double(table, at.ON, (e,)), own, P)
-    opinions.hand_out(own, double(table, at.ON, (e,)), single(table, at.KEPT, (e, k)))
-    mixture.mix(table, own, mixed, double(table, at.OUT, (k,)))
+    kept, out = single(table, at.KEPT, (mixture.kept_rows(table), k)), double(table, at.OUT, (k,))
+    opinions.hand_out(own, double(table, at.ON, (e,)), kept)
+    mixture.mix(table, own, mixed, out)
+    mixture.hand_out(mixed, out, kept[e:])
     table[at.FRESH] = 1
 
 
 @fast
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
-    """Write opinions (n, E, K), NaN of who sleeps, and predictions (n, K) of events X (n, d).
+    """Write what is kept (n, E + X + 1, K) and predictions (n, K) of events X (n, d).
 
-    The outputs of guests are in the last rows of the opinions.
+    The outputs of guests are in the last of the E rows before.
     """
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    kept, predicted = single(table, at.KEPT, (e, k)), double(table, at.OUT, (k,))
+    kept = single(table, at.KEPT, (mixture.kept_rows(table), k))
+    predicted = double(table, at.OUT, (k,))
     F, own = single(table, at.F, (e, k)), e - table[at.GUESTS]
     for i in range(len(X)):
-        F[own:] = seen[i, own:]
+        F[own:] = seen[i, own:e]
         forecast_one(table, X[i])
         seen[i] = kept
         out[i] = predicted
@@ -59,8 +63,8 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
 def update(table: Any, seen: Any, y: Any) -> None:
     """Learn the label of the event that `forecast` saw last.
 
-    The mixing learns from the opinions (E, K) in `seen`, which are those at the time when the event
-    had to be predicted; the experts learn from what they would say now.
+    The mixing learns from what experts, mixers and their mixture said when the event had to be
+    predicted, (E + X + 1, K) in `seen`; the experts learn from what they would say now.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
@@ -83,10 +87,10 @@ def update(table: Any, seen: Any, y: Any) -> None:
 def learn(table: Any, X: Any, seen: Any, given: Any, y: Any) -> None:
     """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
 
-    Where `given` is true the mixing learns from the opinions in `seen` (n, E, K); else from those
-    of now. There are no guests: what they say depends on the events before.
+    Where `given` is true the mixing learns from what is in `seen` (n, E + X + 1, K); else from what
+    is said now. There are no guests: what they say depends on the events before.
     """
-    now = single(table, at.KEPT, (table[at.EXPERTS], table[at.OUTPUTS]))
+    now = single(table, at.KEPT, (mixture.kept_rows(table), table[at.OUTPUTS]))
     for i in range(len(X)):
         forecast_one(table, X[i])
         update(table, seen[i] if given[i] else now, y[i])

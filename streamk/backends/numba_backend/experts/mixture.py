@@ -64,31 +64,67 @@ def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
 
 
 @fast
-def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
-    """Let the mixers and their mixture learn from what the opinions were.
+def kept_rows(table: Any) -> Any:
+    """Return how many rows are kept of an event: of the experts, the mixers and their mixture."""
+    return table[at.EXPERTS] + table[at.MIXERS] + 1
 
-    They are in the pool's room from then on: who slept when the event had to be predicted is asleep
+
+@fast
+def hand_out(mixed: Any, out: Any, kept: Any) -> None:
+    """Write what the mixers (mixers, outputs) and their mixture say, as it is kept."""
+    number, x = kept.dtype.type, len(mixed)
+    for k in range(len(out)):
+        for m in range(x):
+            kept[m, k] = number(mixed[m, k])
+        kept[x, k] = number(out[k])
+
+
+@fast
+def _take_back(table: Any, kept: Any, mixed: Any, out: Any) -> None:
+    """Write what `hand_out` was given.
+
+    With the weights that they have by now, mixers too would look better than they were.
+    """
+    x, k = table[at.MIXERS], table[at.OUTPUTS]
+    for c in range(k):
+        for m in range(x):
+            mixed[m, c] = kept[m, c]
+        out[c] = kept[x, c]
+    mixing.opine(table[at.TASK], mixed, single(table, at.SAID, (x - 1, k)))
+
+
+@fast
+def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
+    """Let the mixers and their mixture learn from what was said, as it is kept.
+
+    That is in the pool's room from then on: who slept when the event had to be predicted is asleep
     to the mixing, whoever sleeps now.
     """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
     L, on = single(table, at.SEEN, (e, k)), double(table, at.ON, (e,))
-    if not table[at.FRESH] or opinions.differ(seen, L, on):
+    late = not table[at.FRESH] or opinions.differ(seen, L, on)
+    if late:
         opinions.take_back(seen, L, on)
         mix(table, L, mixed, out)
     table[at.FRESH] = 0
     how, likely = loss_of(table), double(table, at.LOSSES, (e,))
     above, calibrated = double(table, at.ABOVE, (x,)), double(table, at.CALIBRATED, (e, k))
-    mixing.likelihoods(task, mixed, y, how, above)
     weights, alphas = double(table, at.SHARES, (shares, e)), double(table, at.ALPHAS, (shares,))
     mixing.likelihoods(task, double(table, at.OPINIONS, (e, k)), y, how, likely)
+    mixing.temper(likely)
     mixing.reweigh(weights[0], likely, on, alphas[0])
     mixing.likelihoods(task, calibrated, y, how, likely)
+    mixing.temper(likely)
     mixing.reweigh(weights[1], likely, on, alphas[1])
     factors, curvatures = double(table, at.LOUDNESS, (e,)), double(table, at.CURVATURES, (e,))
     calibration.learn(task, L, calibrated, y, how, size(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[shares:])
+    if late:
+        _take_back(table, seen[e:], mixed, out)
+    mixing.likelihoods(task, mixed, y, how, above)
     _learn_last_product(table, y, mixed[x - 1])
+    mixing.temper(above)
     mixing.reweigh(double(table, at.TOP, (x,)), above, double(table, at.ALL, (x,)), alphas[0])
 
 
@@ -112,12 +148,15 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
 
 @fast
 def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
-    """Let the product of the other mixers learn."""
+    """Let the product of the other mixers learn; `prediction` becomes what it would say now."""
     n = table[at.MIXERS] - 1
     room, g = double(table, at.NEWTON_ROOM, (n,)), double(table, at.SLOPES, (n,))
     said, weights = (
         single(table, at.SAID, (n, table[at.OUTPUTS])),
         double(table, at.LAST_PRODUCT, (n,)),
+    )
+    mixing.pool(
+        table[at.TASK], said, weights, double(table, at.ROOM, (table[at.OUTPUTS],)), prediction
     )
     residual = _direction(table, said, prediction, y, g)
     inverse = double(table, at.LAST_INVERSE, (n, n))

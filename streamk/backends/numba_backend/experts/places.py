@@ -205,7 +205,7 @@ LAST_PRODUCT = 108
 LAST_INVERSE = 109
 """(X - 1, X - 1)"""
 KEPT = 110
-"""float32 (E, K): SEEN, with NaN where an expert sleeps"""
+"""float32 (E + X + 1, K): SEEN, with NaN where an expert sleeps; MIXED; OUT"""
 GUESTS = 111
 """Experts whose outputs come from elsewhere: the last ones, which never sleep."""
 
