@@ -17,12 +17,12 @@ ENDS = 20.0
 LONGEST = 3.0
 """The squared loss becomes Huber's where the error is more, by default."""
 SHARPNESS = 2.0
-"""How fast fixed shares learn from absolute errors: weights fall by exp(-2 |error|)."""
+"""What an absolute error costs: weights of fixed shares fall by exp(-2 |error| / 4)."""
 _FURTHEST = 8.0
 """Largest error that counts."""
 _MOST = SHARPNESS * _FURTHEST
 _CURVATURE = 0.5
-"""Of the squared loss, e^2 / 4: exp(-loss) is concave up to errors of the root of 2, and the
+"""Of the squared loss, e^2 / 4: exp(-loss / 4) is concave up to errors of the root of 8, and the
 largest error that counts costs as much as by default."""
 
 
