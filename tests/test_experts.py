@@ -333,6 +333,25 @@ def test_the_regret_of_fixed_share_is_bounded(tempered):
     assert loss < -np.log(p).sum(axis=0).min()  # no single expert is as good
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
+    """-4 ln of the mean of exp(-loss / 4): what the guarantee of the fixed shares rests on."""
+    rng = np.random.default_rng(12)
+    code, how = TASKS[task], (costs.SQUARED, 0.0)
+    for _ in range(300):
+        weights, out = rng.dirichlet(np.ones(6)), np.empty({"classes": 4}.get(task, 1))
+        label = float(rng.integers(2 if task == "binary" else 4))
+        said = rng.dirichlet(np.ones(4), 6) if task == "classes" else rng.uniform(size=(6, 1))
+        said = np.maximum(said, mixing.LEAST)
+        if task == "numbers":
+            label, said = 0.3, 0.3 + rng.uniform(-1.0, 1.0) * np.sqrt(8.0) * said
+        likely = np.empty(6)
+        mixing.share(weights, said, np.ones(6), out)
+        mixing.likelihoods(code, said, label, how, likely)
+        mixing.temper(likely)
+        assert mixing.loss(code, out, label, how) <= -4.0 * math.log(weights @ likely) + 1e-9
+
+
 def said(task, rng, experts=6):
     F = single(rng, experts, OUTPUTS[task])
     L, P = np.empty_like(F), np.empty_like(F)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streamk.learners import MultiKernel
 from streamk.learners.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.learners.recollection import Recollection
+from streamk.learners.upkeep import PERIOD
 
 
 def opinion(value: float, n: int = 4) -> np.ndarray:
@@ -153,10 +154,24 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         assert not changed[~flags].any()
 
 
+def after_newton(model: MultiKernel, w: NDArray[Any], P: Any, L: Any, label: Any) -> Any:
+    """The weights of the product of mixers, whose inverse is P after its step."""
+    if not model.is_classifier:
+        number = (label - model._labels.center[0]) * model._labels.inverse[0]
+        return w - np.clip(w @ L[:, 0] - number, -3.0, 3.0) * (P @ L[:, 0])
+    number, total = model.classes.index(label), w @ L
+    if len(model.classes) == 2:
+        slopes = naive.product_slopes("binary", L, 1.0 / (1.0 + np.exp(-total)), number)
+    else:
+        p = np.exp(total - total.max())
+        slopes = naive.product_slopes("classes", L, p / p.sum(), number)
+    return w - P @ slopes
+
+
 @pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> None:
-    """By the second stage, where their weights have moved since."""
+    """By the second stage, where their weights have moved since, and so is the mixture."""
     X, y = stream(kind, 300)
     model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
     model.learn_many(X[:130], y[:130])
@@ -168,18 +183,24 @@ def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> No
         else:
             model.decision_one(X[i])
             kept = pool.arrays["KEPT"]
-        waiting.append((i, kept[pool.experts : -1].astype(float)))
+        waiting.append((i, kept[pool.experts :].astype(float)))
         if len(waiting) <= 40:
             continue
         n, said = waiting.popleft()
         if kind == "numbers":
-            said = said / model._labels.inverse + model._labels.center
-        elif kind == "two":
-            said = np.log(said / (1.0 - said))
+            restored = said / model._labels.inverse + model._labels.center
         else:
-            said = np.log(said)
-        losses = losses_of(model, said, y[n]) / 4.0
-        before = model.state().arrays["pool.top"]
-        expected = naive.fixed_share(before, losses, np.ones(len(losses), bool), ALPHAS[0])
+            restored = said = np.log(said / (1.0 - said) if kind == "two" else said)
+        losses = losses_of(model, restored, y[n])
+        before = model.state().arrays
+        everyone = np.ones(len(losses) - 1, dtype=bool)
+        top = naive.fixed_share(before["pool.top"], losses[:-1] / 4.0, everyone, ALPHAS[0])
         model.learn_one(X[n], y[n])
-        np.testing.assert_allclose(model.state().arrays["pool.top"], expected, rtol=1e-4)
+        after = model.state().arrays
+        np.testing.assert_allclose(after["pool.top"], top, rtol=1e-4)
+        inverse, mixers = after["pool.last_inverse"], said[:-2]
+        last = after_newton(model, before["pool.last_product"], inverse, mixers, y[n])
+        np.testing.assert_allclose(after["pool.last_product"], last, rtol=1e-4, atol=1e-6)
+        if model.n_events % PERIOD:  # else the account was closed
+            lost = after["pool.account"] - before["pool.account"]
+            np.testing.assert_allclose(lost[len(BANKS)], losses[-1], rtol=1e-4)

@@ -43,10 +43,11 @@ class MultiKernel(Pooled):
 
     Over T events whose labels come at once the sum of the losses is at most that of any sequence of
     M experts or mixers with k changes among them, plus four times ``(k + 1) ln M - k ln a - (T - 1
-    - k) ln(1 - a)`` at each of the two stages, in units of the log loss, in which less than 1e-4
-    counts as 1e-4 (Herbster and Warmuth 1998, Theorem 1, with learning rate 1/4). For numbers the
-    loss is that of `loss` in units of the labels' spread, up to 16, and the guarantee has the loss
-    of the mixture of losses in place of the mixture's.
+    - k) ln(1 - a)`` at each of the two stages, in units of the log loss, of predictions held to at
+    least 1e-4 (Herbster and Warmuth 1998, Theorem 1, with learning rate 1/4; a restart of the
+    second stage is one change more). For numbers the loss is that of `loss` in units of the labels'
+    spread, up to 16, and the guarantee is for -4 ln of the mean of exp(-loss / 4) in place of the
+    mixture's loss.
 
     Columns are scaled by running quantiles, so that heavy tails and single huge values do no harm;
     a missing value (NaN) is the column's median to some experts and a bin of its own to others.
@@ -65,8 +66,8 @@ class MultiKernel(Pooled):
         which is for the mean absolute error.
 
         - "squared", for the root of the mean squared error: experts' steps are as long as errors,
-          up to 20, and the mixing loses e^2 / 4. Its weights move by exp(-e^2 / 16), which is concave
-          up to the root of 8.
+          up to 20, and the mixing loses e^2 / 4. Its weights move by exp(-e^2 / 16), which is
+          concave up to the root of 8.
         - "huber", with ``delta`` from 0.1 to 20, 1 by default: no step is for more than delta, so a
           small one learns slowly; the mixing loses 2 / delta, and at least 1/2, times Huber's loss.
         - "quantile", with ``q`` from 0.005 to 0.995, the median by default: predictions are the
@@ -244,7 +245,8 @@ class MultiKernel(Pooled):
         if self._weights is not None:
             self._weights.learn(numbers.tolist())
         pool = self._pool
-        given, seen = np.zeros(len(events), bool), self._room(len(events))
+        given = np.zeros(len(events), bool)
+        seen = np.empty((len(events), *pool.arrays["KEPT"].shape), np.float32)
         for n, row in enumerate(events):
             then = self._said.take(row.tobytes())
             if then is not None:
@@ -287,10 +289,6 @@ class MultiKernel(Pooled):
             self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
             self._fresh = None
 
-    def _room(self, events: int) -> NDArray[np.float32]:
-        """Return room for what is said of so many events by experts, mixers and their mixture."""
-        return np.empty((events, *self._pool.arrays["KEPT"].shape), np.float32)
-
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return events (n, d), or one (d,), with room for columns still to come."""
         missing = self._pool.capacity - events.shape[-1]
@@ -330,7 +328,7 @@ class MultiKernel(Pooled):
             return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        said = self._room(len(events))
+        said = np.empty((len(events), *pool.arrays["KEPT"].shape), np.float32)
         opinions = said[:, : pool.experts]
         if self._guests:
             with self._lock:  # they must not learn meanwhile
@@ -344,8 +342,9 @@ class MultiKernel(Pooled):
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         with self._lock:
             self._settle()
-            for row, kept in zip(events, said, strict=True):
-                self._said.keep(row.tobytes(), kept.copy())
+            if pool is self._pool:  # else another thread learned of a class or a column meanwhile
+                for row, kept in zip(events, said, strict=True):
+                    self._said.keep(row.tobytes(), kept.copy())
         return self._restored(out), opinions
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:

@@ -1,12 +1,12 @@
 """Experts into one prediction: two stages, each with a guarantee.
 
 Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities, as they are and
-calibrated (`calibration`), and products of experts (logarithmic opinion pools)
-``softmax(sum_e w_e log p_e)`` whose weights move by gradients (Mattern 2013) or online Newton steps
-(Hazan et al. 2007). The last mixer is a product of the other mixers, whose few weights are found
-sooner than one for each expert. On top a fixed share over the mixers. All fixed shares move by a
-quarter of the losses, see `temper`. Numbers are mixed as they
-are, and lose by their errors, as `costs` has it.
+calibrated (`calibration`), and products of experts (logarithmic opinion pools) ``softmax(sum_e w_e
+log p_e)`` whose weights move by gradients (Mattern 2013) or online Newton steps (Hazan et al.
+2007). The last mixer is a product of the other mixers, whose few weights are found sooner than one
+for each expert. On top a fixed share over the mixers. Both kinds of fixed shares move by a quarter
+of the losses, see `temper`. Numbers are mixed as they are, and lose by their errors, as `costs` has
+it.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def share(weights: Any, opinions: Any, awake: Any, out: Any) -> None:
 
 @fast
 def reweigh(weights: Any, likely: Any, awake: Any, alpha: Any) -> None:
-    """Fixed share: weights (summing to 1) times exp(-loss), then `alpha` of them spread evenly.
+    """Fixed share: weights (summing to 1) times likelihoods, then `alpha` of them spread evenly.
 
-    An expert asleep loses what the mixture loses, so that its weight stays (Freund et al. 1997).
+    To an expert asleep falls the mean likelihood, so that its weight stays (Freund et al. 1997).
     """
     n, kept, new = len(weights), 0.0, 0.0
     for e in range(n):

@@ -176,7 +176,11 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
 
 @fast
 def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
-    """Add up what was lost, and what the lack of each bank would have cost."""
+    """Add up what was lost, and what the lack of each bank would have cost.
+
+    The former is of the prediction as it was made, the latter of the experts' opinions then and of
+    the weights they have now.
+    """
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     account = double(table, at.ACCOUNT, (NEWTON + 4,))
     how = loss_of(table)

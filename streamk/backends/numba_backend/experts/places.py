@@ -124,7 +124,7 @@ ON = 67
 ALL = 68
 """(X,), all 1"""
 ABOVE = 69
-"""(X,): exp(-loss) of the mixers"""
+"""(X,): exp(-loss / 4) of the mixers"""
 FORGETS = 70
 """(products,)"""
 NEWTON_ROOM = 71
@@ -151,7 +151,7 @@ MIXED = 81
 OPINIONS = 82
 """(E, K): probabilities or numbers"""
 LOSSES = 83
-"""(E,): exp(-loss)"""
+"""(E,): exp(-loss / 4)"""
 ROOM = 84
 """(K,)"""
 
