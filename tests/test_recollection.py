@@ -88,6 +88,15 @@ def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any
     return -np.maximum(said[:, number], np.log(1e-4))
 
 
+def slopes_of(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: Any) -> NDArray[Any]:
+    """The gradient of the loss of a product of opinions on a class in its weights."""
+    number, total = model.classes.index(label), w @ L
+    if len(model.classes) == 2:
+        return naive.product_slopes("binary", L, 1.0 / (1.0 + np.exp(-total)), number)
+    p = np.exp(total - total.max())
+    return naive.product_slopes("classes", L, p / p.sum(), number)
+
+
 def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: Any) -> Any:
     """The weights of the product of experts that moves along gradients; NaN counts as 0."""
     L = np.nan_to_num(L)
@@ -96,13 +105,7 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
         y = (label - model._labels.center[0]) * model._labels.inverse[0]
         slope = np.clip(w @ L[:, 0] - y, -3.0, 3.0) * L[:, 0]
         return w - GRADIENT_RATE * slope / (1e-3 + L[:, 0] @ L[:, 0])
-    number, total = model.classes.index(label), w @ L
-    if len(model.classes) == 2:
-        slopes = naive.product_slopes("binary", L, 1.0 / (1.0 + np.exp(-total)), number)
-    else:
-        p = np.exp(total - total.max())
-        slopes = naive.product_slopes("classes", L, p / p.sum(), number)
-    return w - GRADIENT_RATE * slopes
+    return w - GRADIENT_RATE * slopes_of(model, w, L, label)
 
 
 def as_sure(kind: str, model: MultiKernel, said: NDArray[Any], factors: NDArray[Any]) -> Any:
@@ -159,13 +162,7 @@ def after_newton(model: MultiKernel, w: NDArray[Any], P: Any, L: Any, label: Any
     if not model.is_classifier:
         number = (label - model._labels.center[0]) * model._labels.inverse[0]
         return w - np.clip(w @ L[:, 0] - number, -3.0, 3.0) * (P @ L[:, 0])
-    number, total = model.classes.index(label), w @ L
-    if len(model.classes) == 2:
-        slopes = naive.product_slopes("binary", L, 1.0 / (1.0 + np.exp(-total)), number)
-    else:
-        p = np.exp(total - total.max())
-        slopes = naive.product_slopes("classes", L, p / p.sum(), number)
-    return w - P @ slopes
+    return w - P @ slopes_of(model, w, L, label)
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
