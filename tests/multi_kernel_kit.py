@@ -56,9 +56,20 @@ def assert_sound(model: MultiKernel) -> None:
 def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What each expert says of an event now, NaN if it sleeps; the learner is left as it was."""
     pool = model._pool
-    seen = np.empty((1, *pool.arrays["KEPT"].shape), np.float32)
+    seen = pool.kept(1)
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x
     with pool.room() as table:
         loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
     return seen[0, : pool.experts]
+
+
+def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any]:
+    """What is lost by opinions on an event, numbers in their own unit, by the default loss."""
+    if not model.is_classifier:
+        errors = np.abs(said[:, 0] - label) * model._labels.inverse
+        return 2.0 * np.minimum(errors, 8.0)
+    number = model.classes.index(label)
+    if len(model.classes) == 2:
+        return -np.log(np.maximum(1.0 / (1.0 + np.exp(-(2 * number - 1) * said[:, 0])), 1e-4))
+    return -np.maximum(said[:, number], np.log(1e-4))

@@ -3,14 +3,22 @@ threads, stops and restarts; and what it remembers of its predictions until thei
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from pathlib import Path
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, learned, make, opinions_of, stream
+from multi_kernel_kit import (
+    KINDS,
+    assert_same,
+    learned,
+    losses_of,
+    make,
+    opinions_of,
+    stream,
+)
 from numpy.typing import NDArray
 
 from connectors.memory import MemorySink, MemorySource
@@ -141,11 +149,6 @@ def test_predictions_of_other_events_change_nothing(kind: str) -> None:
     assert_same(silent, asked)
 
 
-def fixed_share(weights: NDArray[Any], losses: NDArray[Any], alpha: float) -> NDArray[Any]:
-    weights = weights * np.exp(-losses / 4.0)
-    return (1.0 - alpha) * weights / weights.sum() + alpha / len(weights)
-
-
 @pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_late_labels_judge_what_was_said(kind: str, at_once: bool) -> None:
@@ -168,15 +171,9 @@ def test_late_labels_judge_what_was_said(kind: str, at_once: bool) -> None:
             continue
         n, said = waiting.popleft()
         model.learn_one(X[n], y[n])
-        if kind == "numbers":
-            errors = np.abs(said[:, 0] - y[n]) * model._labels.inverse
-            losses = 2.0 * np.minimum(errors, 8.0)
-        elif kind == "two":
-            sign = 1.0 if y[n] == model.classes[1] else -1.0
-            losses = -np.log(np.maximum(1.0 / (1.0 + np.exp(-sign * said[:, 0])), 1e-4))
-        else:
-            losses = -np.maximum(said[:, model.classes.index(y[n])], math.log(1e-4))
-        expected = fixed_share(expected, losses, ALPHAS[0])
+        losses = losses_of(model, said, y[n]) / 4.0
+        awake = np.ones(len(losses), dtype=bool)
+        expected = naive.fixed_share(expected, losses, awake, ALPHAS[0])
     found = model.state().arrays["pool.shares"][0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
     now = make(kind, classes=() if kind == "numbers" else sorted(set(y)))

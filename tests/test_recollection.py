@@ -8,7 +8,7 @@ from typing import Any
 import naive
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, make, opinions_of, stream
+from multi_kernel_kit import KINDS, losses_of, make, opinions_of, stream
 from numpy.typing import NDArray
 
 from streamk.learners import MultiKernel
@@ -76,16 +76,6 @@ def test_opinions_follow_the_unit_of_the_labels() -> None:
     assert a is not None
     assert b is not None
     assert (a.tolist(), b.tolist()) == ([0.5] * 4, [3.0] * 4)
-
-
-def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any]:
-    if not model.is_classifier:
-        errors = np.abs(said[:, 0] - label) * model._labels.inverse
-        return 2.0 * np.minimum(errors, 8.0)
-    number = model.classes.index(label)
-    if len(model.classes) == 2:
-        return -np.log(np.maximum(1.0 / (1.0 + np.exp(-(2 * number - 1) * said[:, 0])), 1e-4))
-    return -np.maximum(said[:, number], np.log(1e-4))
 
 
 def slopes_of(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: Any) -> NDArray[Any]:

@@ -291,6 +291,10 @@ class ExpertPool(PoolTable):
         """Take in the outputs (guests, K) of guests for the event that is forecast next."""
         self.arrays["F"][self.experts - len(self.guests) :] = outputs
 
+    def kept(self, events: int) -> NDArray[np.float32]:
+        """Return room for what experts, mixers and their mixture say of so many events."""
+        return np.empty((events, *self.arrays["KEPT"].shape), np.float32)
+
     # Growing
 
     def add_columns(self, keys: NDArray[np.uint64]) -> ExpertPool:

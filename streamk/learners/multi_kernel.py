@@ -245,8 +245,7 @@ class MultiKernel(Pooled):
         if self._weights is not None:
             self._weights.learn(numbers.tolist())
         pool = self._pool
-        given = np.zeros(len(events), bool)
-        seen = np.empty((len(events), *pool.arrays["KEPT"].shape), np.float32)
+        given, seen = np.zeros(len(events), bool), pool.kept(len(events))
         for n, row in enumerate(events):
             then = self._said.take(row.tobytes())
             if then is not None:
@@ -328,7 +327,7 @@ class MultiKernel(Pooled):
             return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        said = np.empty((len(events), *pool.arrays["KEPT"].shape), np.float32)
+        said = pool.kept(len(events))
         opinions = said[:, : pool.experts]
         if self._guests:
             with self._lock:  # they must not learn meanwhile

@@ -108,24 +108,30 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
         opinions.take_back(seen, L, on)
         mix(table, L, mixed, out)
     table[at.FRESH] = 0
-    how, likely = loss_of(table), double(table, at.LOSSES, (e,))
-    above, calibrated = double(table, at.ABOVE, (x,)), double(table, at.CALIBRATED, (e, k))
     weights, alphas = double(table, at.SHARES, (shares, e)), double(table, at.ALPHAS, (shares,))
-    mixing.likelihoods(task, double(table, at.OPINIONS, (e, k)), y, how, likely)
-    mixing.temper(likely)
-    mixing.reweigh(weights[0], likely, on, alphas[0])
-    mixing.likelihoods(task, calibrated, y, how, likely)
-    mixing.temper(likely)
-    mixing.reweigh(weights[1], likely, on, alphas[1])
+    likely, calibrated = double(table, at.LOSSES, (e,)), double(table, at.CALIBRATED, (e, k))
+    beliefs = double(table, at.OPINIONS, (e, k))
+    _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
+    _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
     factors, curvatures = double(table, at.LOUDNESS, (e,)), double(table, at.CURVATURES, (e,))
+    how = loss_of(table)
     calibration.learn(task, L, calibrated, y, how, size(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[shares:])
     if late:
         _take_back(table, seen[e:], mixed, out)
-    mixing.likelihoods(task, mixed, y, how, above)
+    top, everyone = double(table, at.TOP, (x,)), double(table, at.ALL, (x,))
+    _learn_share(table, top, mixed, y, everyone, alphas[0], double(table, at.ABOVE, (x,)))
     _learn_last_product(table, y, mixed[x - 1])
-    mixing.temper(above)
-    mixing.reweigh(double(table, at.TOP, (x,)), above, double(table, at.ALL, (x,)), alphas[0])
+
+
+@fast
+def _learn_share(
+    table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
+) -> None:
+    """Let a fixed share learn from what those that it mixes said; `likely` is room."""
+    mixing.likelihoods(table[at.TASK], said, y, loss_of(table), likely)
+    mixing.temper(likely)
+    mixing.reweigh(weights, likely, on, alpha)
 
 
 @fast
