@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.features.columns import Column
 from streamk.learners.classes import Label
+from streamk.learners.prequential import Prequential
 from streamk.state import State
 
 
@@ -56,6 +57,14 @@ class Learner(Protocol):
 
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
         """Learn from events X (n, d) with labels y (n,)."""
+        ...
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
+
+        Predictions and state are the same bits as those of single events, however a sequence is
+        divided into calls.
+        """
         ...
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:

@@ -1,0 +1,91 @@
+"""Predictions of events by a model that had learned all events before them, and not the event."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.classes import Label
+
+
+class Prequential(NamedTuple):
+    """Predictions of `predict_then_learn_many`, one a row.
+
+    Attributes
+    ----------
+    predictions : array of shape (n,)
+        Labels (object), None where no class was known yet; or numbers (float64).
+    probabilities : float64 array of shape (n, classes), or None for regression
+        A column for each class known after the last row, in the order of `classes`; NaN where a
+        class was not known yet when the event was predicted.
+    """
+
+    predictions: NDArray[Any]
+    probabilities: NDArray[np.float64] | None
+
+
+class Decides(Protocol):
+    """The part of a learner that turns outputs into predictions."""
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes."""
+        ...
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far."""
+        ...
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Return predicted labels or numbers (n,) from outputs F (n, outputs)."""
+        ...
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return class probabilities (n, classes) from outputs F (n, outputs)."""
+        ...
+
+
+class Recorder:
+    """Collects outputs piece by piece; each piece is decided by the learner as it is then.
+
+    Parameters
+    ----------
+    learner : Decides
+    n : int
+        Events in all.
+
+    Examples
+    --------
+    >>> from streamk.learners import MultiKernel
+    >>> recorder = Recorder(MultiKernel(task="regression"), 2)
+    >>> recorder.add(np.array([[1.5], [2.5]]))
+    >>> recorder.result().predictions
+    array([1.5, 2.5])
+    """
+
+    def __init__(self, learner: Decides, n: int) -> None:
+        self._learner, self._n, self._done = learner, n, 0
+        self._predictions = np.empty(n, object) if learner.is_classifier else np.empty(n)
+        self._parts: list[tuple[int, NDArray[np.float64]]] = []
+
+    def add(self, F: NDArray[np.float64]) -> None:
+        """Take the outputs F (m, outputs) of the next m events, before any of them is learned."""
+        learner, first = self._learner, self._done
+        self._done += len(F)
+        if learner.is_classifier and not learner.classes:
+            return
+        self._predictions[first : self._done] = learner.predictions(F)
+        if learner.is_classifier:
+            self._parts.append((first, learner.probabilities(F)))
+
+    def result(self) -> Prequential:
+        """All predictions, with the classes that the learner knows by now."""
+        if not self._learner.is_classifier:
+            return Prequential(self._predictions, None)
+        P = np.full((self._n, len(self._learner.classes)), np.nan)
+        for first, part in self._parts:
+            P[first : first + len(part), : part.shape[1]] = part
+        return Prequential(self._predictions, P)
