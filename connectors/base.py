@@ -46,12 +46,12 @@ MAX_EVENT_BYTES = 1 << 20
 Int64s = npt.NDArray[np.int64]
 
 
-class Rows(Sequence[tuple[npt.NDArray[np.float32], Any]]):
+class Rows(Sequence[tuple[npt.NDArray[np.float64], Any]]):
     """Events that are already numbers: a slice of it is a view, nothing is copied.
 
     Parameters
     ----------
-    X : float32 array (n, d)
+    X : float64 array (n, d)
         Other numeric types are converted once.
     y : sequence (n,) or None
         Labels; None or NaN in it marks an event that is only to be predicted. Without `y` all
@@ -59,7 +59,7 @@ class Rows(Sequence[tuple[npt.NDArray[np.float32], Any]]):
 
     Examples
     --------
-    >>> rows = Rows(np.eye(3, dtype=np.float32), ["a", "b", None])
+    >>> rows = Rows(np.eye(3), ["a", "b", None])
     >>> len(rows[1:]), rows[1:].y
     (2, ['b', None])
     """
@@ -67,7 +67,7 @@ class Rows(Sequence[tuple[npt.NDArray[np.float32], Any]]):
     __slots__ = ("X", "y")
 
     def __init__(self, X: npt.ArrayLike, y: Sequence[Any] | npt.NDArray[Any] | None = None) -> None:
-        self.X: npt.NDArray[np.float32] = np.asarray(X, dtype=np.float32)
+        self.X: npt.NDArray[np.float64] = np.asarray(X, dtype=np.float64)
         self.y = y
         if self.X.ndim != 2:
             raise ValueError(f"X must have two dimensions (events, columns), it has {self.X.ndim}")
@@ -78,7 +78,7 @@ class Rows(Sequence[tuple[npt.NDArray[np.float32], Any]]):
         return len(self.X)
 
     @overload
-    def __getitem__(self, index: int) -> tuple[npt.NDArray[np.float32], Any]: ...
+    def __getitem__(self, index: int) -> tuple[npt.NDArray[np.float64], Any]: ...
     @overload
     def __getitem__(self, index: slice) -> Rows: ...
     def __getitem__(self, index: int | slice) -> Any:

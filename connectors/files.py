@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
+from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import CSVSink, NDJSONSink
 from connectors.lines import Splitter, without_bom
-from connectors.records import Rejected, read_csv_cells
 
 __all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
 
@@ -101,8 +101,8 @@ class FileSource(SourceBase):
         self._index[0] = end
         try:
             names = tuple(read_csv_cells(without_bom(record)))
-        except Rejected as rejected:
-            raise BadRecord(f"the header of {self._path}: {rejected.reason}") from None
+        except BadRecord as error:
+            raise BadRecord(f"the header of {self._path}: {error}") from None
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise BadRecord(f"the header of {self._path} names {twice!r} twice")

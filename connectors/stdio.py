@@ -26,10 +26,10 @@ from connectors.base import (
     Source,
     SourceBase,
 )
+from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import as_json_line
 from connectors.lines import Splitter, without_bom
-from connectors.records import read_csv_cells
 
 __all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from streamk.adapters.cells import OWN, SHARED
+from streamk.encoding.columns import OWN, SHARED
 from streamk.adapters.river import KernelClassifier, KernelRegressor
 from streamk.errors import InvalidInput
 
@@ -69,7 +69,7 @@ def test_texts_that_share_a_column_are_predicted_by_it(full: KernelClassifier) -
     shares: dict[str, list[str]] = {}
     for i in range(OWN, 2 * OWN):
         x = {"id": f"n{i}", "x": 1}
-        (name,) = full._model._hot.cells({"id": f"n{i}"}, None)
+        (name,) = full._model._table.read({"id": f"n{i}"}).cells
         shares.setdefault(str(name), []).append(str(x["id"]))
     one, other, *_ = next(texts for texts in shares.values() if len(texts) > 1)
     predicted = [full.predict_proba_one({"id": text, "x": 1}) for text in (one, other, "n0")]

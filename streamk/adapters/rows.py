@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -11,132 +12,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
-from streamk.adapters.cells import OneHot, Texts, column_name
+from streamk.encoding import ColumnTable, Rejected, Schema, flatten
+from streamk.encoding.columns import Event
 from streamk.errors import InvalidInput
-from streamk.features.random_features import check_events
 from streamk.learners import Learner
 
 Numbers = NDArray[np.float64]
+Run = tuple[Numbers, list[Any]]
 
 
 class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
 
-    Copies and pickles go through the learner's state.
+    `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
+    through the learner's state.
     """
 
-    def __init__(
-        self,
-        learner: Learner,
-        names: Sequence[Hashable] = (),
-        texts: Mapping[Hashable, Iterable[str]] | None = None,
-    ) -> None:
+    def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
-        self._hot = OneHot(texts)
-        self._index = {name: number for number, name in enumerate(names)}
+        self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "learner": self.learner.state(),
-            "names": list(self._index),
-            "texts": self._hot.state(),
-        }
+        return {"learner": self.learner.state(), "schema": self._table.schema.to_json()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         learner = learners.from_state(saved["learner"])
-        Model.__init__(self, learner, saved["names"], saved["texts"])
+        Model.__init__(self, learner, Schema.from_json(saved["schema"]))
 
     def _lay_out(self) -> None:
         """Prepare the fast way, for events that have every column and only numbers."""
-        names = tuple(self._index)
+        names = tuple(self._table.places)
         self._row = np.zeros(len(names))
         self._bytes = self._row.data.cast("B") if names else memoryview(bytearray())
         self._pack = struct.Struct(f"{len(names)}d").pack
+        plain = len(self._table.numbers) == len(names)
         # With a single name itemgetter gives no tuple.
-        self._get = itemgetter(*names) if len(names) > 1 else None
+        self._get = itemgetter(*names) if len(names) > 1 and plain else None
 
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
 
-        `labels` are as of `rows`.
-        """
-        if self._get is not None and isinstance(x, dict) and len(x) == len(self._index):
-            try:
-                self._bytes[:] = self._pack(*self._get(x))
-                return self._row
-            except (KeyError, OverflowError, struct.error):
-                pass  # another column, a string, None or a number past the range of floats
-        if not hasattr(x, "items"):
-            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
-        row: Numbers = self.rows([x], labels)[0]
-        return row
-
-    def rows_of_columns(
-        self, names: Sequence[Hashable], numbers: Numbers, labels: Sequence[Any] | None = None
-    ) -> Numbers:
-        """Return events that came as named columns of an array, of shape (events, columns).
-
-        `labels` are as of `rows`, but those of the events alone that are learned first.
-        """
-        index = self._index if labels is None else self._index_with(names)
-        rows = np.zeros((len(numbers), len(index)))
-        for name, column in zip(names, numbers.T, strict=True):
-            if name in index:
-                rows[:, index[name]] = column
-        if labels is not None:
-            self._meet(index, rows[: len(labels)], labels)
-        return rows
-
-    def rows(
-        self, events: Sequence[Mapping[Hashable, Any]], labels: Sequence[Any] | None = None
-    ) -> Numbers:
-        """Return events as an array of shape (events, columns).
-
         Parameters
         ----------
-        events : sequence of mapping
-        labels : sequence, optional
-            Where the events are to be learned: their labels. What the events have that is new gets
-            columns then, if none of them is to be refused.
+        x : mapping
+        labels : sequence of one label, optional
+            Where the event is to be learned: its columns that are new come now, if neither it nor
+            its label is to be refused.
 
         Raises
         ------
         InvalidInput
-            If a value is of no use, naming it, or, where there is something new, a label.
+            If a value is of no use, naming it, or, where there is something new, the label.
         """
-        new: Texts = {}
-        cells = [self._hot.cells(event, None if labels is None else new) for event in events]
-        index = self._index
+        if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
+            try:
+                self._bytes[:] = self._pack(*self._get(x))
+                return self._row
+            except (KeyError, OverflowError, struct.error):
+                pass  # another column, a text, None or a number past the range of floats
+        event = self._read(x)
         if labels is not None:
-            index = self._index_with([name for event in cells for name in event])
-        rows = np.zeros((len(cells), len(index)))
-        for row, event in zip(rows, cells, strict=True):
-            for name, value in event.items():
-                number = index.get(name)
-                if number is not None:
-                    row[number] = value
-        if labels is not None:
-            self._meet(index, rows, labels)
-            self._hot.keep(new)
+            self._meet(event, labels[0])
+        return self._table.row(event)
+
+    def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:
+        """Return events that are to be predicted as an array of shape (events, columns).
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        rows = np.zeros((len(events), len(self._table)))
+        for row, x in zip(rows, events, strict=True):
+            row[:] = self.row(x)
         return rows
 
-    def _index_with(self, names: Sequence[Hashable]) -> dict[Hashable, int]:
-        """Return the index with names not met before, in an order that is not the event's."""
-        new = {name: column_name(name) for name in names if name not in self._index}
-        if not new:
-            return self._index
-        ordered = sorted(new, key=lambda name: (isinstance(new[name], str), new[name]))
-        return self._index | {name: n for n, name in enumerate(ordered, len(self._index))}
+    def rows_of_columns(self, names: Sequence[Hashable], numbers: Numbers) -> Numbers | None:
+        """Return events that came as named columns of an array; None if some are not known."""
+        places = self._table.numbers
+        known = [places.get(name) for name in names]  # type: ignore[call-overload]
+        if None in known or len(known) < len(self._table):
+            return None
+        rows = np.empty((len(numbers), len(known)))
+        rows[:, known] = numbers
+        return rows
 
-    def _meet(self, index: dict[Hashable, int], rows: Numbers, labels: Sequence[Any]) -> None:
-        """Take over an index with new names, unless one of the events is to be refused."""
-        learner = self.learner
-        if index is self._index and learner.columns is not None:
+    def runs(
+        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
+    ) -> Iterator[Run]:
+        """Yield events to be learned, in order, whenever the learner has got their columns.
+
+        Raises
+        ------
+        InvalidInput
+            As `row`, after the events before have been yielded.
+        """
+        run: list[Numbers] = []
+        start = 0
+        for i, x in enumerate(events):
+            try:
+                event = self._read(x)
+                if run and (event.new or self.learner.columns is None):
+                    yield np.array(run), list(labels[start:i])
+                    run, start = [], i
+                self._meet(event, labels[i])
+            except InvalidInput:
+                if run:
+                    yield np.array(run), list(labels[start:i])
+                raise
+            run.append(self._table.row(event))
+        if run:
+            yield np.array(run), list(labels[start:])
+
+    def _read(self, x: Mapping[Hashable, Any]) -> Event:
+        if not hasattr(x, "items"):
+            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+        try:
+            return self._table.read(flatten(x))
+        except Rejected as rejected:
+            raise InvalidInput(rejected.reason.partition(": ")[2]) from None
+
+    def _meet(self, event: Event, label: Any) -> None:
+        """Append the columns of an event that are new, unless its label is to be refused."""
+        learner, known = self.learner, len(self._table)
+        if not event.new and learner.columns is not None:
             return
-        new = [column_name(name) for name in list(index)[len(self._index) :]]
-        check_events(rows, rows.dtype, (*(learner.columns or ()), *new), missing=True)
-        learner.check_labels(labels, len(rows))
-        learner.add_columns(new)
-        self._index = index
+        learner.check_labels([label], 1)
+        self._table.admit(event)
+        learner.add_columns(list(self._table.places)[known:])
         self._lay_out()

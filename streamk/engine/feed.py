@@ -46,10 +46,9 @@ class Feed:
     Parameters
     ----------
     source : Source
-    batch_size : int
     buffer_events, buffer_bytes : int
         What is read ahead and waits for slower partitions stays below these, give or take a
-        poll. A batch always fits.
+        poll.
     idle_timeout : float
         Seconds that others wait for a live partition which brings nothing.
     data_loss : "fail", "earliest" or "latest"
@@ -61,7 +60,6 @@ class Feed:
         self,
         source: Source,
         *,
-        batch_size: int,
         buffer_events: int,
         buffer_bytes: int,
         idle_timeout: float,
@@ -71,7 +69,6 @@ class Feed:
         self.sequencer = Sequencer()
         self.lost: list[Lost] = []
         self._source = source
-        self._batch_size = batch_size
         self._buffer_events = buffer_events
         self._buffer_bytes = buffer_bytes
         self._idle_timeout = idle_timeout
@@ -118,7 +115,7 @@ class Feed:
             source.hold(held)
             self._held = held
         try:
-            chunks = source.poll(max(self._batch_size, _POLL_EVENTS), timeout)
+            chunks = source.poll(_POLL_EVENTS, timeout)
         except OffsetOutOfRange as error:
             self._recover(error)
             return
@@ -142,13 +139,13 @@ class Feed:
         """Partitions that others hold back and of which enough is buffered."""
         sequencer = self.sequencer
         full = sequencer.buffered_bytes > self._buffer_bytes
-        share = max(self._batch_size, self._buffer_events // max(1, len(sequencer.partitions)))
+        share = max(1, self._buffer_events // max(1, len(sequencer.partitions)))
         ahead = sequencer.ahead().items()
         return frozenset(name for name, n in ahead if full or n >= share)
 
     def _give_back(self, partitions: Collection[str]) -> None:
         """For a source that cannot hold partitions: forget what is too much, read it again."""
-        share = max(self._batch_size, self._buffer_events // len(self.sequencer.partitions))
+        share = max(1, self._buffer_events // len(self.sequencer.partitions))
         for name in partitions:
             offset = self.sequencer.cut_tail(name, share)
             if offset is not None:
@@ -169,7 +166,7 @@ class Feed:
         """Let others go on when a live partition has been silent for too long."""
         sequencer = self.sequencer
         waiting = sequencer.waiting_for()
-        if not waiting or sequencer.ready >= self._batch_size:
+        if not waiting or sequencer.ready:
             self._waiting_since = None
             return
         now = time.monotonic()

@@ -8,7 +8,7 @@ from typing import Any
 
 from connectors.base import Sink, Source
 from connectors.errors import BadRecord, ConnectorError, Revoked
-from connectors.schema import Schema
+from streamk.encoding import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint
 from streamk.engine.feed import Feed
 from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
@@ -130,6 +130,13 @@ class Keeper:
     def _check(self, found: Checkpoint) -> None:
         """The checkpoint must be of this stream and this model."""
         theirs = found.body["config"]
+        if "batch_size" in theirs:
+            raise StateError(
+                f"the checkpoint {found.path} is of a streamk that predicted batches of events"
+                " before it learned them, and would go on otherwise; begin in another checkpoint"
+                " directory, from the start of the stream or with the offsets that `streamk"
+                " inspect` shows"
+            )
         for name, mine in self._config.items():
             if name != "model" and mine != theirs.get(name):
                 raise StateError(_mismatch(found, name, theirs.get(name), mine))
@@ -197,12 +204,12 @@ class Keeper:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
     def revoked(self, partitions: Sequence[str]) -> None:
-        """Save up to the last whole batch, then give up all partitions.
+        """Save up to the last event taken, then give up all partitions.
 
-        Those that stay come back in `assigned`; what was read of the next batch is read again,
-        since without some partitions it is another batch.
+        Those that stay come back in `assigned`; events read and not taken are read again, since
+        without some partitions they have another order.
         """
-        self._trainer.abandon()
+        self._trainer.settle()
         if not self._feed.sequencer.partitions:
             return  # given up already, when a commit was refused
         try:
@@ -278,7 +285,7 @@ class Keeper:
     # --- saving -----------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write a checkpoint at the last whole batch, then commit its offsets.
+        """Write a checkpoint after the last event taken, then commit its offsets.
 
         Raises
         ------
@@ -291,6 +298,7 @@ class Keeper:
         """
         if self._store is None:
             return
+        self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
         marks = {name: sink.mark() for name, sink in self._sinks.items()}
         feed, trainer = self._feed, self._trainer

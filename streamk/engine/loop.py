@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from connectors.base import Sink, Source
 from connectors.errors import Revoked
-from connectors.schema import Absent, Mode, Schema
+from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
@@ -31,6 +32,11 @@ __all__ = ["Engine", "Report"]
 
 _POLL_SECONDS = 0.1
 """Longest wait for events before looking whether to stop."""
+_MOST = 1024
+"""Events taken at once: enough to make a call cheap per event, few enough to stay in cache."""
+_SWITCH_SECONDS = 2e-4
+"""Longest wait of the thread that learns for the interpreter, which it needs between calls of
+compiled code; 5 ms by default, in which it learns hundreds of events."""
 
 _log = logging.getLogger("streamk.engine")
 
@@ -58,7 +64,7 @@ class Report:
         This run took, of which `events_now` were taken in it.
     model : Learner
     schema : Schema or None
-        None if no batch was ever read.
+        None if no event was ever read.
     epoch : int or None
         The last checkpoint; None without.
     """
@@ -81,10 +87,10 @@ class Report:
 class Engine:
     """Attaches a model to a stream.
 
-    Events are taken in one fixed order (see `streamk.engine.sequence`) in batches of `batch_size`.
-    A batch is predicted by the model that has learned all batches before it, then learned.
-    Nothing of that depends on timing; with a `checkpoint` directory the run goes on after any
-    crash as if nothing had happened.
+    Events are taken in one fixed order (see `streamk.engine.sequence`). Each is predicted by the
+    model that has learned all events before it, then learned, as soon as its place in the order is
+    certain. Nothing of that depends on timing; with a `checkpoint` directory the run goes on after
+    any crash as if nothing had happened.
 
     Parameters
     ----------
@@ -94,11 +100,11 @@ class Engine:
     label : str, int, optional
         The field that holds the label; without one events are only predicted.
     schema : "open", "strict" or Schema, default "open"
-        The columns are found in the first batch. What is not known then becomes a new column
-        (open) or makes the event a bad one (strict). A `Schema` brings its own label.
+        Fields and texts become columns when the first event with them is learned (open), or the
+        first event learned has all of them and one with others is a bad one (strict). A `Schema`
+        brings its own label.
     absent : "zero" or "missing", default "zero"
-        What a column that an event lacks counts as: 0 or NaN, which the model must be able to
-        take.
+        What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
     ignore : tuple of str or int
         Fields that are no columns.
     sink : Sink, optional
@@ -113,12 +119,9 @@ class Engine:
     checkpoint : path, optional
         Directory of checkpoints, made if need be.
     checkpoint_every : int, default 100000
-        Events between checkpoints.
+        Checkpoints are written after so many events of the sequence, twice as many and so on.
     keep : int, default 2
         Checkpoints that stay on disk, at least 2.
-    batch_size : int, default 256
-    flush_interval : float, default 0.05
-        Seconds after which, with a sink, the events of a batch that is not full are predicted.
     idle_timeout : float, default 1.0
         Seconds that the other partitions of a live stream wait for one that brings nothing.
     until_end : bool, default False
@@ -129,7 +132,7 @@ class Engine:
     buffer_bytes : int, default 2^28
         About how much is read ahead while partitions wait for each other.
     window : int, default 1000
-        Events in the windowed figures, rounded up to whole batches.
+        Events in the windowed figures.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end.
     progress_interval : float, default 1.0
@@ -170,8 +173,6 @@ class Engine:
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         keep: int = 2,
-        batch_size: int = 256,
-        flush_interval: float = 0.05,
         idle_timeout: float = 1.0,
         until_end: bool = False,
         max_events: int | None = None,
@@ -184,24 +185,21 @@ class Engine:
         on_error = _policy(on_error, dead_letters)
         label = _label(label, schema)
         _check_choice("data_loss", data_loss, DataLoss)
-        _check_whole(1, batch_size=batch_size, checkpoint_every=checkpoint_every, window=window)
+        _check_whole(1, checkpoint_every=checkpoint_every, window=window)
         _check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
         _check_whole(0, max_events=max_events)
         _check_whole(2, keep=keep)
-        _check_seconds(flush_interval=flush_interval, idle_timeout=idle_timeout)
-        _check_seconds(progress_interval=progress_interval)
+        _check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
         _check_choice("absent", absent, Absent)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._checkpoint_every, self._keep = checkpoint_every, keep
-        self._batch_size, self._max_events = batch_size, max_events
-        self._flush_interval, self._until_end = flush_interval, until_end
+        self._max_events, self._until_end = max_events, until_end
         self._on_progress, self._pace = on_progress, Pace(progress_interval)
         self._stopping = False
         self._store: Store | None = None
-        self._waiting_since: float | None = None
         self._trainer = Trainer(
             model,
             source,
@@ -213,7 +211,6 @@ class Engine:
         )
         self._feed = Feed(
             source,
-            batch_size=batch_size,
             buffer_events=buffer_events,
             buffer_bytes=buffer_bytes,
             idle_timeout=idle_timeout,
@@ -221,7 +218,6 @@ class Engine:
             journal=self._note,
         )
         self._config = {
-            "batch_size": batch_size,
             "label": label,
             "schema": schema.to_json() if isinstance(schema, Schema) else schema,
             "absent": absent,
@@ -233,8 +229,8 @@ class Engine:
     def run(self) -> Report:
         """Run until the source ends, `max_events`, a signal (SIGTERM, SIGINT) or `stop`.
 
-        Stopping finishes the batch at work, writes a checkpoint and closes; events of a batch
-        that is not full are left for the next run. A second signal ends the process at once.
+        Stopping finishes the events at work, writes a checkpoint and closes. A second signal ends
+        the process at once.
         Source and sinks are closed at the end; an engine runs once.
 
         Raises
@@ -250,7 +246,10 @@ class Engine:
             stack.callback(self._release)
             for sink in self._sinks.values():
                 stack.callback(sink.close)
+            stack.callback(self._trainer.close)
             stack.enter_context(self._signals())
+            stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
             if self._checkpoint is not None:
                 self._store = Store(self._checkpoint, keep=self._keep)
             keeper = Keeper(
@@ -267,7 +266,7 @@ class Engine:
             self._pace.rate(first)
             while True:
                 stopped = self._loop(keeper)
-                self._trainer.abandon()
+                self._trainer.settle()
                 is_new = self._feed.sequencer.events != keeper.saved_events or stopped == "end"
                 if not is_new or self._save(keeper) or stopped == "request":
                     break
@@ -275,34 +274,37 @@ class Engine:
             return self._report(stopped, keeper, first, time.monotonic() - began)
 
     def stop(self) -> None:
-        """End the run after the batch at work; may be called from another thread or a signal."""
+        """End the run after the events at work; may be called from another thread or a signal."""
         self._stopping = True
 
     # --- inside -----------------------------------------------------------------------------
 
     def _loop(self, keeper: Keeper) -> Literal["end", "max_events", "request"]:
+        trainer = self._trainer
         while not self._stopping:
             sequencer = self._feed.sequencer
-            left = self._batch_size
-            if self._max_events is not None:
-                left = min(left, self._max_events - sequencer.events)
-            if left <= 0:
+            if self._max_events is not None and sequencer.events >= self._max_events:
                 return "max_events"
-            if sequencer.ready >= left or (sequencer.ready and self._nothing_follows()):
-                batch = sequencer.peek(left)
-                self._trainer.learn(batch)
-                sequencer.take(len(batch))
-                self._waiting_since = None
-                if sequencer.events - keeper.saved_events >= self._checkpoint_every:
+            if sequencer.ready:
+                trainer.take(sequencer.take(self._share(sequencer.events)))
+                if sequencer.events % self._checkpoint_every == 0:
                     self._save(keeper)
             elif sequencer.exhausted and sequencer.partitions:
+                trainer.end()
                 return "end"
             else:
-                self._feed.poll(self._patience())
-                self._flush(left)
+                # What is learned at the moment is written once nothing more is there at once.
+                self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
+                if not self._feed.sequencer.ready:
+                    trainer.settle()
             if self._on_progress is not None and self._pace.due():
                 self._show(keeper)
         return "request"
+
+    def _share(self, events: int) -> int:
+        """How many events may be taken after so many: up to a checkpoint, or the last one."""
+        most = min(_MOST, self._checkpoint_every - events % self._checkpoint_every)
+        return most if self._max_events is None else min(most, self._max_events - events)
 
     @staticmethod
     def _save(keeper: Keeper) -> bool:
@@ -312,31 +314,6 @@ class Engine:
         except Revoked:
             return False
         return True
-
-    def _nothing_follows(self) -> bool:
-        """Whether the ready events are the last ones there will be."""
-        sequencer = self._feed.sequencer
-        return not sequencer.unfinished and sequencer.ready == sequencer.buffered
-
-    def _patience(self) -> float:
-        """Seconds to wait for events."""
-        if self._waiting_since is None:
-            return _POLL_SECONDS
-        due = self._waiting_since + self._flush_interval - time.monotonic()
-        return min(max(due, 0.0), _POLL_SECONDS)
-
-    def _flush(self, most: int) -> None:
-        """Predict events of an unfinished batch that have waited long enough."""
-        ready = min(self._feed.sequencer.ready, most)
-        if self._sink is None or ready <= self._trainer.early or not self._trainer.can_predict:
-            self._waiting_since = None
-            return
-        now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        if now - self._waiting_since >= self._flush_interval:
-            self._trainer.predict_early(self._feed.sequencer.peek(ready))
-            self._waiting_since = None
 
     def _release(self) -> None:
         if self._store is not None:
@@ -352,6 +329,7 @@ class Engine:
         if self._on_progress is None:
             return
         sequencer, trainer = self._feed.sequencer, self._trainer
+        trainer.settle()
         lag = self._source.lag()
         self._on_progress(
             Snapshot(

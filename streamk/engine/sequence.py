@@ -55,7 +55,7 @@ class _Lane:
     """What is known of one partition.
 
     Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
-    `taken`, the next offset not yet part of a batch, with `taken_clock`. Events between them
+    `taken`, the next offset not taken yet, with `taken_clock`. Events between them
     are buffered: first the ready ones, then `pending`.
     """
 
@@ -100,7 +100,7 @@ class _Lane:
 
 
 class Sequencer:
-    """Merges partitions into one sequence and cuts batches from it.
+    """Merges partitions into one sequence.
 
     Examples
     --------
@@ -153,8 +153,8 @@ class Sequencer:
     def drop(self, partitions: Iterable[str]) -> None:
         """Stop reading partitions and forget everything buffered, of all partitions.
 
-        A batch without the dropped partitions is another batch, so what is left starts over at
-        the last batch's end: read every remaining partition again from `offsets`.
+        What is ready holds events of the dropped partitions, so what is left starts over at the
+        last event taken: read every remaining partition again from `offsets`.
         """
         for partition in partitions:
             self._lanes.pop(partition, None)
@@ -174,7 +174,7 @@ class Sequencer:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """The next offset of each partition that is not in a batch yet."""
+        """The next offset of each partition that is not taken yet."""
         return {name: lane.taken for name, lane in self._lanes.items()}
 
     @property
@@ -280,7 +280,7 @@ class Sequencer:
 
         Everything buffered is let go, and what comes within `ahead` milliseconds (at least 1)
         of the newest of it, so that a journal need not be written for every event. The records
-        returned must be durable before a batch is taken.
+        returned must be durable before an event is taken.
         """
         clock = max(lane.clock for lane in self._lanes.values()) + max(1, ahead)
         records = [Pass(name, self._lanes[name].read, clock) for name in partitions]
@@ -303,9 +303,9 @@ class Sequencer:
             lane.raise_clock()
         self._merge()
 
-    # --- batches out ------------------------------------------------------------------------
+    # --- events out -------------------------------------------------------------------------
 
-    def peek(self, n: int) -> Batch:
+    def _peek(self, n: int) -> Batch:
         """The next `n` ready events (at least one), left where they are."""
         parts: list[Batch] = []
         start = self._start
@@ -320,8 +320,8 @@ class Sequencer:
         return Batch.join(parts)
 
     def take(self, n: int) -> Batch:
-        """The next `n` ready events (at least one) become a batch: `offsets` move past them."""
-        batch = self.peek(n)
+        """Take the next `n` ready events, or all if fewer: `offsets` move past them."""
+        batch = self._peek(n)
         n = len(batch)
         self._start += n
         while self._ready and self._start >= len(self._ready[0]):
@@ -353,7 +353,7 @@ class Sequencer:
     # --- state ------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The sequence up to the end of the last batch taken, as JSON data."""
+        """The sequence up to the last event taken, as JSON data."""
         partitions = {
             name: {
                 "offset": lane.taken,

@@ -1,42 +1,43 @@
-"""What happens to a batch: decode, predict, emit, score, learn."""
+"""Along the sequence: decode, predict and learn each event, emit, score.
+
+A model predicts each event before it learns it, in the order of the sequence
+(`Learner.predict_then_learn_many`). How many events are taken at once is speed and nothing else.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from connectors.base import Output, Rows, Sink, Source
+from connectors.base import Sink, Source
 from connectors.errors import BadRecord
-from connectors.formats import BadEvent, Decoded, Decoder, decoder
-from connectors.schema import Absent, Mode, Schema, infer
+from streamk.encoding import Absent, BadEvent, Decoded, Decoder, Mode, Schema, decoder
 from streamk.engine.batch import Batch
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
-from streamk.errors import EngineError, InvalidInput, NotLearned, StateError
+from streamk.engine.outputs import dead_letter, predictions
+from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
+from streamk.learners.prequential import Prequential
 
 __all__ = ["Counts", "OnError", "SchemaOptions", "Trainer"]
 
 OnError = Literal["raise", "skip", "dead-letter"]
-Floats = npt.NDArray[np.float64]
 
-_LARGEST_RAW = 1 << 17
-"""Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
-Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
-_LONGEST_NAME = 1 << 12
-"""Characters of a reason or of the name of a column in it, which comes out of the event too."""
+_PATIENCE = 256
+"""Events that cannot be used, with none before or among them that can, that end a run."""
+_FEW = 32
+"""Events up to which handing them to another thread costs more time than it saves."""
 
 
 @dataclass(frozen=True)
 class SchemaOptions:
-    """How the columns are found; see `connectors.schema.Schema` for each."""
+    """How the columns are found; see `streamk.encoding.Schema` for each."""
 
     label: str | int | None
     schema: Schema | Mode
@@ -54,7 +55,7 @@ class Counts:
     unlabelled : int
         Events without a label: predicted, not learned.
     bad : dict of kind to int
-        Events that could not be used, by kind (`connectors.formats.BAD_KINDS`).
+        Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     """
 
     learned: int
@@ -64,22 +65,20 @@ class Counts:
 
 
 @dataclass
-class _Piece:
-    """A part of the current batch that is decoded, predicted and emitted already."""
+class _Work:
+    """A batch that is decoded and learned, or being learned, and not emitted yet."""
 
     batch: Batch
     decoded: Decoded
-    predictions: Floats | None
+    schema: Schema
+    learned: Future[tuple[Prequential, tuple[Any, ...]]]
 
 
 class Trainer:
-    """A model on its way along the sequence, one batch after another.
+    """A model on its way along the sequence.
 
-    A batch is predicted whole by the model before it, then learned. `predict_early` may take any
-    part of it forward; that changes neither a prediction nor what is learned.
-
-    Columns that a batch brings for the first time are left out of its predictions: the model
-    before the batch knows nothing of them.
+    While one batch is learned, in a thread of its own, the next one is decoded and the one before
+    it written out. `settle` waits for all of that.
     """
 
     def __init__(
@@ -94,259 +93,223 @@ class Trainer:
         window: int,
     ) -> None:
         self.model = model
-        self.schema: Schema | None = None
-        """The columns and the label after the last batch; None before the first."""
         self.counts = Counts(0, 0, 0, {})
         self.metrics = Metrics(classification=model.is_classifier, window=window)
         self._source = source
-        self._options = options
         self._sink = sink
         self._dead_letters = dead_letters
         self._on_error = on_error
-        self._decoder: Decoder | None = None
-        self._pieces: list[_Piece] = []
-        self._emitted: dict[str, int] = {}
-        self.early = 0
-        """Events of the next batch that are predicted already."""
-        if isinstance(options.schema, Schema):
-            self.use(options.schema)
-
-    # --- batches ----------------------------------------------------------------------------
+        self._began = False
+        self._first_bad: BadEvent | None = None
+        self._waiting: _Work | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._decoder: Decoder
+        schema = options.schema
+        if not isinstance(schema, Schema):
+            number = options.label is not None and not model.is_classifier
+            schema = Schema(
+                label=options.label,
+                label_type="float" if number else None,
+                mode=schema,
+                absent=options.absent,
+                ignore=options.ignore,
+            )
+        self.use(schema)
 
     @property
-    def can_predict(self) -> bool:
-        """Whether there is a schema and the model has learned."""
-        return self._decoder is not None and self.model.n_events > 0
+    def schema(self) -> Schema | None:
+        """The columns and the label after the last batch; None before the first."""
+        return self._decoder.schema if self._began else None
 
-    def predict_early(self, batch: Batch) -> None:
-        """Predict and emit the first events of the next batch now."""
-        self._advance(batch)
+    @property
+    def settled(self) -> bool:
+        """Whether all that was taken is learned, scored and written."""
+        return self._waiting is None
 
-    def learn(self, batch: Batch) -> None:
-        """Predict and emit what is left of the batch, score all of it, learn it.
+    # --- events -----------------------------------------------------------------------------
+
+    def take(self, batch: Batch) -> None:
+        """Decode the next events and have them learned; emit those before them.
 
         Raises
         ------
         EngineError
-            If an event cannot be used and the policy is "raise", or the model refuses the batch.
+            If an event cannot be used and the policy is "raise", or the model refuses some.
         """
-        inferred = self._decoder is None
-        if inferred:
-            self.use(self._infer(batch.values))
-        self._advance(batch)
-        pieces, self._pieces, self.early = self._pieces, [], 0
-        if self._emitted:
-            passed = _ends([batch])
-            self._emitted = {p: o for p, o in self._emitted.items() if o > passed.get(p, o - 1)}
-        assert self._decoder is not None
-        if inferred:
-            _of_use(pieces[0].decoded, len(batch))
-        self.schema = self._decoder.schema
-        X, y = self._joined(pieces)
-        self._score([piece.predictions for piece in pieces], y)
-        bad = Counter(event.kind for piece in pieces for event in piece.decoded.bad)
-        for kind, n in sorted(bad.items()):
-            self.counts.bad[kind] = self.counts.bad.get(kind, 0) + n
-        with _refusals(batch):
-            self._learn(X, y)
+        self._began = True
+        known = len(self._decoder.schema.columns)
+        decoded = self._decoder.decode(batch.values)
+        if decoded.bad and self._on_error == "raise":
+            self.settle()
+            raise EngineError(_complaint(batch, decoded.bad[0]))
+        schema = self._decoder.schema
+        job = (decoded, schema, known)
+        if len(batch) <= _FEW:
+            self.settle()
+            future: Future[Any] = Future()
+            future.set_result(self._learn(*job, batch))
+        else:
+            self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
+            future = self._threads.submit(self._learn, *job, batch)
+        before, self._waiting = self._waiting, _Work(batch, decoded, schema, future)
+        if before is not None:
+            self._emit(before)
+        if len(batch) <= _FEW:
+            self.settle()
 
-    def abandon(self) -> None:
-        """Forget the part of a batch that was taken forward, but for what was emitted of it.
+    def settle(self) -> None:
+        """Wait until all events taken are learned, scored and written.
 
-        The events will be read again; their outputs are not written again.
+        Raises
+        ------
+        EngineError
+            As `take`.
         """
-        for partition, end in _ends([piece.batch for piece in self._pieces]).items():
-            self._emitted[partition] = max(end, self._emitted.get(partition, end))
-        self._pieces, self.early = [], 0
-        if self.schema is not None:
-            self.use(self.schema)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._emit(waiting)
+
+    def end(self) -> None:
+        """Settle, and raise `EngineError` if no event could be used."""
+        self.settle()
+        self._check_use(1)
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
 
     def use(self, schema: Schema) -> None:
         """Read events by this schema from now on."""
         known = self.model.columns
         if known is not None and known != schema.columns:
-            if set(known) != set(schema.columns):
-                odd = sorted(map(str, set(known) ^ set(schema.columns)))
+            columns = schema.columns or known
+            if set(known) != set(columns):
+                odd = sorted(map(str, set(known) ^ set(columns)))
                 raise InvalidInput(
-                    f"the model has {len(known)} columns and the stream {len(schema.columns)};"
+                    f"the model has {len(known)} columns and the stream {len(columns)};"
                     f" {', '.join(odd[:5])} in one of them only; give the model no columns or"
                     " the stream a schema with the model's"
                 )
             schema = replace(schema, columns=known)
-        if schema.label is not None and schema.is_classification != self.model.is_classifier:
+        if schema.label_type is not None and schema.is_classification != self.model.is_classifier:
             task = "classification" if self.model.is_classifier else "regression"
             raise InvalidInput(
                 f"the model does {task} but the label {schema.label!r} is of type"
                 f" {schema.label_type}; choose another model, or another label_type"
             )
         self._decoder = decoder(self._source.encoding, schema, fields=self._source.fields)
-        self.schema = schema
 
-    def _infer(self, values: Sequence[Any]) -> Schema:
-        options = self._options
-        assert not isinstance(options.schema, Schema)
-        return infer(
-            values,
-            encoding=self._source.encoding,
-            label=options.label,
-            fields=self._source.fields,
-            task="classification" if self.model.is_classifier else "regression",
-            mode=options.schema,
-            absent=options.absent,
-            ignore=options.ignore,
-        )
+    # --- learning ---------------------------------------------------------------------------
 
-    # --- inside -----------------------------------------------------------------------------
+    def _learn(
+        self, decoded: Decoded, schema: Schema, known: int, batch: Batch
+    ) -> tuple[Prequential, tuple[Any, ...]]:
+        """Predict, then learn, each event; an event's new columns come after its prediction."""
+        model, X, y = self.model, decoded.X, decoded.y
+        pieces: list[Prequential] = []
+        start = 0
+        with _refusals(batch):
+            for row, width in decoded.growth:
+                if row > start:
+                    part = slice(start, row)
+                    pieces.append(self._rest(_cut(X[part], known), y[part]))
+                pieces.append(self._predict(_cut(X[row : row + 1], known)))
+                model.add_columns(schema.columns[known:width])
+                known, start = width, row + 1
+                if y[row] is not None:
+                    model.learn_many(_cut(X[row : row + 1], known), [y[row]])
+            if start < len(X):
+                pieces.append(self._rest(_cut(X[start:], known), y[start:]))
+        return _joined(pieces, model), model.classes
 
-    def _advance(self, batch: Batch) -> None:
-        """Decode, predict and emit the events of the batch that were not yet."""
-        if self.early == len(batch):
+    def _rest(self, X: Any, y: list[Any]) -> Prequential:
+        if self.model.columns is None:  # events without a value, or without a label
+            if all(label is None for label in y):
+                return _nothing(self.model, len(X))
+            self.model.add_columns(())
+        return self.model.predict_then_learn_many(X, y)
+
+    def _predict(self, X: Any) -> Prequential:
+        if self.model.columns is None:
+            return _nothing(self.model, len(X))
+        return self.model.predict_then_learn_many(X, [None] * len(X))
+
+    # --- what follows -----------------------------------------------------------------------
+
+    def _emit(self, work: _Work) -> None:
+        """Write predictions and events that cannot be used, and count and score them."""
+        predicted, classes = work.learned.result()
+        batch, decoded = work.batch, work.decoded
+        if decoded.bad:
+            self._report(batch, decoded.bad)
+        labelled = [i for i, label in enumerate(decoded.y) if label is not None]
+        self.counts.learned += len(labelled)
+        self.counts.unlabelled += len(decoded.y) - len(labelled)
+        self._check_use(_PATIENCE)
+        if self._sink is not None and len(decoded.good):
+            self._sink.write(predictions(batch, decoded.good, predicted, classes))
+        self._score(predicted, classes, decoded.y)
+
+    def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:
+        labels = predicted.predictions.tolist()
+        self.counts.predicted += len(labels) - labels.count(None)
+        rows = [i for i, label in enumerate(y) if label is not None and labels[i] is not None]
+        if not rows:
             return
-        rest = batch.slice(self.early, len(batch)) if self.early else batch
-        assert self._decoder is not None
-        decoded = self._decoder.decode(rest.values)
-        with _refusals(rest):
-            predictions = self._predict(decoded.X)
-        self._emit(rest, decoded, predictions)
-        self._pieces.append(_Piece(rest, decoded, predictions))
-        self.early = len(batch)
-
-    def _emit(self, batch: Batch, decoded: Decoded, predictions: Floats | None) -> None:
-        """Write what was not written before the batch was abandoned."""
-        good, bad = decoded.good, decoded.bad
-        if self._emitted:
-            ends = [self._emitted.get(name, -1) for name in batch.names]
-            new = batch.offsets >= np.array(ends)[batch.codes]
-            bad = [event for event in bad if new[event[0]]]
-            if predictions is not None:
-                predictions = predictions[new[good]]
-            good = good[new[good]]
-        if bad:
-            self._report(batch, bad)
-        if self._sink is not None and len(good):
-            self._sink.write(self._outputs(batch, good, predictions))
-
-    def _predict(self, X: npt.NDArray[np.float32]) -> Floats | None:
-        """Probabilities (n, classes), or numbers (n,); None before anything was learned."""
-        if not self.model.n_events:
-            return None
-        known = len(self.model.columns or ())
-        if X.shape[1] > known:
-            X = np.ascontiguousarray(X[:, :known])
-        if not len(X):
-            return np.zeros((0, max(1, len(self.model.classes))))
-        try:
-            if self.model.is_classifier:
-                return self.model.predict_proba_many(X)
-            return np.asarray(self.model.predict_many(X), dtype=np.float64)
-        except NotLearned:
-            return None
-
-    def _joined(self, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.float32], list[Any]]:
-        """The whole batch; pieces from before a column came up lack it."""
-        assert self.schema is not None
-        if len(pieces) == 1:
-            return pieces[0].decoded.X, pieces[0].decoded.y
-        d = len(self.schema.columns)
-        blank = 0.0 if self.schema.absent == "zero" else np.nan
-        widened = [
-            np.pad(p.decoded.X, ((0, 0), (0, d - p.decoded.X.shape[1])), constant_values=blank)
-            for p in pieces
-        ]
-        return np.concatenate(widened), [label for p in pieces for label in p.decoded.y]
-
-    def _score(self, parts: Sequence[Floats | None], y: list[Any]) -> None:
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return
-        predictions = known[0] if len(known) == 1 else np.concatenate(known)
-        self.counts.predicted += len(predictions)
-        if None in y:
-            labelled = [i for i, label in enumerate(y) if label is not None]
-            predictions, y = predictions[labelled], [y[i] for i in labelled]
-        if not y:
-            return
-        if self.model.is_classifier:
-            answers = self.model.choices(predictions)
-            sums = score_classes(predictions, answers, self.model.classes, y)
+        truth = y if len(rows) == len(y) else [y[i] for i in rows]
+        if predicted.probabilities is None:
+            self.metrics.update(score_numbers(predicted.predictions[rows], truth))
         else:
-            sums = score_numbers(predictions, y)
-        self.metrics.update(len(y), sums)
+            answers = [labels[i] for i in rows]
+            P = predicted.probabilities[rows]
+            self.metrics.update(score_classes(P, answers, classes, truth))
 
-    def _learn(self, X: npt.NDArray[np.float32], y: list[Any]) -> None:
-        assert self.schema is not None
-        new = self.schema.columns[len(self.model.columns or ()) :]
-        if new or self.model.columns is None:
-            self.model.add_columns(new)
-        if None in y:
-            labelled = [i for i, label in enumerate(y) if label is not None]
-            self.counts.unlabelled += len(y) - len(labelled)
-            X, y = X[labelled], [y[i] for i in labelled]
-        if y:
-            self.model.learn_many(X, y)
-            self.counts.learned += len(y)
-
-    def _report(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
-        """Follow the policy for events that cannot be used."""
-        if self._on_error == "raise":
-            i, _, reason = bad[0]
-            partition, offset = batch.position(i)
-            raise EngineError(
-                f"the event at {partition} offset {offset} cannot be used: {reason};"
-                ' to go on without such events choose on_error="skip" (--on-error skip) or'
-                ' "dead-letter"'
-            )
+    def _report(self, batch: Batch, bad: list[BadEvent]) -> None:
+        """Count events that cannot be used, and write them where that is wanted."""
+        self._first_bad = self._first_bad or bad[0]
+        for kind, n in sorted(Counter(event.kind for event in bad).items()):
+            self.counts.bad[kind] = self.counts.bad.get(kind, 0) + n
         if self._on_error == "dead-letter" and self._dead_letters is not None:
-            self._dead_letters.write([_dead_letter(batch, event) for event in bad])
+            self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
-    def _outputs(
-        self, batch: Batch, good: npt.NDArray[np.int64], predictions: Floats | None
-    ) -> list[Output]:
-        values: list[dict[str, Any]]
-        if predictions is None:
-            values = [{"prediction": None} for _ in good]
-        elif self.model.is_classifier:
-            labels = self.model.classes
-            names = [label if isinstance(label, str) else json.dumps(label) for label in labels]
-            best = self.model.choices(predictions).tolist()
-            values = [
-                {"prediction": labels[k], "probabilities": dict(zip(names, row, strict=True))}
-                for k, row in zip(best, predictions.tolist(), strict=True)
-            ]
-        else:
-            values = [{"prediction": number} for number in predictions.tolist()]
-        codes, offsets = batch.codes[good].tolist(), batch.offsets[good].tolist()
-        times, keys = batch.timestamps[good].tolist(), batch.keys
-        return [
-            Output(batch.names[code], offset, time, keys[i] if keys else None, value)
-            for i, code, offset, time, value in zip(
-                good.tolist(), codes, offsets, times, values, strict=True
-            )
-        ]
+    def _check_use(self, most: int) -> None:
+        """Raise `EngineError` if so many events could not be used, and none be learned from."""
+        bad = sum(self.counts.bad.values())
+        usable = self.counts.learned or (
+            self.counts.unlabelled and not self.counts.bad.get("label out of domain")
+        )
+        if usable or bad < most or self._first_bad is None:
+            return
+        raise EngineError(
+            f"none of the first {bad + self.counts.unlabelled} events can be learned from, the"
+            f" first because: {self._first_bad.reason}; check the label, the task and the format"
+        )
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
         """Merge a model that read its events by `schema` into this one.
 
         Raises `InvalidInput` or `BadRecord` if the two do not fit together; nothing is merged then.
         """
+        mine = self._decoder.schema
         known = self.model.columns or ()
         new = [column for column in other.columns or () if column not in known]
-        if self.schema is None:
+        if self.model.columns is None:
             joined = replace(schema, columns=(*known, *new))
         else:
-            joined = self.schema.extended(new, {**schema.kinds, **self.schema.kinds})
+            joined = mine.extended(new, {**schema.kinds, **mine.kinds})
         self.model.merge(other, common_events=common_events)
         self.use(joined)
+        self._began = True
 
     # --- state ------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Everything after the last batch but the model, as JSON data."""
+        """Everything but the model, as JSON data; all events taken are settled before."""
         return {
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
-            "emitted": dict(self._emitted),
         }
 
     def restore(self, data: Mapping[str, Any], model: Learner) -> None:
@@ -356,39 +319,50 @@ class Trainer:
             self.counts = Counts(**data["counts"])
             self.metrics = Metrics.from_json(data["metrics"])
             schema = data["schema"]
-            self._pieces, self.early = [], 0
-            self._emitted = dict(data["emitted"])
+            self._waiting, self._began = None, schema is not None
             if schema is not None:
                 self.use(Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
 
 
-def _of_use(decoded: Decoded, n: int) -> None:
-    """Raise EngineError if the first n events have nothing to be learned from, and why.
+def _cut(X: Any, width: int) -> Any:
+    """Return rows without the columns that come later."""
+    return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
 
-    Events whose label is null say nothing for or against what is asked of the labels.
-    """
-    refused = [event for event in decoded.bad if event.kind == "label out of domain"]
-    if not len(decoded.good):
-        what, first = "", decoded.bad[0]
-    elif refused and all(label is None for label in decoded.y):
-        what, first = "labels of the ", refused[0]
-    else:
-        return
-    raise EngineError(
-        f"none of the {what}first {n} events can be used, the first because: {first.reason}; "
-        "check the label, the task and the format"
+
+def _nothing(model: Learner, n: int) -> Prequential:
+    """Return the predictions of a model that has met no column: no class, or 0."""
+    if not model.is_classifier:
+        return Prequential(np.zeros(n), None)
+    return Prequential(np.full(n, None, object), np.full((n, len(model.classes)), np.nan))
+
+
+def _joined(pieces: list[Prequential], model: Learner) -> Prequential:
+    """Return consecutive predictions as one, with all classes known by now."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return _nothing(model, 0)
+    labels = np.concatenate([piece.predictions for piece in pieces])
+    if not model.is_classifier:
+        return Prequential(labels, None)
+    P = np.full((len(labels), len(model.classes)), np.nan)
+    start = 0
+    for _, part in pieces:
+        if part is not None:
+            P[start : start + len(part), : part.shape[1]] = part
+            start += len(part)
+    return Prequential(labels, P)
+
+
+def _complaint(batch: Batch, event: BadEvent) -> str:
+    partition, offset = batch.position(event.row)
+    return (
+        f"the event at {partition} offset {offset} cannot be used: {event.reason};"
+        ' to go on without such events choose on_error="skip" (--on-error skip) or'
+        ' "dead-letter"'
     )
-
-
-def _ends(batches: Sequence[Batch]) -> dict[str, int]:
-    """One past the last offset of each partition."""
-    ends: dict[str, int] = {}
-    for batch in batches:
-        for code, offset in zip(batch.codes.tolist(), batch.offsets.tolist(), strict=True):
-            ends[batch.names[code]] = offset + 1
-    return ends
 
 
 @contextmanager
@@ -399,51 +373,6 @@ def _refusals(batch: Batch) -> Iterator[None]:
     except InvalidInput as error:
         first, last = batch.position(0), batch.position(len(batch) - 1)
         raise EngineError(
-            f"the model refuses the batch from {first[0]} offset {first[1]} to {last[0]}"
+            f"the model refuses an event from {first[0]} offset {first[1]} to {last[0]}"
             f" offset {last[1]}: {error}"
         ) from error
-
-
-def _dead_letter(batch: Batch, event: BadEvent) -> Output:
-    """The raw event, with where it was and what is wrong with it."""
-    i, column, reason = event
-    partition, offset = batch.position(i)
-    value: dict[str, Any] = {
-        "partition": partition,
-        "offset": offset,
-        "kind": event.kind,
-        "reason": _shown(reason),
-        "column": _shown(column) if isinstance(column, str) else column,
-        **_raw(batch.values, i),
-    }
-    key = batch.keys[i] if batch.keys else None
-    return Output(partition, offset, int(batch.timestamps[i]), key, value)
-
-
-def _shown(text: str) -> str:
-    """A text out of an event, short, and without half of a surrogate pair, which is no UTF-8."""
-    return text[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
-
-
-def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
-    """The event as it came: text, else base64 for bytes, else JSON as far as it goes, else Python.
-
-    Of a large one only the beginning, and its size in bytes: it can be read where it was.
-    """
-    value, encoding = values[i], "utf-8"
-    if isinstance(values, Rows):
-        X, y = value
-        value = [*X.tolist(), y]
-    if not isinstance(value, bytes):
-        try:
-            value, encoding = json.dumps(value, default=str).encode(), "json"
-        except (TypeError, ValueError, RecursionError):  # a name that is no text, a loop
-            value, encoding = repr(value).encode("utf-8", "backslashreplace"), "python"
-    cut = {"size": len(value)} if len(value) > _LARGEST_RAW else {}
-    value = value[:_LARGEST_RAW]
-    try:
-        return {"value": value.decode(), "encoding": encoding, **cut}
-    except UnicodeDecodeError as error:
-        if cut and error.start > len(value) - 4:  # cut inside a letter
-            return {"value": value[: error.start].decode(), "encoding": encoding, **cut}
-        return {"value": base64.b64encode(value).decode(), "encoding": "base64", **cut}

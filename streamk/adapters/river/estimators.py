@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
@@ -10,7 +10,6 @@ import numpy as np
 from river import base
 from river.utils import dataframe
 
-from streamk.adapters.cells import frame_events
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
@@ -19,15 +18,26 @@ from streamk.learners.report import report
 Event = dict[Hashable, Any]
 
 
-def _numeric(frame: Any) -> bool:
-    return all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values())
+def _events(frame: Any) -> list[Event]:
+    """Return the rows of a narwhals frame as dicts, with None for a null."""
+    columns = [
+        [None if null else value for value, null in zip(series, series.is_null(), strict=True)]
+        for series in frame.iter_columns()
+    ]
+    return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _rows_of_numbers(model: Model, frame: Any) -> Numbers | None:
+    """Return the rows of a narwhals frame; None unless it has just the known columns of numbers."""
+    if all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
+        return model.rows_of_columns(frame.columns, dataframe.to_numpy(frame))
+    return None
 
 
 def _rows(model: Model, frame: Any) -> Numbers:
     """Return the rows of a narwhals frame, to be predicted."""
-    if _numeric(frame):
-        return model.rows_of_columns(frame.columns, dataframe.to_numpy(frame))
-    return model.rows(frame_events(frame))
+    rows = _rows_of_numbers(model, frame)
+    return model.rows(_events(frame)) if rows is None else rows
 
 
 class Estimator:
@@ -78,9 +88,7 @@ class Estimator:
         self._model = model
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
-
-        With ``batch_size=1`` this is `learn_one` for every row.
+        """Learn from the rows of a data frame in their order, as `learn_one` does.
 
         Parameters
         ----------
@@ -91,7 +99,8 @@ class Estimator:
         Raises
         ------
         InvalidInput
-            If a value or label is of no use, naming it; the mini-batches before it are learned.
+            If a value or label is of no use, naming it. The rows before one whose value is of no
+            use are learned.
         """
         frame, series = dataframe.into_frame(X), dataframe.into_series(y)
         if len(frame) != len(series):
@@ -100,26 +109,12 @@ class Estimator:
             return
         labels = series.to_list()
         model = self._started(labels[0])
-        # Piece by piece, so that scaling and columns do not run ahead of what is learned.
-        for events, some in self._pieces(model, frame, labels):
+        rows = _rows_of_numbers(model, frame)
+        for events, some in (
+            model.runs(_events(frame), labels) if rows is None else [(rows, labels)]
+        ):
             model.learner.learn_many(events, some)
             self._model, self._y_name = model, series.name
-
-    def _pieces(
-        self, model: Model, frame: Any, labels: list[Any]
-    ) -> Iterator[tuple[Numbers, list[Any]]]:
-        """Yield the mini-batches of a narwhals frame."""
-        size = self.batch_size
-        parts = [slice(first, first + size) for first in range(0, len(frame), size)]
-        if _numeric(frame):
-            numbers = dataframe.to_numpy(frame)
-            rows = model.rows_of_columns(frame.columns, numbers, labels[:size])
-            for some in parts:
-                yield rows[some], labels[some]
-        else:
-            events = frame_events(frame)
-            for some in parts:
-                yield model.rows(events[some], labels[some]), labels[some]
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.records import Rejected, show
-from connectors.schema import Schema
+from streamk.encoding.schema import Schema
+from streamk.encoding.values import Rejected, show
 
 __all__ = ["LARGEST_LABEL", "LabelReader"]
 
@@ -19,8 +19,15 @@ LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
 """A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
 columns are, cannot hold the square of its error."""
 
-_EXACT: dict[str | None, type] = {"bool": bool, "int": int, "str": str, "float": float}
+_EXACT: dict[str | None, set[type]] = {
+    None: {bool, int, str},
+    "bool": {bool},
+    "int": {int},
+    "str": {str},
+    "float": {float},
+}
 _WANTED = {
+    None: "text, a boolean or a whole number (numbers are learned with the task regression)",
     "bool": "a boolean",
     "int": "a whole number",
     "str": "text",
@@ -41,7 +48,7 @@ class LabelReader:
     def __init__(self, schema: Schema, *, as_text: bool = False) -> None:
         self._name = schema.label
         self._type = schema.label_type
-        self._exact = _EXACT.get(schema.label_type)
+        self._exact = _EXACT[schema.label_type]
         self._as_text = as_text
         # True == 1 in Python: the type is part of what is allowed.
         self._allowed = None if schema.classes is None else {(type(c), c) for c in schema.classes}
@@ -54,11 +61,11 @@ class LabelReader:
             value = self._parsed(value)
         label: Any
         is_bool = isinstance(value, bool | np.bool_)
-        if self._type == "str" and isinstance(value, str):
+        if self._type in (None, "str") and isinstance(value, str):
             label = self._text(value)
-        elif self._type == "bool" and is_bool:
+        elif self._type in (None, "bool") and is_bool:
             label = bool(value)
-        elif self._type == "int" and not is_bool and isinstance(value, numbers.Real):
+        elif self._type in (None, "int") and not is_bool and isinstance(value, numbers.Real):
             label = self._whole(value)
         elif self._type == "float" and not is_bool and isinstance(value, numbers.Real):
             label = self._quantity(value)
@@ -76,9 +83,9 @@ class LabelReader:
         kinds = set(map(type, labels))
         if (
             not self._as_text
-            and kinds <= {self._exact, type(None)}
+            and kinds <= {*self._exact, type(None)}
             and (self._type != "float" or _all_quantities(labels))
-            and (self._type != "str" or _all_text(labels))
+            and (str not in kinds or _all_text(labels))
             and (self._allowed is None or all((type(v), v) in self._allowed for v in labels))
         ):
             return labels, []
@@ -94,8 +101,10 @@ class LabelReader:
     def _parsed(self, cell: str) -> Any:
         if self._type == "str":
             return cell
+        if self._type in (None, "bool") and cell.lower() in ("true", "false"):
+            return cell.lower() == "true"
         if self._type == "bool":
-            return {"true": True, "false": False}.get(cell.lower(), cell)
+            return cell
         try:
             return float(cell) if "_" not in cell else cell
         except ValueError:
@@ -136,7 +145,7 @@ class LabelReader:
         return int(number)
 
     def _out_of_domain(self, value: Any) -> Rejected:
-        wanted = _WANTED[self._type or "str"]
+        wanted = _WANTED[self._type]
         return Rejected("label out of domain", f"{show(value)}, not {wanted}", self._name)
 
 
@@ -147,7 +156,7 @@ def _all_quantities(labels: list[Any]) -> bool:
 def _all_text(labels: list[Any]) -> bool:
     """Whether all can be written: half of a surrogate pair, which JSON can escape, cannot."""
     try:
-        "".join(label for label in labels if label is not None).encode()
+        "".join(label for label in labels if isinstance(label, str)).encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -163,7 +172,11 @@ def _listed(y: npt.NDArray[Any], label_type: str | None) -> list[Any]:
         return labels
     missing = np.isnan(y)
     whole = np.where(missing, 0, y)
-    if label_type == "int" and np.all(np.abs(whole) < 2**53) and np.all(whole == np.floor(whole)):
+    if (
+        label_type in (None, "int")
+        and np.all(np.abs(whole) < 2**53)
+        and np.all(whole == np.floor(whole))
+    ):
         labels = whole.astype(np.int64).tolist()
     for i in np.flatnonzero(missing):
         labels[i] = None

@@ -1,12 +1,10 @@
-"""One raw event at a time into named values, saying exactly what is wrong where it cannot.
+"""One raw event at a time into named values, with the reason where it cannot be read.
 
-This is the careful way that `connectors.formats` takes for the events that its fast way refuses,
-and that `connectors.schema` takes for the first events.
+`streamk.encoding.named` takes this careful way for the events that its fast way refuses.
 """
 
 from __future__ import annotations
 
-import csv
 import decimal
 import json
 import math
@@ -18,6 +16,7 @@ import msgspec
 import numpy as np
 
 from connectors.base import ENCODINGS
+from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "Rejected",
     "flatten",
     "parse_number",
-    "read_csv_cells",
     "read_float32",
     "reader",
     "show",
@@ -116,9 +114,9 @@ def _flatten_into(
     if depth > _MAX_DEPTH:
         raise Rejected("wrong type", f"objects nested deeper than {_MAX_DEPTH}")
     for key, value in event.items():
-        if not (isinstance(key, str) or (type(key) is int and key >= 0)):
-            raise Rejected("wrong type", f"{show(key)} cannot name a column")
-        name = f"{prefix}{key}" if prefix else key
+        name = key if type(key) is str else _name(key)
+        if prefix:
+            name = f"{prefix}{name}"
         if name in ignore:
             continue
         if isinstance(value, dict) or (type(value) not in _PLAIN and isinstance(value, Mapping)):
@@ -127,6 +125,17 @@ def _flatten_into(
             raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
         else:
             flat[name] = value
+
+
+def _name(key: Any) -> Name:
+    """Return the name of a column for a key that is no plain text. Raises `Rejected`."""
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < 1 << 64:
+        return int(key)
+    if isinstance(key, tuple):
+        return repr(key)  # River's n-grams are tuples of words
+    raise Rejected("wrong type", f"{show(key)} cannot name a column")
 
 
 def reader(
@@ -199,27 +208,13 @@ def _lenient_json(value: bytes, trouble: str) -> Any:
     return event
 
 
-def read_csv_cells(value: bytes) -> list[str]:
-    """The cells of one CSV record. Raises `Rejected`."""
-    _must_be_bytes(value)
-    if not (b'"' in value or b"\r" in value or b"\n" in value):
-        try:
-            return value.decode("utf-8").split(",")
-        except ValueError as error:
-            raise Rejected("undecodable", str(error)) from None
-    try:
-        text = value.decode("utf-8")
-        records = list(csv.reader([text], strict=True))
-    except (ValueError, csv.Error) as error:
-        raise Rejected("undecodable", str(error)) from None
-    if len(records) != 1:
-        raise Rejected("undecodable", f"{len(records)} CSV records where one belongs")
-    return records[0]
-
-
 def read_csv(value: bytes, fields: tuple[str, ...]) -> dict[str, str | None]:
     """One CSV record under its header; an empty cell is None."""
-    cells = read_csv_cells(value)
+    _must_be_bytes(value)
+    try:
+        cells = read_csv_cells(value)
+    except BadRecord as error:
+        raise Rejected("undecodable", str(error)) from None
     if len(cells) != len(fields):
         raise Rejected("undecodable", f"{len(cells)} cells, the header has {len(fields)}")
     return {name: cell or None for name, cell in zip(fields, cells, strict=True)}

@@ -1,0 +1,24 @@
+"""Events to columns: the rules by which values become numbers, the same for every way in."""
+
+from __future__ import annotations
+
+from streamk.encoding.columns import ColumnTable
+from streamk.encoding.decoded import BadEvent, Decoded
+from streamk.encoding.decoders import Decoder, decoder
+from streamk.encoding.schema import Absent, Mode, Schema
+from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten
+
+__all__ = [
+    "BAD_KINDS",
+    "Absent",
+    "BadEvent",
+    "ColumnTable",
+    "Decoded",
+    "Decoder",
+    "Mode",
+    "Name",
+    "Rejected",
+    "Schema",
+    "decoder",
+    "flatten",
+]

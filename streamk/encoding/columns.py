@@ -1,0 +1,248 @@
+"""Which columns the fields of an event fill, and with which numbers.
+
+One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
+through the adapters.
+
+- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
+- Another text `s` is column "c=s" with value 1; the field's other texts are then 0, and its number
+  is missing. The first 256 texts of a field have a column each; any further one goes to one of
+  the 64 columns "c=#0" to "c=#63" by its hash, so a field takes 321 columns at most.
+- A null, a NaN and an empty text are missing: NaN in all columns of the field.
+- A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
+- A new column comes with the first event learned that has a value for it, and was 0 before. The
+  new columns of one event are appended in order: numbered ones, then names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import LARGEST
+from streamk.encoding.schema import Kind, Schema
+from streamk.encoding.values import Name, Rejected, parse_number, show, sort_key
+from streamk.features.columns import column_key
+
+__all__ = ["OWN", "SHARED", "ColumnTable", "Event", "TextColumns"]
+
+OWN = 256
+"""Texts of a field, at most, that have a column each."""
+SHARED = 64
+"""Columns that its other texts share."""
+
+_SHARED_NAME = re.compile(r"#\d\d?")
+
+Numbers = NDArray[np.float64]
+
+
+class TextColumns(dict[Any, int]):
+    """The place of the column of each text of a field.
+
+    A text that shares a column is found by its hash. One that would need a new column, or reads
+    as a number, raises KeyError.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = 0
+        self._shared: dict[str, int] = {}
+
+    def add(self, text: str, place: int) -> None:
+        """Give a text, or "#k" for those that share, a column."""
+        if _SHARED_NAME.fullmatch(text) and int(text[1:]) < SHARED:
+            self._shared[text] = place
+        else:
+            self[text] = place
+            self.own += 1
+
+    def label(self, text: str) -> str:
+        """Return how the text's column is called behind the field's name."""
+        if text in self or self.own < OWN:
+            return text
+        return f"#{column_key(text) % SHARED}"
+
+    @property
+    def places(self) -> list[int]:
+        """Of all columns of the field's texts."""
+        return [*self.values(), *self._shared.values()]
+
+    def __missing__(self, text: Any) -> int:
+        shares = self.own >= OWN and isinstance(text, str) and text
+        if not shares or parse_number(text) is not None:
+            raise KeyError(text)
+        return self._shared[self.label(text)]
+
+
+@dataclass(slots=True)
+class Event:
+    """The values of an event in its columns.
+
+    Attributes
+    ----------
+    cells : dict of column to float
+        Columns that are not 0 or missing; also such as are not in the table.
+    texts, numbers, missing : list of field
+        Fields that hold a text, a number, nothing.
+    new : dict of column to field
+        Those of `cells` that are not in the table.
+    """
+
+    cells: dict[Name, float] = field(default_factory=dict)
+    texts: list[Name] = field(default_factory=list)
+    numbers: list[Name] = field(default_factory=list)
+    missing: list[Name] = field(default_factory=list)
+    new: dict[Name, Name] = field(default_factory=dict)
+
+
+class ColumnTable:
+    """The columns of a stream so far.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns to begin with, and the fate of those that come later.
+
+    Examples
+    --------
+    >>> table = ColumnTable(Schema())
+    >>> event = table.read({"price": 3, "colour": "red", "size": None})
+    >>> table.admit(event)
+    >>> table.schema.columns, table.row(event)
+    (('colour=red', 'price'), array([1., 3.]))
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self.places: dict[Name, int] = {}
+        """The place of each column."""
+        self.numbers: dict[Name, int] = {}
+        """The place of the number of each field that has had one."""
+        self.texts: dict[Name, TextColumns] = {}
+        """The columns of the texts of each field that has had one."""
+        self.kinds: dict[Name, Kind] = dict(schema.kinds)
+        self._blank = np.nan if schema.absent == "missing" else 0.0
+        for name, kind in self.kinds.items():
+            if kind == "text":
+                self.texts[name] = TextColumns()
+        for column in schema.columns:
+            self._append(column, schema.owner(column))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with every column met so far."""
+        known = len(self._schema.columns)
+        if known < len(self.places) or len(self.kinds) > len(self._schema.kinds):
+            self._schema = self._schema.extended(list(self.places)[known:], self.kinds)
+        return self._schema
+
+    def read(self, fields: Mapping[Name, Any]) -> Event:
+        """Find the columns of an event's fields, which are flat and do not include the label.
+
+        Raises
+        ------
+        Rejected
+            If a value is of no use, or two fields mean the same column.
+        """
+        event = Event()
+        for name, cell in fields.items():
+            self._take(event, name, cell)
+        return event
+
+    def admit(self, event: Event) -> bool:
+        """Append the columns of an event that are new; return whether there were any.
+
+        Raises
+        ------
+        Rejected
+            If the schema is strict, or would become too large.
+        """
+        if not event.new:
+            return False
+        column = min(event.new, key=sort_key)
+        schema = self._schema
+        if schema.mode == "strict" and self.places:
+            raise Rejected("unknown column", f"{column!r} is not in the schema", column)
+        most = schema.max_columns
+        if len(self.places) + len(event.new) > most:
+            raise Rejected(
+                "too many columns", f"{column!r} would go past max_columns={most}", column
+            )
+        for column in sorted(event.new, key=sort_key):
+            self._append(column, event.new[column])
+        return True
+
+    def row(self, event: Event) -> Numbers:
+        """Return an event as an array of shape (columns,), without columns not in the table."""
+        row = np.full(len(self.places), self._blank)
+        texts, numbers = self.texts, self.numbers
+        for name in event.texts:
+            if name in numbers:
+                row[numbers[name]] = np.nan
+            if self._blank and name in texts:
+                row[texts[name].places] = 0.0
+        if self._blank:
+            for name in event.numbers:
+                if name in texts:
+                    row[texts[name].places] = 0.0
+        for name in event.missing:
+            row[self.places_of(name)] = np.nan
+        for column, number in event.cells.items():
+            place = self.places.get(column)
+            if place is not None:
+                row[place] = number
+        return row
+
+    def places_of(self, name: Name) -> list[int]:
+        """Return the places of all columns of a field."""
+        places = self.texts[name].places if name in self.texts else []
+        return [*places, self.numbers[name]] if name in self.numbers else places
+
+    def _append(self, column: Name, owner: Name) -> None:
+        place = self.places[column] = len(self.places)
+        if column == owner:
+            self.numbers[owner] = place
+            self.kinds.setdefault(owner, "number")
+            return
+        self.texts.setdefault(owner, TextColumns()).add(str(column)[len(str(owner)) + 1 :], place)
+        self.kinds.setdefault(owner, "text")
+
+    def _take(self, event: Event, name: Name, cell: Any) -> None:
+        """Put the value of a field into an event."""
+        if cell is None or (isinstance(cell, str) and not cell):
+            event.missing.append(name)
+            return
+        number = parse_number(cell)
+        if number is None:
+            if not isinstance(cell, str):
+                kinds = "a number, a boolean, a text or null"
+                raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
+            texts = self.texts.get(name)
+            column: Name = f"{name}={cell if texts is None else texts.label(cell)}"
+            event.texts.append(name)
+            self._put(event, column, name, 1.0)
+        elif number != number:
+            event.missing.append(name)
+        elif abs(number) > LARGEST:
+            raise Rejected("inf", f"column {name!r} is {show(cell)}, past {LARGEST:g}", name)
+        else:
+            event.numbers.append(name)
+            self._put(event, name, name, number)
+
+    def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
+        if column in event.cells:
+            raise Rejected("duplicate column", f"{column!r} stands twice in the event", column)
+        event.cells[column] = number
+        if column not in self.places:
+            try:
+                str(column).encode()
+            except UnicodeEncodeError:
+                raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
+            event.new[column] = owner

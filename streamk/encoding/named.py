@@ -1,0 +1,420 @@
+"""Events whose values have names (JSON, dict, CSV) into arrays.
+
+Most events of a stream look like the one before. They take the fast way: JSON is parsed by
+msgspec straight into a flat struct made for the fields, all numbers of an event are packed by one
+call, and nothing is looked up by name. Whatever this way refuses (an absent field in a dict, a new
+column, a number as text, an event that is wrong) is read again by the careful way,
+`streamk.encoding.columns`, which has the rules; both give the same numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from connectors.cells import read_csv_cells
+from connectors.errors import BadRecord
+from streamk.backends import LARGEST
+from streamk.encoding.columns import ColumnTable, Event
+from streamk.encoding.decoded import BadEvent, Decoded
+from streamk.encoding.labels import LabelReader
+from streamk.encoding.schema import Schema
+from streamk.encoding.values import Name, Rejected, flatten, reader
+
+__all__ = ["NamedDecoder"]
+
+Floats = npt.NDArray[np.float64]
+
+# What the fast way may meet in an event that it is not made for.
+_REFUSALS = (
+    BadRecord,
+    msgspec.MsgspecError,
+    struct.error,
+    csv.Error,
+    RecursionError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+_NULL, _ABSENT = -1, -2
+"""In the place of a text's column."""
+
+
+@dataclass(slots=True)
+class _Fast:
+    """How to read the events that look like the usual one.
+
+    `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
+    does so with NaN in the place of nulls.
+    """
+
+    read: Callable[[Any], Sequence[Any]]
+    numbers: Callable[[Sequence[Any]], Sequence[Any]]
+    filled: Callable[[Sequence[Any]], Sequence[Any]]
+    number_fields: list[Name]
+    texts: list[tuple[int, Name]]
+    label_at: int | None
+
+
+@dataclass(slots=True)
+class _Rowset:
+    """The events that went the fast way, by columns."""
+
+    index: list[int] = field(default_factory=list)
+    packed: list[bytes] = field(default_factory=list)
+    codes: list[list[int]] = field(default_factory=list)
+    labels: list[Any] = field(default_factory=list)
+
+
+class NamedDecoder:
+    """Decodes json, dict and csv events; see `streamk.encoding.decoders.decoder`."""
+
+    def __init__(
+        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
+    ) -> None:
+        self.table = ColumnTable(schema)
+        self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
+        self._label, self._ignore = schema.label, schema.ignore
+        self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
+        self._read = reader(encoding, fields, schema.label)
+        self._labels = LabelReader(schema, as_text=encoding == "csv")
+        self._fast: _Fast | None = None
+        self._made_of = (-1, -1)
+        self._unknown: list[int] = []
+        if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
+            raise BadRecord(f"the label {schema.label!r} is not in the header")
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with every column met so far."""
+        return self.table.schema
+
+    def decode(self, values: Sequence[Any]) -> Decoded:
+        """Decode events; columns come with those that are to be learned."""
+        slow: dict[int, tuple[Event, Any]] = {}
+        bad: dict[int, Rejected] = {}
+        growth: list[tuple[int, int]] = []
+
+        def careful(i: int) -> None:
+            try:
+                event, label, grown = self._careful(values[i])
+            except Rejected as rejection:
+                bad[i] = rejection
+                return
+            slow[i] = event, label
+            if grown:
+                growth.append((i, len(self.table)))
+
+        start = 0
+        while start < len(values) and not len(self.table):  # nothing looks like anything yet
+            careful(start)
+            start += 1
+        rows, refused = self._quick(values, start)
+        numbers, kept, more = self._checked(rows)
+        for i in sorted(refused + more):
+            careful(i)
+        rejected = [BadEvent(i, bad[i].column, bad[i].reason) for i in sorted(bad)]
+        X, y, good = self._assembled(rows, numbers, kept, slow)
+        places = np.searchsorted(good, [i for i, _ in growth]).tolist()
+        grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
+        return Decoded(X, y, good, rejected, grown)
+
+    # The fast way.
+
+    def _way(self, values: Sequence[Any], start: int) -> _Fast:
+        """Return the fast way, made anew where fields have come or gained a number or a text."""
+        table = self.table
+        made_of = (len(table.numbers), len(table.texts))
+        if self._fast is None or made_of != self._made_of:
+            self._fast, self._made_of = self._made_for(values, start), made_of
+        return self._fast
+
+    def _made_for(self, values: Sequence[Any], start: int) -> _Fast:
+        """A fast way for events with their fields in the order of the first readable one."""
+        first: Mapping[Any, Any] = {}
+        for value in values[start : start + 16]:
+            try:
+                first = self._read(value)
+                break
+            except Rejected:
+                continue
+        label, ignored, kinds = self._label, self._ignore, self.table.kinds
+        order = {name: i for i, name in enumerate(first)}
+        names: list[Name] = [*kinds, *(name for name in ignored if name in order)]
+        if label is not None:
+            names.append(label)
+        if self._encoding == "csv":
+            names = list(self._fields or ())
+            known = {*kinds, *ignored, label}
+            self._unknown = [i for i, name in enumerate(names) if name not in known]
+        else:
+            # msgspec looks for a field from the place of the last one onwards.
+            names.sort(key=lambda name: order.get(name, len(order)))
+        used = [(i, name) for i, name in enumerate(names) if name not in ignored and name != label]
+        # A field that has held a text first and a number later counts as text.
+        numbers = [i for i, name in used if kinds.get(name) == "number"]
+        pick = _picker(numbers)
+        return _Fast(
+            read=self._reading(names),
+            numbers=_parsing(pick, filled=False) if self._encoding == "csv" else pick,
+            filled=_parsing(pick, filled=True) if self._encoding == "csv" else _filling(pick),
+            number_fields=[names[i] for i in numbers],
+            texts=[(i, name) for i, name in used if kinds.get(name) == "text"],
+            label_at=None if label is None else names.index(label),
+        )
+
+    def _reading(self, names: list[Name]) -> Callable[[Any], Sequence[Any]]:
+        if self._encoding == "json":
+            return self._json_reading(names)
+        if self._encoding == "csv":
+            return self._csv_reading
+        n = len(names)
+
+        def read(event: Any) -> Sequence[Any]:
+            if len(event) != n:
+                raise ValueError
+            return [event[name] for name in names]
+
+        if n < 2:
+            return read
+        pick = itemgetter(*names)
+
+        def read_at_once(event: Any) -> Sequence[Any]:
+            if len(event) != n:
+                raise ValueError
+            return pick(event)  # type: ignore[no-any-return]
+
+        return read_at_once
+
+    def _json_reading(self, names: list[Name]) -> Callable[[Any], Sequence[Any]]:
+        absent = float("nan") if self._missing else 0.0
+        fields: list[tuple[str, Any, Any]] = []
+        for i, name in enumerate(names):
+            if name == self._label:
+                kind: Any = bool | int | float | str | msgspec.UnsetType | None
+                fields.append((f"f{i}", kind, msgspec.UNSET))
+            elif name in self._ignore:
+                fields.append((f"f{i}", msgspec.Raw, msgspec.Raw()))
+            elif self.table.kinds[name] == "text":
+                fields.append((f"f{i}", str | msgspec.UnsetType | None, msgspec.UNSET))
+            else:
+                fields.append((f"f{i}", float | bool | None, absent))
+        try:
+            shape = msgspec.defstruct(
+                "Event",
+                fields,
+                rename={f"f{i}": str(name) for i, name in enumerate(names)},
+                forbid_unknown_fields=True,
+                gc=False,
+            )
+        except ValueError:
+            # A name that msgspec cannot give to a field (a quote, a control character).
+            return self._refuse
+        decode, unpack, most = (
+            msgspec.json.Decoder(shape).decode,
+            msgspec.structs.astuple,
+            self._max,
+        )
+
+        def read(value: bytes) -> Sequence[Any]:
+            if len(value) > most:
+                raise ValueError
+            return unpack(decode(value))
+
+        return read
+
+    def _refuse(self, _value: Any) -> Sequence[Any]:
+        raise ValueError
+
+    def _csv_reading(self, value: bytes) -> Sequence[Any]:
+        if len(value) > self._max:
+            raise ValueError
+        cells = read_csv_cells(value)
+        if len(cells) != len(self._fields or ()) or any(cells[at] for at in self._unknown):
+            raise ValueError
+        return cells
+
+    def _quick(self, values: Sequence[Any], start: int) -> tuple[_Rowset, list[int]]:
+        """The events from `start` on that can go the fast way, and the index of the others."""
+        rows = _Rowset()
+        refused: list[int] = []
+        if start == len(values):
+            return rows, refused
+        fast = self._way(values, start)
+        pack = struct.Struct(f"{len(fast.number_fields)}d").pack
+        tables = [(i, self._lookup(name)) for i, name in fast.texts]
+        read, numbers, label_at = fast.read, fast.numbers, fast.label_at
+        for i in range(start, len(values)):
+            try:
+                cells = read(values[i])
+                try:
+                    packed = pack(*numbers(cells))
+                except (struct.error, ValueError):  # most often a null or an empty cell
+                    packed = pack(*fast.filled(cells))
+                if tables:
+                    rows.codes.append([find(cells[at]) for at, find in tables])
+            except _REFUSALS:
+                refused.append(i)
+                continue
+            rows.packed.append(packed)
+            rows.index.append(i)
+            if label_at is not None:
+                rows.labels.append(cells[label_at])
+        return rows, refused
+
+    def _lookup(self, name: Name) -> Callable[[Any], int]:
+        """Return the function from the text of a field to the place of its column."""
+        places = self.table.texts[name]
+
+        def find(text: Any) -> int:
+            if text is None or text == "":
+                return _NULL
+            return _ABSENT if text is msgspec.UNSET else places[text]
+
+        return find
+
+    def _checked(self, rows: _Rowset) -> tuple[Floats, list[int], list[int]]:
+        """The numbers of the fast rows, which rows are good, and the index of the others."""
+        n = len(rows.index)
+        fast = self._fast
+        width = 0 if fast is None or not n else len(fast.number_fields)
+        numbers = np.frombuffer(b"".join(rows.packed), dtype=np.float64).reshape(n, width)
+        doubtful: set[int] = set()
+        # A sum of squares is the fast way to see that all is well.
+        if numbers.size and not np.vdot(numbers, numbers) <= LARGEST:
+            wrong = np.abs(numbers) > LARGEST
+            doubtful = set(np.flatnonzero(wrong.any(axis=1)).tolist())
+        if fast is not None and fast.label_at is not None:
+            if self._encoding == "csv":
+                rows.labels = [cell or None for cell in rows.labels]
+            rows.labels, refused = self._labels.many(rows.labels)
+            doubtful.update(refused)
+        else:
+            rows.labels = [None] * n
+        if not doubtful:
+            return numbers, list(range(n)), []
+        kept = [row for row in range(n) if row not in doubtful]
+        return numbers, kept, [rows.index[row] for row in sorted(doubtful)]
+
+    # The careful way.
+
+    def _careful(self, value: Any) -> tuple[Event, Any, bool]:
+        """Read one event: its values, its label, and whether it brought columns.
+
+        Raises `Rejected`.
+        """
+        if isinstance(value, bytes) and len(value) > self._max:
+            raise Rejected("oversized", f"{len(value)} bytes, {self._max} allowed")
+        fields = flatten(self._read(value), self._ignore)
+        label = None
+        if self._label is not None:
+            if self._label not in fields:
+                raise Rejected(
+                    "label missing", f"the event has no field {self._label!r}", self._label
+                )
+            label = self._labels.one(fields.pop(self._label))
+        event = self.table.read(fields)
+        # An event that is not learned brings no columns, unless none is ever learned.
+        brings = label is not None or self._label is None or self._strict
+        return event, label, brings and self.table.admit(event)
+
+    # Both together.
+
+    def _assembled(
+        self,
+        rows: _Rowset,
+        numbers: Floats,
+        kept: list[int],
+        slow: dict[int, tuple[Event, Any]],
+    ) -> tuple[Floats, list[Any], npt.NDArray[np.int64]]:
+        """X, labels and index of all good events, in their order."""
+        table, fast = self.table, self._fast
+        fields = [] if fast is None or not rows.index else fast.number_fields
+        if len(kept) < len(numbers):
+            numbers = numbers[kept]
+        index = np.array([rows.index[row] for row in kept], dtype=np.int64)
+        labels = [rows.labels[row] for row in kept]
+        places = np.array([table.numbers[name] for name in fields], dtype=np.int64)
+        if not slow and len(places) == len(table):
+            in_order = np.array_equal(places, np.arange(len(places)))
+            return (numbers if in_order else numbers[:, np.argsort(places)]), labels, index
+        good = np.union1d(index, np.array(list(slow), dtype=np.int64))
+        at = np.searchsorted(good, index)
+        X = np.zeros((len(good), len(table)))
+        y: list[Any] = [None] * len(good)
+        for label, place in zip(labels, at.tolist(), strict=True):
+            y[place] = label
+        if len(at):
+            quick = X if not slow else np.zeros((len(at), len(table)))
+            self._fill(quick, numbers, places, [rows.codes[row] for row in kept if rows.codes])
+            X[at] = quick
+        for i, (event, label) in slow.items():
+            place = int(np.searchsorted(good, i))
+            X[place], y[place] = table.row(event), label
+        return X, y, good
+
+    def _fill(
+        self, X: Floats, numbers: Floats, places: npt.NDArray[np.int64], codes: list[list[int]]
+    ) -> None:
+        """Write the rows that went the fast way; what `ColumnTable.row` makes of such events."""
+        table, fast = self.table, self._fast
+        assert fast is not None
+        if self._missing:  # fields that the fast way does not read are absent
+            X[...] = np.nan
+        X[:, places] = numbers
+        for j, name in enumerate(fast.number_fields):
+            if name in table.texts:
+                null = np.isnan(numbers[:, j])[:, None]
+                X[:, table.texts[name].places] = np.where(null, np.nan, 0.0)
+        found = np.array(codes, dtype=np.int64).reshape(len(X), len(fast.texts))
+        for j, (_, name) in enumerate(fast.texts):
+            code = found[:, j]
+            lacking = (code == _NULL) | (self._missing & (code == _ABSENT))
+            own = table.texts[name].places
+            X[:, own] = np.where(lacking[:, None], np.nan, 0.0)
+            if name in table.numbers:
+                X[:, table.numbers[name]] = np.where((code >= 0) | lacking, np.nan, 0.0)
+            has = np.flatnonzero(code >= 0)
+            X[has, code[has]] = 1.0
+
+
+_Pick = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _picker(places: list[int]) -> _Pick:
+    """The function that picks these places, which ascend, out of a sequence."""
+    if not places:
+        return lambda _cells: ()
+    if places[-1] - places[0] == len(places) - 1:
+        return itemgetter(slice(places[0], places[-1] + 1))
+    return itemgetter(*places)
+
+
+def _filling(pick: _Pick) -> _Pick:
+    """`pick` with NaN in the place of None."""
+    return lambda cells: [np.nan if cell is None else cell for cell in pick(cells)]
+
+
+def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
+    """`pick` with CSV cells parsed; `filled` with NaN in the place of empty ones."""
+
+    def parse(cells: Sequence[Any]) -> list[float]:
+        chosen = pick(cells)
+        if "_" in "".join(chosen):
+            # Python reads 1_000 as a number, which no other reader of CSV does.
+            raise ValueError
+        if filled:
+            chosen = [cell or "nan" for cell in chosen]
+        return list(map(float, chosen))
+
+    return parse

@@ -1,0 +1,173 @@
+"""The columns of an event's array and its label: chosen, or met along the stream.
+
+A number or a boolean in field `c` is column "c"; a text `s` is column "c=s" with value 1
+(`streamk.encoding.columns` has the rules). Nested objects flatten with dots.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from connectors.errors import BadRecord
+from streamk.encoding.values import Name
+
+__all__ = ["MAX_COLUMNS", "Absent", "Kind", "LabelType", "Mode", "Schema"]
+
+Kind = Literal["number", "text"]
+LabelType = Literal["bool", "int", "str", "float"]
+Mode = Literal["open", "strict"]
+Absent = Literal["zero", "missing"]
+
+MAX_COLUMNS = 16_384
+"""Default cap on columns: 1,024 events are then at most 128 MiB."""
+
+_FORMAT = 1
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "label_type": (None, *get_args(LabelType)),
+    "mode": get_args(Mode),
+    "absent": get_args(Absent),
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of the array that events become, and the label.
+
+    Parameters
+    ----------
+    columns : tuple of str or int, default ()
+        Column j of the array. Only whole numbers (unnamed columns) and names.
+    label : str, int or None
+        The field that holds the label; None: events are only to be predicted.
+    label_type : "bool", "int", "str" or "float", or None
+        "float" is regression, the others are classes of that type alone. None with a label: any
+        boolean, whole number or text is a class.
+    kinds : mapping of field to "number" or "text"
+        Left out: every column is a number. A field `c` owns the columns "c" and "c=...".
+    classes : tuple or None
+        The only labels allowed; None allows any of the right type.
+    mode : "open" or "strict"
+        Fate of a field or a text that is not known: a new trailing column, or a rejected event.
+        Without columns, those of the first event learned are the known ones.
+    absent : "zero" or "missing"
+        Value of the columns of a field that an event lacks: 0, or NaN. A null is NaN in any case.
+    ignore : tuple of str or int
+        Fields (nested ones with dots) that are not read at all.
+    max_columns : int
+        An event that would lead past this many columns is rejected.
+
+    Raises
+    ------
+    BadRecord
+        For a combination that makes no sense; the message says which.
+
+    Examples
+    --------
+    >>> Schema(("a", "b"), label="y", label_type="int").is_classification
+    True
+    """
+
+    columns: tuple[Name, ...] = ()
+    label: Name | None = None
+    label_type: LabelType | None = None
+    kinds: Mapping[Name, Kind] = field(default_factory=dict)
+    classes: tuple[Any, ...] | None = None
+    mode: Mode = "open"
+    absent: Absent = "zero"
+    ignore: tuple[Name, ...] = ()
+    max_columns: int = MAX_COLUMNS
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            object.__setattr__(self, "kinds", dict.fromkeys(self.columns, "number"))
+        if self.label is None and self.label_type is not None:
+            raise BadRecord(f"a schema of label_type {self.label_type!r} needs a label")
+        if len(set(self.columns)) != len(self.columns):
+            twice = [name for name, n in Counter(self.columns).items() if n > 1]
+            raise BadRecord(f"column {twice[0]!r} stands twice in the schema")
+        if len(self.columns) > self.max_columns:
+            raise BadRecord(_too_many(self.columns, self.max_columns))
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                known = ", ".join(repr(choice) for choice in allowed)
+                raise BadRecord(f"{name} is {getattr(self, name)!r}; it is one of {known}")
+        for owner, kind in self.kinds.items():
+            if kind not in ("number", "text"):
+                raise BadRecord(f"field {owner!r} is of kind {kind!r}; it is 'number' or 'text'")
+        for column in self.columns:
+            self.owner(column)
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether the label is a class. False without a label."""
+        return self.label is not None and self.label_type != "float"
+
+    def owner(self, column: Name) -> Name:
+        """The field that a column is made from.
+
+        >>> Schema(("c=x", "n"), kinds={"c": "text", "n": "number"}).owner("c=x")
+        'c'
+        """
+        if column in self.kinds:
+            return column
+        at = str(column).rfind("=")
+        while isinstance(column, str) and at > 0:
+            owner = column[:at]
+            if owner in self.kinds:
+                return owner
+            if owner.isdecimal() and int(owner) in self.kinds:
+                return int(owner)
+            at = column.rfind("=", 0, at)
+        raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
+
+    def extended(self, columns: Sequence[Name], kinds: Mapping[Name, Kind]) -> Schema:
+        """The same schema with new trailing columns and new fields."""
+        return replace(self, columns=(*self.columns, *columns), kinds={**self.kinds, **kinds})
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold and that `from_json` reads back as an equal schema."""
+        return {
+            "format": _FORMAT,
+            "columns": list(self.columns),
+            "label": self.label,
+            "label_type": self.label_type,
+            # Pairs, not an object: a JSON object would turn the column 3 into the column "3".
+            "kinds": [[name, kind] for name, kind in self.kinds.items()],
+            "classes": None if self.classes is None else list(self.classes),
+            "mode": self.mode,
+            "absent": self.absent,
+            "ignore": list(self.ignore),
+            "max_columns": self.max_columns,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Schema:
+        """The schema that `to_json` wrote. Raises `BadRecord` if it is not one."""
+        found = data.get("format") if isinstance(data, Mapping) else data
+        if not isinstance(data, Mapping) or found != _FORMAT:
+            raise BadRecord(f"not a schema of format {_FORMAT}: its format is {found!r}")
+        try:
+            classes = data["classes"]
+            return cls(
+                columns=tuple(data["columns"]),
+                label=data["label"],
+                label_type=data["label_type"],
+                kinds={name: kind for name, kind in data["kinds"]},  # noqa: C416 checks pairs
+                classes=None if classes is None else tuple(classes),
+                mode=data["mode"],
+                absent=data["absent"],
+                ignore=tuple(data["ignore"]),
+                max_columns=data["max_columns"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadRecord(f"not a schema: {error!r}") from error
+
+
+def _too_many(columns: Sequence[Name], most: int) -> str:
+    owners = Counter(str(column).partition("=")[0] for column in columns)
+    name, n = owners.most_common(1)[0]
+    advice = f"field {name!r} alone has {n} values; ignore it or " if n > 1 else ""
+    return f"{len(columns)} columns, {most} allowed: {advice}raise max_columns"

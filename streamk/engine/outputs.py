@@ -1,0 +1,109 @@
+"""Predictions and events that could not be used, as they are written to sinks."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.base import Output, Rows
+from streamk.encoding import BadEvent
+from streamk.engine.batch import Batch
+from streamk.learners.prequential import Prequential
+
+__all__ = ["dead_letter", "predictions"]
+
+_LARGEST_RAW = 1 << 17
+"""Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
+Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
+_LONGEST_NAME = 1 << 12
+"""Characters of a reason or of the name of a column in it, which comes out of the event too."""
+
+
+def predictions(
+    batch: Batch,
+    good: npt.NDArray[np.int64],
+    predicted: Prequential,
+    classes: Sequence[Any],
+) -> list[Output]:
+    """Return what was predicted of the `good` events of a batch, as it is written.
+
+    An event's probabilities are those of the classes that were known when it was predicted.
+    """
+    labels = predicted.predictions.tolist()
+    values: list[dict[str, Any]]
+    if predicted.probabilities is None:
+        values = [{"prediction": number} for number in labels]
+    else:
+        P = predicted.probabilities
+        names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
+        known = P.shape[1] - np.count_nonzero(np.isnan(P), axis=1)
+        values = [
+            {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
+            if k == len(names)
+            else _of_fewer(label, names[:k], row[:k])
+            for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
+        ]
+    codes, offsets = batch.codes[good].tolist(), batch.offsets[good].tolist()
+    times, keys = batch.timestamps[good].tolist(), batch.keys
+    places = good.tolist()
+    return [
+        Output(batch.names[code], offset, time, keys[i] if keys else None, value)
+        for i, code, offset, time, value in zip(places, codes, offsets, times, values, strict=True)
+    ]
+
+
+def _of_fewer(label: Any, names: Sequence[str], row: Sequence[float]) -> dict[str, Any]:
+    """Return a prediction by a model that knew so few classes; null where it knew none."""
+    if not names:
+        return {"prediction": None}
+    return {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
+
+
+def dead_letter(batch: Batch, event: BadEvent) -> Output:
+    """The raw event, with where it was and what is wrong with it."""
+    i, column, reason = event
+    partition, offset = batch.position(i)
+    value: dict[str, Any] = {
+        "partition": partition,
+        "offset": offset,
+        "kind": event.kind,
+        "reason": _shown(reason),
+        "column": _shown(column) if isinstance(column, str) else column,
+        **_raw(batch.values, i),
+    }
+    key = batch.keys[i] if batch.keys else None
+    return Output(partition, offset, int(batch.timestamps[i]), key, value)
+
+
+def _shown(text: str) -> str:
+    """A text out of an event, short, and without half of a surrogate pair, which is no UTF-8."""
+    return text[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+
+
+def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
+    """The event as it came: text, else base64 for bytes, else JSON as far as it goes, else Python.
+
+    Of a large one only the beginning, and its size in bytes: it can be read where it was.
+    """
+    value, encoding = values[i], "utf-8"
+    if isinstance(values, Rows):
+        X, y = value
+        value = [*X.tolist(), y]
+    if not isinstance(value, bytes):
+        try:
+            value, encoding = json.dumps(value, default=str).encode(), "json"
+        except (TypeError, ValueError, RecursionError):  # a name that is no text, a loop
+            value, encoding = repr(value).encode("utf-8", "backslashreplace"), "python"
+    cut = {"size": len(value)} if len(value) > _LARGEST_RAW else {}
+    value = value[:_LARGEST_RAW]
+    try:
+        return {"value": value.decode(), "encoding": encoding, **cut}
+    except UnicodeDecodeError as error:
+        if cut and error.start > len(value) - 4:  # cut inside a letter
+            return {"value": value[: error.start].decode(), "encoding": encoding, **cut}
+        return {"value": base64.b64encode(value).decode(), "encoding": "base64", **cut}
