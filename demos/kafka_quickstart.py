@@ -27,7 +27,6 @@ from streamk.engine import Engine, Report
 from streamk.learners import create
 
 PARTITIONS = 4
-BATCH = 16
 
 
 def produce(broker: str, events: str, predictions: str) -> int:
@@ -55,7 +54,6 @@ def learn(broker: str, events: str, predictions: str, *, state: Path, most: int 
         label="is_phishing",
         sink=open_sink(f"kafka://{broker}/{predictions}"),
         checkpoint=state,
-        batch_size=BATCH,
         until_end=True,
         max_events=most,
     ).run()
@@ -102,7 +100,7 @@ def main() -> None:
         topics = (f"events-{name}", f"predictions-{name}")
         n = produce(broker, *topics)
         print(f"produced {n:,} events to {topics[0]}, {PARTITIONS} partitions")
-        show("learned", learn(broker, *topics, state=state, most=n // 2 // BATCH * BATCH))
+        show("learned", learn(broker, *topics, state=state, most=n // 2))
         show("resumed, learned", learn(broker, *topics, state=state, most=None))
         found = read_back(broker, topics[1])
         print(

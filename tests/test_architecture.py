@@ -24,21 +24,21 @@ FLOORS = (
     ("kernels", "losses"),
     ("landmarks", "features"),
     ("factorization",),
-    ("learners", "prediction"),
+    ("learners", "prediction", "encoding"),
     ("engine", "distributed", "adapters"),
     ("cli",),
 )
 GROUND = FLOORS[0]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
-# The engine knows sources and sinks by their protocols and opens them by URL.
-CONNECTORS_FOR_THE_ENGINE = {
+# The engine knows sources and sinks by their protocols and opens them by URL; encoding knows the
+# forms in which they give events.
+CONNECTORS_BELOW = {
     "connectors",
     "connectors.base",
+    "connectors.cells",
     "connectors.errors",
-    "connectors.formats",
     "connectors.registry",
-    "connectors.schema",
 }
 
 # What the package itself offers at its front door, imported when it is called.
@@ -128,10 +128,10 @@ def arrow_fault(importer: str, imported: str) -> str | None:
         if below(imported, "streamk"):
             return "connectors knows nothing of streamk"
     elif below(imported, "connectors"):
-        if room(importer) not in ("engine", "distributed", "cli"):
-            return "only engine, distributed and cli know where events come from"
-        if room(importer) == "engine" and imported not in CONNECTORS_FOR_THE_ENGINE:
-            return "the engine knows only the protocols Source and Sink, no connector"
+        if room(importer) not in ("encoding", "engine", "distributed", "cli"):
+            return "only encoding, engine, distributed and cli know where events come from"
+        if room(importer) in ("encoding", "engine") and imported not in CONNECTORS_BELOW:
+            return "encoding and engine know only the protocols Source and Sink, no connector"
     elif below(imported, "streamk") and (importer, imported) != FRONT_DOOR:
         source, target = room(importer), room(imported)
         if source != target and not (source in GROUND and target in GROUND):

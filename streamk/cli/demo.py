@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.cli.arguments import Parser, UsageError
@@ -24,11 +26,9 @@ __all__ = ["main"]
 
 SOURCE = "river:ImageSegments"
 LABEL = "label"
-BATCH = 1
-"""One event at a time, as River's models take them."""
 WINDOW = 250
 STOP = 1000
-"""Here the run is stopped on purpose, to be resumed; whole batches."""
+"""Here the run is stopped on purpose, to be resumed."""
 WARM_UP = 64
 
 DESCRIPTION = """\
@@ -143,7 +143,7 @@ def _model() -> Learner:
 def _kernel_line(first: Sequence[Event], out: Path) -> Line:
     """Run the engine on the data set, stopped once and resumed."""
     print("compiling, the first time only ...", file=sys.stderr)
-    Engine(MemorySource(list(first)), _model(), label=LABEL, batch_size=BATCH).run()
+    Engine(MemorySource(list(first)), _model(), label=LABEL).run()
     begun = _run(out, STOP)
     print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)
@@ -160,7 +160,6 @@ def _run(out: Path, max_events: int | None) -> Report:
             label=LABEL,
             sink=open_sink(f"file:{out / 'predictions.ndjson'}"),
             checkpoint=out / "state",
-            batch_size=BATCH,
             window=WINDOW,
             max_events=max_events,
             on_progress=show,
@@ -171,14 +170,14 @@ def _one_by_one(name: str, model: OneByOne, events: Sequence[Event]) -> Line:
     """Predict, then learn, as the engine does, for a model that is not the engine's."""
     metrics = Metrics(classification=True, window=WINDOW)
     began = time.perf_counter()
-    for n, event in enumerate(events):
+    for event in events:
         x = dict(event)
         y = x.pop(LABEL)
         shares = model.predict_proba_one(x)
-        # The engine has no model for its first batch, so none is scored on it.
-        if n >= BATCH:
+        if shares:  # before the first label there is nothing to say
+            p = min(max(shares.get(y, 0.0), LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
             right = float(max(shares, key=shares.__getitem__) == y)
-            metrics.update(1, (right, -math.log(max(shares.get(y, 0.0), LEAST_PROBABILITY))))
+            metrics.update(np.array([[right, -math.log(p)]]))
         model.learn_one(x, y)
     rate = len(events) / (time.perf_counter() - began)
     return Line(name, metrics.whole(), [(n, accuracy) for n, accuracy, _ in metrics.history], rate)

@@ -107,7 +107,6 @@ def _summary(found: Checkpoint) -> dict[str, Any]:
             "array_bytes": found.model.nbytes,
         },
         "label": body["config"]["label"],
-        "batch_size": body["config"]["batch_size"],
         "events": body["feed"]["sequence"]["events"],
         "counts": body["training"]["counts"],
         "metrics": _metrics(body["training"]["metrics"]),

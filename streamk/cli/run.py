@@ -12,7 +12,6 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
-from connectors.schema import Schema
 from streamk.cli.arguments import (
     Parser,
     UsageError,
@@ -24,6 +23,7 @@ from streamk.cli.arguments import (
 )
 from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.report import as_json, as_text
+from streamk.encoding import Schema
 
 __all__ = ["main"]
 
@@ -59,7 +59,7 @@ job.toml holds the same names; what is given here goes before it:
 Credentials for Kafka come from the environment (STREAMK_KAFKA_SASL_MECHANISM
 and so on) or a file (?security_file=PATH), never from the command line.
 
-On Ctrl-C or SIGTERM the batch at work is finished, a checkpoint written and
+On Ctrl-C or SIGTERM the events at work are finished, a checkpoint written and
 everything closed; a second one ends it at once.
 """
 
@@ -112,14 +112,15 @@ def _parser() -> Parser:
     add(
         "--schema",
         metavar="WHICH",
-        help="open (fields that come later become columns, the default), strict (an event with one"
-        " is a bad one), or a JSON file with the columns",
+        help="open (fields that come later become columns, the default), strict (an event with"
+        " others than the first is a bad one), or a JSON file with the columns",
     )
     add(
         "--absent",
         metavar="WHICH",
         type=one_of("zero", "missing"),
-        help="what a column that an event lacks counts as: zero (default) or missing",
+        help="what a field that an event lacks counts as: zero (default) or missing, as a null"
+        " always does",
     )
     add("--config", metavar="FILE", help="TOML file with any of these options")
 
@@ -158,12 +159,6 @@ def _add_running(parser: Parser) -> None:
         type=whole(1),
         help="events between checkpoints (default 100000)",
     )
-    add(
-        "--batch-size",
-        metavar="N",
-        type=whole(1),
-        help="events that are predicted before they are learned (default 256)",
-    )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(
         "--until-end",
@@ -175,12 +170,6 @@ def _add_running(parser: Parser) -> None:
         metavar="N",
         type=whole(1),
         help="events that the windowed figures are about (default 1000)",
-    )
-    add(
-        "--flush-interval",
-        metavar="SECONDS",
-        type=seconds,
-        help="longest wait for a full batch before predicting (default 0.05)",
     )
     add(
         "--idle-timeout",

@@ -120,10 +120,8 @@ class _ArrayDecoder:
 class RowsDecoder(_ArrayDecoder):
     """Decodes `Rows`; see `streamk.encoding.decoders.decoder`."""
 
-    def __init__(self, schema: Schema, fields: tuple[str, ...] | None, width: int) -> None:
-        if fields is not None and len(fields) != width:
-            raise BadRecord(f"{len(fields)} column names for rows of {width} columns")
-        super().__init__(schema, range(width) if fields is None else fields)
+    def __init__(self, schema: Schema, names: Sequence[Name]) -> None:
+        super().__init__(schema, names)
 
     def decode(self, values: Sequence[Any]) -> Decoded:
         """Decode a slice of rows."""
@@ -145,18 +143,11 @@ class RowsDecoder(_ArrayDecoder):
 class Float32Decoder(_ArrayDecoder):
     """Decodes records of float32 numbers; see `streamk.encoding.decoders.decoder`."""
 
-    def __init__(
-        self, schema: Schema, fields: tuple[str, ...] | None, width: int, max_event_bytes: int
-    ) -> None:
+    def __init__(self, schema: Schema, names: Sequence[Name], max_event_bytes: int) -> None:
         label = schema.label
-        names: list[Name] = list(range(width - (label is not None)))
-        if fields is not None:
-            names = list(fields)
-        elif label is not None:
-            names.append(label)
         if label is not None and label not in names:
             raise BadRecord(
-                f"the label {label!r} is not among the fields {', '.join(fields or ())}"
+                f"the label {label!r} is not among the fields {', '.join(map(str, names))}"
             )
         self._width = len(names)
         self._label_at = None if label is None else names.index(label)

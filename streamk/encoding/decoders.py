@@ -16,6 +16,7 @@ from streamk.encoding.arrays import Float32Decoder, RowsDecoder
 from streamk.encoding.decoded import Decoded
 from streamk.encoding.named import NamedDecoder
 from streamk.encoding.schema import Schema
+from streamk.encoding.values import Name
 
 __all__ = ["Decoder", "decoder"]
 
@@ -73,34 +74,39 @@ def decoder(
 
 
 class _Sized:
-    """Events that are numbers, whose columns are as many as the first event has."""
+    """Events that are numbers; without names these are numbered, the label last."""
 
     def __init__(
         self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
     ) -> None:
-        self._options = encoding, schema, fields, max_event_bytes
+        self._encoding, self._schema, self._max = encoding, schema, max_event_bytes
         self._inner: RowsDecoder | Float32Decoder | None = None
-        if fields is not None or schema.columns:
-            label = int(encoding == "float32" and schema.label is not None)
-            self._make(len(schema.columns) + label if fields is None else len(fields))
+        if fields is not None:
+            self._inner = self._made(fields)
+        elif any(isinstance(name, str) for name in schema.columns):
+            self._inner = self._made(self._with_label(schema.columns))
 
     @property
     def schema(self) -> Schema:
-        return self._options[1] if self._inner is None else self._inner.schema
-
-    def _make(self, width: int) -> RowsDecoder | Float32Decoder:
-        encoding, schema, fields, most = self._options
-        if encoding == "rows":
-            self._inner = RowsDecoder(schema, fields, width)
-        else:
-            self._inner = Float32Decoder(schema, fields, width, most)
-        return self._inner
+        return self._schema if self._inner is None else self._inner.schema
 
     def decode(self, values: Sequence[Any]) -> Decoded:
-        inner = self._inner
-        if inner is None:
-            inner = self._make(_width(values))
-        return inner.decode(values)
+        if self._inner is None:
+            width = _width(values)
+            if self._encoding == "float32" and self._schema.label is not None:
+                width -= 1
+            width = max([width, *(int(name) + 1 for name in self._schema.columns)])
+            self._inner = self._made(self._with_label(tuple(range(width))))
+        return self._inner.decode(values)
+
+    def _with_label(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
+        label = self._schema.label if self._encoding == "float32" else None
+        return names if label is None else (*names, label)
+
+    def _made(self, names: Sequence[Name]) -> RowsDecoder | Float32Decoder:
+        if self._encoding == "rows":
+            return RowsDecoder(self._schema, names)
+        return Float32Decoder(self._schema, names, self._max)
 
 
 def _width(values: Sequence[Any]) -> int:

@@ -371,6 +371,8 @@ class NamedDecoder:
         assert fast is not None
         if self._missing:  # fields that the fast way does not read are absent
             X[...] = np.nan
+        for at in self._unknown:  # cells that are empty, of fields that have columns only by now
+            X[:, table.places_of(self._fields[at])] = np.nan  # type: ignore[index]
         X[:, places] = numbers
         for j, name in enumerate(fast.number_fields):
             if name in table.texts:
