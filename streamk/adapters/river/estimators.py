@@ -13,7 +13,6 @@ from river.utils import dataframe
 from streamk.adapters.cells import frame_events
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
-from streamk.learners import Learner
 from streamk.learners.report import report
 
 Event = dict[Hashable, Any]
@@ -37,14 +36,6 @@ class Estimator:
     _model: Model
     _y_name: Any = None
     batch_size: int = 1
-
-    def _make(self, **options: Any) -> Learner:
-        """Return a learner by the options of the estimator and these."""
-        raise NotImplementedError
-
-    def _started(self, label: Any) -> Model:
-        """Return the model that learns, a new one where the first label tells its classes."""
-        return self._model
 
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.
@@ -73,9 +64,7 @@ class Estimator:
         InvalidInput
             If a value or the label is of no use, naming it; the event is not learned.
         """
-        model = self._started(y)
-        model.learner.learn_one(model.row(x, [y]), y)
-        self._model = model
+        self._model.learner.learn_one(self._model.row(x, [y]), y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
@@ -99,17 +88,14 @@ class Estimator:
         if not len(frame):
             return
         labels = series.to_list()
-        model = self._started(labels[0])
         # Piece by piece, so that scaling and columns do not run ahead of what is learned.
-        for events, some in self._pieces(model, frame, labels):
-            model.learner.learn_many(events, some)
-            self._model, self._y_name = model, series.name
+        for events, some in self._pieces(frame, labels):
+            self._model.learner.learn_many(events, some)
+            self._y_name = series.name
 
-    def _pieces(
-        self, model: Model, frame: Any, labels: list[Any]
-    ) -> Iterator[tuple[Numbers, list[Any]]]:
+    def _pieces(self, frame: Any, labels: list[Any]) -> Iterator[tuple[Numbers, list[Any]]]:
         """Yield the mini-batches of a narwhals frame."""
-        size = self.batch_size
+        model, size = self._model, self.batch_size
         parts = [slice(first, first + size) for first in range(0, len(frame), size)]
         if _numeric(frame):
             numbers = dataframe.to_numpy(frame)
@@ -126,12 +112,6 @@ class Classifier(Estimator, base.MiniBatchClassifier):
     """Of any number of classes."""
 
     _task = "classification"
-
-    def _started(self, label: Any) -> Model:
-        # River's binary classifiers know both labels from the start.
-        if self._model.learner.n_events or not isinstance(label, bool | np.bool_):
-            return self._model
-        return Model(self._make(classes=(False, True)))
 
     @property
     def _multiclass(self) -> bool:
