@@ -37,17 +37,23 @@ def _plain(label: Any, row: int) -> Label:
 class Classes:
     """Labels in the order of their first appearance.
 
+    If the first one that is learned is a boolean, both False and True are classes from then on, in
+    this order: there is no third.
+
     Examples
     --------
     >>> classes = Classes()
     >>> classes.encode(["up", "down", "up"]), classes.labels
     (array([0, 1, 0]), ('up', 'down'))
+    >>> classes = Classes()
+    >>> classes.encode([True, True]), classes.labels
+    (array([1, 1]), (False, True))
     """
 
     def __init__(self, labels: Iterable[Any] = ()) -> None:
         self._index: dict[Label, int] = {}
         self._labels: tuple[Label, ...] = ()
-        self.encode(labels)
+        self.add(labels)
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -64,7 +70,7 @@ class Classes:
         return len(self._index)
 
     def encode(self, y: Iterable[Any]) -> NDArray[np.intp]:
-        """Return the numbers of the labels, new labels getting the next ones.
+        """Return the numbers of labels that are learned, new ones getting the next numbers.
 
         Raises
         ------
@@ -77,7 +83,26 @@ class Classes:
             return np.array([index[value] for value in values], dtype=np.intp)
         except KeyError:
             labels = check_labels(values)
-            return np.array([index.setdefault(v, len(index)) for v in labels], dtype=np.intp)
+            self.add(self.first(labels))
+            return self.add(labels)
+
+    def first(self, labels: NDArray[Any]) -> tuple[Label, ...]:
+        """Return the classes that there are as soon as the first of these labels is learned."""
+        if not len(self) and len(labels) and isinstance(labels[0], bool):
+            return False, True
+        return self.labels
+
+    def add(self, labels: Iterable[Any]) -> NDArray[np.intp]:
+        """Return the numbers of labels that are known beforehand, new ones getting the next ones.
+
+        Raises
+        ------
+        InvalidInput
+            If a label is not a string, a whole number or a boolean.
+        """
+        index = self._index
+        plain = check_labels(labels)
+        return np.array([index.setdefault(label, len(index)) for label in plain], dtype=np.intp)
 
     def decode(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return the labels of the numbers, an object array of the same shape."""

@@ -12,8 +12,6 @@ from streamk.learners.arena import side_by_side
 from streamk.state import State
 
 _FIRST_SIZE = 1.0
-_EARLY = 1000
-"""Errors up to which their mean is the plain one; older ones fade from then on."""
 
 
 class ErrorQuantiles:
@@ -49,14 +47,13 @@ class ErrorQuantiles:
 
     def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
         """Take in an error, label less prediction, and the opinions (experts, 1) behind it."""
-        loops = _loops()
-        count = self._count[0] = self._count[0] + 1
-        if count <= _EARLY:
-            self._size += (abs(error) - self._size) / count
-        apart = loops.disagreement(opinions, weights)
-        loops.update(
-            error,
-            apart,
+        _loops().learn(error, opinions, weights, self.arrays)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that the compiled loops learn in."""
+        return (
+            self._count,
             self._size,
             self._tracked,
             self._weights,

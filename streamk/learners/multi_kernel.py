@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import CLASSES, threads
+from streamk.backends import threads
 from streamk.errors import InvalidInput
 from streamk.learners.classes import check_labels, check_numbers, is_number
-from streamk.learners.expert_pool import FURTHEST
-from streamk.learners.pooled import FLOAT64, Pooled
+from streamk.learners.pooled import FLOAT64
+from streamk.learners.pooled_learning import PooledLearning
 from streamk.learners.predictor import one_row
-from streamk.learners.rescaling import unit_change
-from streamk.learners.upkeep import PERIOD
+from streamk.learners.prequential import Prequential, Recorder, labels_or_none, runs
 
 _BLOCK = 1024
 """Events whose opinions are in memory at once, beside those that are kept."""
@@ -23,7 +22,7 @@ _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
 
-class MultiKernel(Pooled):
+class MultiKernel(PooledLearning):
     """An online learner that chooses kernel, bandwidth, step size and memory by itself.
 
     A pool of experts predicts each event: linear models; Gaussian kernels at a ladder of bandwidths
@@ -80,7 +79,8 @@ class MultiKernel(Pooled):
     columns : sequence of str or int, optional
         Names of the columns; ``range(d)`` at the first batch by default.
     classes : sequence of str, int or bool, optional
-        Labels known beforehand, in the order wanted; others are added as they come.
+        Labels known beforehand, in the order wanted; others are added as they come. Where there are
+        none and the first label learned is a boolean, False and True are both classes.
     class_weight : "balanced" or mapping of label to float, optional
         What it costs to miss each class: positive weights by label, 1 for those left out. What is
         predicted is then the class with the largest product of weight and probability, so that the
@@ -88,7 +88,7 @@ class MultiKernel(Pooled):
         are. "balanced" takes one over the share of the class among the last labels (10,000, and
         exponentially fewer of those before), at least 0.005, so that all classes count alike. The
         weight of a label that never comes changes nothing: on a stream it may still come. Where
-        `classes` are given it must be one of them.
+        `classes` are given, or the first label is a boolean, it must be one of the classes.
     guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners that join the experts: what they say is mixed like the others' opinions. They must
         be new; copies learn. They see the columns in units of their spread, with the median where a
@@ -135,23 +135,42 @@ class MultiKernel(Pooled):
             If a value is infinite or a label is of no use, naming its row; nothing is learned.
         """
         events = self._check(X)
-        labels = self.check_labels(y, len(events))
-        if self._columns is None:
-            self.add_columns(range(events.shape[1]))
-        first = 0
-        while first < len(events):
-            stop = min(
-                len(events),
-                first + self._scale.until_change(),
-                first + PERIOD - self.n_events % PERIOD,
-            )
-            if self.is_classifier:
-                stop = first + self._until_new(labels[first:stop])
+        self._learn_events(events, self.check_labels(y, len(events)))
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event in turn, then learn it if its label is known.
+
+        This is `predict_one`, then `learn_one`, for each event: predictions and state are the same
+        bits, however a sequence of events is divided into calls.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN is missing.
+        y : sequence of n labels, as of `learn_many`, or None
+            Where it is None the event is predicted only; its label may be learned later.
+
+        Returns
+        -------
+        Prequential
+            Predicted labels or numbers (n,), and the probabilities (n, classes) of classes.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is infinite or a label is of no use, naming its row; nothing is learned.
+        """
+        events = self._check(X)
+        labels, known = labels_or_none(self, y, len(events))
+        if self.is_classifier:
+            self._check_first(labels[known])
+        recorder = Recorder(self, len(events))
+        for some in runs(known):
+            if known[some.start]:
+                self._learn_events(events[some], labels[some], recorder)
             else:
-                stop = min(stop, first + self._labels.until_change())
-            with self._lock:
-                self._learn(events[first:stop], labels[first:stop])
-            first = stop
+                recorder.add(self._predict_in_turn(events[some]))
+        return recorder.result()
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events, plain labels (object) or numbers (float64).
@@ -163,7 +182,18 @@ class MultiKernel(Pooled):
         """
         if len(y) != n:
             raise InvalidInput(f"{n} events came with {len(y)} labels")
-        return check_labels(y) if self.is_classifier else check_numbers(y, n, FLOAT64)
+        if not self.is_classifier:
+            return check_numbers(y, n, FLOAT64)
+        labels = check_labels(y)
+        self._check_first(labels)
+        return labels
+
+    def _check_first(self, labels: NDArray[Any]) -> None:
+        """Raise InvalidInput if the first label ever leaves a class that has a weight no room."""
+        if self._weights is not None and not len(self._classes):
+            known = self._classes.first(labels)
+            if known:
+                self._weights.check(known)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
@@ -175,125 +205,15 @@ class MultiKernel(Pooled):
             self.learn_many(one_row(x), [y])
             return
         with self._lock:
-            self._observe(x[None])
+            if self._scale.observe(x[None]):
+                self._follow_columns()
             if not self.is_classifier:
-                number = self._standardize(np.array([number], FLOAT64))[0]
+                label, old = np.array([number], FLOAT64), self._unit
+                if self._labels.observe(label[:, None]):
+                    self._follow_unit(old)
+                number = self._standardized(label)[0]
             self._learn_row(x, float(number))
             self._count(1)
-
-    def _until_new(self, labels: NDArray[Any]) -> int:
-        """Return how many labels come before a new class, which is learned on its own at first."""
-        known = self._classes.number
-        for n, label in enumerate(labels[1:], start=1):
-            if known(label) is None:
-                return n
-        return len(labels)
-
-    def _learn(self, events: NDArray[np.float64], labels: Any) -> None:
-        """Learn from events of which at most the first changes a scale or has a new class."""
-        self._observe(events)
-        if self.is_classifier:
-            numbers = self._classes.encode(labels).astype(np.float64)
-            classes, pool = len(self._classes), self._pool
-            if classes > pool.classes:
-                self._pool = pool.successor(pool.keys, CLASSES, classes, pool.capacity)
-                self._changed()
-            elif self._guests.lack(classes):
-                self._changed()
-        else:
-            numbers = self._standardize(labels)
-        self._learn_rows(events, numbers)
-        self._count(len(events))
-
-    def _observe(self, events: NDArray[np.float64]) -> None:
-        """Let the columns' scale take in events, and the experts follow where it changes."""
-        if self._scale.observe(events):
-            self._settle()
-            self._pool.adapt(self._scale)
-            self._guests.adapt(self._scale)
-
-    def _count(self, events: int) -> None:
-        """Count events, and look at how learning goes every now and then."""
-        self.n_events += events
-        if self.n_events % PERIOD == 0:
-            self._settle()
-            self._upkeep.review(self._pool)
-
-    def _standardize(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return labels in units of their spread; the experts follow where that changes."""
-        scale = self._labels
-        center, inverse = scale.center[0], scale.inverse[0]
-        if scale.observe(labels[:, None]) and self.n_events:
-            factor, shift = unit_change(center, inverse, scale)
-            self._settle()
-            self._pool.shift_labels(factor, shift)
-            self._said.shift(factor, shift)
-            self._guests.shift_labels(factor, shift, self.n_events)
-            if self._errors is not None and factor:
-                self._errors.rescale(factor)
-        numbers = (labels - scale.center[0]) * scale.inverse[0]
-        return np.asarray(np.clip(numbers, -FURTHEST, FURTHEST))
-
-    def _learn_rows(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
-        """Learn from events (n, d) whose labels are in the experts' terms."""
-        if self._errors is not None or self._guests:
-            # The former follow each event's shares, and the latter speak before they learn.
-            for row, number in zip(events, numbers.tolist(), strict=True):
-                self._learn_row(row, number)
-            return
-        self._settle()
-        if self._weights is not None:
-            self._weights.learn(numbers.tolist())
-        pool = self._pool
-        given, seen = np.zeros(len(events), bool), pool.kept(len(events))
-        for n, row in enumerate(events):
-            then = self._said.take(row.tobytes())
-            if then is not None:
-                given[n], seen[n] = True, then
-        self._loops.learn(pool.table, self._padded(events), seen, given, numbers)
-
-    def _learn_row(self, event: NDArray[np.float64], number: float) -> None:
-        """Learn from an event (d,) whose label is in the experts' terms."""
-        pool, name = self._pool, event.tobytes()
-        seen = pool.arrays["KEPT"]
-        if self._weights is not None:
-            self._weights.learn([number])
-        then = None
-        if name == self._fresh:
-            self._fresh = None
-            self._said.take(name)
-        else:
-            self._settle()
-            then = self._said.take(name)
-            self._hear(event)
-            self._loops.forecast_one(pool.table, self._padded(event))
-        if then is not None:
-            seen = then
-        if self._errors is not None:
-            missed = float(number - seen[-1, 0])
-            self._errors.update(missed, seen[: pool.experts], pool.arrays["SHARES"][0])
-        self._loops.update(pool.table, seen, number)
-        if self._guests:
-            self._guests.learn(event[None], number)
-
-    def _hear(self, event: NDArray[np.float64]) -> None:
-        """Ask the guests about the event (d,) that is forecast next."""
-        if self._guests:
-            outputs = self._guests.outputs(event[None], self._pool.outputs)
-            self._pool.hear(outputs[0])
-
-    def _settle(self) -> None:
-        """Keep what the pool's room says of an event, before it is overwritten or means less."""
-        if self._fresh is not None:
-            self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
-            self._fresh = None
-
-    def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return events (n, d), or one (d,), with room for columns still to come."""
-        missing = self._pool.capacity - events.shape[-1]
-        if not missing:
-            return events
-        return np.pad(events, (*((0, 0) for _ in events.shape[1:]), (0, missing)))
 
     # Predicting
 
@@ -352,13 +272,16 @@ class MultiKernel(Pooled):
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
         event = x if self._takes(x) else self._check(one_row(x))[0]
-        pool = self._pool
         with self._lock:
-            self._settle()
-            self._hear(event)
-            self._loops.forecast_one(pool.table, self._padded(event))
-            self._fresh = event.tobytes()
-            return self._restored(pool.arrays["OUT"].copy())
+            return self._restored(self._say(event))
+
+    def _predict_in_turn(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the mixture says of events (n, d), one or more, as `decision_one` of one by one."""
+        if self._columns is None:
+            return self._even(len(events))
+        blocks = range(0, len(events) - 1, _BLOCK)
+        said = [self._forecast(events[:-1][n : n + _BLOCK])[0] for n in blocks]
+        return np.concatenate([*said, self.decision_one(events[-1])[None]])
 
     def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as running quantiles of past errors make them.
@@ -410,12 +333,6 @@ class MultiKernel(Pooled):
         if not (isinstance(level, int | float) and 0 < level <= 0.99):
             raise InvalidInput(f"level={level!r} must lie between 0 and 0.99")
         return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
-
-    def _restored(self, out: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return predicted numbers in the labels' own unit."""
-        if self.is_classifier:
-            return out
-        return np.asarray(out / self._labels.inverse[0] + self._labels.center[0])
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
         """How much each kind of expert contributes to what is said of one event x (d,).

@@ -318,10 +318,10 @@ class Pooled(Decider):
         new = tuple(name for name in other._columns if name not in known)
         if new or self._columns is None:
             self.add_columns(new)
-        self._classes.encode(other.classes)
+        self._classes.add(other.classes)
         share = apart[1] / max(1, sum(apart))
         if self._weights is not None and other._weights is not None:
-            order = self._classes.encode(other.classes).tolist()
+            order = self._classes.add(other.classes).tolist()
             self._weights.merge(other._weights, share, order, apart[1])
         there = {name: place for place, name in enumerate(other._columns)}
         places = [there.get(name) for name in self._columns or ()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,7 +28,7 @@ class Prequential(NamedTuple):
 
 
 class Decides(Protocol):
-    """The part of a learner that turns outputs into predictions."""
+    """The part of a learner that checks labels and turns outputs into predictions."""
 
     @property
     def is_classifier(self) -> bool:
@@ -37,6 +38,10 @@ class Decides(Protocol):
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far."""
+        ...
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as they are learned, or raise InvalidInput."""
         ...
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
@@ -89,3 +94,44 @@ class Recorder:
         for first, part in self._parts:
             P[first : first + len(part), : part.shape[1]] = part
         return Prequential(self._predictions, P)
+
+
+def labels_or_none(
+    learner: Decides, y: Sequence[Any] | NDArray[Any], n: int
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the labels of n events as they are learned, and which of them are known: not None.
+
+    In the place of a label that is not known there is anything.
+
+    Raises
+    ------
+    InvalidInput
+        If there are not n, or one is of no use, naming its row.
+
+    Examples
+    --------
+    >>> from streamk.learners import MultiKernel
+    >>> labels_or_none(MultiKernel(task="regression"), [1.5, None], 2)
+    (array([1.5, 0. ]), array([ True, False]))
+    """
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        return learner.check_labels(y, n), np.ones(n, bool)
+    known = np.array([label is not None for label in y], bool)
+    if not known.all():
+        filler: Any = "" if learner.is_classifier else 0.0
+        y = [filler if label is None else label for label in y]
+    return learner.check_labels(y, n), known
+
+
+def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
+    """Yield the longest slices in which all labels are known, or none, in their order.
+
+    Examples
+    --------
+    >>> list(runs(np.array([True, True, False])))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
+    for first, stop in zip([0, *ends], ends, strict=False):
+        if first < stop:
+            yield slice(first, stop)

@@ -35,6 +35,9 @@ class Recollection:
         self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
         self.nbytes = 0
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def keep(self, event: bytes, opinions: NDArray[Any]) -> None:
         """Remember opinions, an array that is nobody else's from now on."""
         old = self._kept.pop(event, None)

@@ -42,7 +42,7 @@ class Supervised(Decider):
 
     def add_classes(self, labels: Iterable[Label]) -> None:
         """Append classes that are not known yet, as if they had been passed at the beginning."""
-        self._classes.encode(labels)
+        self._classes.add(labels)
         self._fit_outputs()
 
     def _fit_outputs(self) -> None:

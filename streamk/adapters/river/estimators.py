@@ -12,7 +12,6 @@ from river.utils import dataframe
 
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
-from streamk.learners import Learner
 from streamk.learners.report import report
 
 Event = dict[Hashable, Any]
@@ -48,14 +47,6 @@ class Estimator:
     _y_name: Any = None
     batch_size: int = 1
 
-    def _make(self, **options: Any) -> Learner:
-        """Return a learner by the options of the estimator and these."""
-        raise NotImplementedError
-
-    def _started(self, label: Any) -> Model:
-        """Return the model that learns, a new one where the first label tells its classes."""
-        return self._model
-
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.
 
@@ -71,7 +62,7 @@ class Estimator:
         return report(self._model.learner, self._model.row(x))
 
     def learn_one(self, x: Event, y: Any) -> None:
-        """Learn from one event, a step by itself.
+        """Learn from one event.
 
         Parameters
         ----------
@@ -83,9 +74,7 @@ class Estimator:
         InvalidInput
             If a value or the label is of no use, naming it; the event is not learned.
         """
-        model = self._started(y)
-        model.learner.learn_one(model.row(x, [y]), y)
-        self._model = model
+        self._model.learner.learn_one(self._model.row(x, [y]), y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a data frame in their order, as `learn_one` does.
@@ -107,26 +96,18 @@ class Estimator:
             raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
         if not len(frame):
             return
-        labels = series.to_list()
-        model = self._started(labels[0])
+        model, labels = self._model, series.to_list()
         rows = _rows_of_numbers(model, frame)
-        for events, some in (
-            model.runs(_events(frame), labels) if rows is None else [(rows, labels)]
-        ):
+        runs = model.runs(_events(frame), labels) if rows is None else [(rows, labels)]
+        for events, some in runs:
             model.learner.learn_many(events, some)
-            self._model, self._y_name = model, series.name
+            self._y_name = series.name
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):
     """Of any number of classes."""
 
     _task = "classification"
-
-    def _started(self, label: Any) -> Model:
-        # River's binary classifiers know both labels from the start.
-        if self._model.learner.n_events or not isinstance(label, bool | np.bool_):
-            return self._model
-        return Model(self._make(classes=(False, True)))
 
     @property
     def _multiclass(self) -> bool:

@@ -52,7 +52,7 @@ class _Kernels(Estimator):
         self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
 
-    def _make(self, **options: Any) -> Learner:
+    def _make(self) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
         return make_learner(
             self._task,
@@ -61,7 +61,6 @@ class _Kernels(Estimator):
             self.class_weight,
             self.guests,
             self._seed,
-            **options,
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamk import learners
 from streamk.adapters.options import OF_LANDMARKS
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
@@ -42,9 +40,9 @@ class _Nystrom(Estimator):
         self.half_life = half_life
         self._model = Model(self._make())
 
-    def _make(self, **options: Any) -> Learner:
+    def _make(self) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_LANDMARKS}
-        return learners.create("online-nystrom", task=self._task, **chosen, **options)
+        return learners.create("online-nystrom", task=self._task, **chosen)
 
 
 class NystromClassifier(_Nystrom, Classifier):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 from streamk import learners
 from streamk.adapters.options import OF_CLUSTERS
@@ -62,11 +61,9 @@ class _Streaming(Estimator):
         self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
 
-    def _make(self, **options: Any) -> Learner:
+    def _make(self) -> Learner:
         chosen = {name: getattr(self, name) for name in OF_CLUSTERS}
-        return learners.create(
-            "streaming-meka", task=self._task, seed=self._seed, **chosen, **options
-        )
+        return learners.create("streaming-meka", task=self._task, seed=self._seed, **chosen)
 
 
 class StreamingMekaClassifier(_Streaming, Classifier):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from streamk.backends.numba_backend.experts import (
     banks,
     costs,
     mixture,
     offsets,
     opinions,
+    spread,
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import NEWTON
@@ -84,13 +87,25 @@ def update(table: Any, seen: Any, y: Any) -> None:
 
 
 @fast
-def learn(table: Any, X: Any, seen: Any, given: Any, y: Any) -> None:
+def learn(table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: Any) -> None:
     """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
 
-    Where `given` is true the mixing learns from what is in `seen` (n, E + X + 1, K); else from what
-    is said now. There are no guests: what they say depends on the events before.
+    The mixing learns from what was said of an event when it had to be predicted: that is at its
+    place in `seen` (m, E + X + 1, K), or, where `places` int64 (n,) has -1, what is said now. The
+    predictions of now, each before its event is learned, are written to `out` float64 (n, K).
+
+    `errors` are the arrays of the running quantiles of errors, None if labels are classes. There
+    are no guests: what they say depends on the events before.
     """
-    now = single(table, at.KEPT, (mixture.kept_rows(table), table[at.OUTPUTS]))
+    e, k = table[at.EXPERTS], table[at.OUTPUTS]
+    now = single(table, at.KEPT, (mixture.kept_rows(table), k))
+    predicted = double(table, at.OUT, (k,))
+    shares = double(table, at.SHARES, (table[at.MIXERS_SHARE], e))
     for i in range(len(X)):
         forecast_one(table, X[i])
-        update(table, seen[i] if given[i] else now, y[i])
+        out[i] = predicted
+        then = seen[places[i]] if places[i] >= 0 else now
+        if errors is not None:
+            missed = np.float32(y[i]) - then[len(then) - 1, 0]
+            spread.learn(np.float64(missed), then[:e], shares[0], errors)
+        update(table, then, y[i])

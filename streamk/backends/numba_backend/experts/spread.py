@@ -21,6 +21,8 @@ LEVELS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5),
     *(0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995),
 )
+_EARLY = 1000
+"""Errors up to which their mean is the plain one; older ones fade from then on."""
 _ALPHA = 1e-3
 _SHARPNESS = 4.0
 """How fast the trackers' weights learn: by exp(-4 times the mean pinball loss)."""
@@ -72,7 +74,28 @@ def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any
 
 
 @fast
-def update(
+def learn(error: Any, L: Any, weights: Any, arrays: Any) -> None:
+    """Learn from an error, label less prediction, and the opinions L (experts, 1) behind it.
+
+    Parameters
+    ----------
+    error : float
+        In units of the labels' scale.
+    L : float32 array of shape (experts, 1)
+    weights : float64 array of shape (experts,)
+    arrays : tuple of arrays
+        The count of errors, then those of `_update`.
+    """
+    count, size, tracked, trackers, correction, likely, awake, room = arrays
+    count[0] += 1.0
+    if count[0] <= _EARLY:
+        size[0] += (abs(error) - size[0]) / count[0]
+    apart = disagreement(L, weights)
+    _update(error, apart, size, tracked, trackers, correction, likely, awake, room)
+
+
+@fast
+def _update(
     error: Any,
     apart: Any,
     size: Any,
