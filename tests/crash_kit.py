@@ -27,7 +27,7 @@ import pytest
 from connectors.base import Chunk, Output, Sink
 from connectors.kafka import KafkaSource
 from connectors.registry import open_sink
-from connectors.schema import Schema
+from streamk.encoding import Schema
 from streamk.engine import Checkpoint, Engine, newest_checkpoint
 from streamk.learners import create
 
@@ -360,7 +360,6 @@ def work(job: Job) -> None:
             seed=5,
             max_features=job.features,
             block_size=64,
-            batch_size=64,
         )
         options = dict(job.options)
         if "schema" in options:

@@ -31,7 +31,6 @@ def main(directory: str, whim: int) -> None:
         learner(),
         label="y",
         ignore=("id",),
-        batch_size=BATCH,
         until_end=True,
         sink=SlowSink(Path(directory) / "predictions.ndjson"),
         checkpoint=Path(directory) / "checkpoint",

@@ -256,9 +256,7 @@ def test_the_engine_says_and_scores_what_the_weights_decide() -> None:
     events = [{**dict(zip("abcdef", x, strict=True)), "y": label}
               for x, label in zip(X.tolist(), y.tolist(), strict=True)]  # fmt: skip
     sink, model = MemorySink(), create("multi-kernel", task="classification", seed=1, **BALANCED)
-    result = Engine(
-        MemorySource(events), model, label="y", until_end=True, batch_size=32, sink=sink
-    ).run()
+    result = Engine(MemorySource(events), model, label="y", until_end=True, sink=sink).run()
     said = [output.value["prediction"] for output in sink.outputs]
     best = [max(o.value["probabilities"], key=o.value["probabilities"].get, default=None)
             if said[n] else None for n, o in enumerate(sink.outputs)]  # fmt: skip

@@ -21,10 +21,9 @@ from connectors import (
     concatenate,
 )
 from connectors.base import URL, split_evenly
-from connectors.formats import decoder
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink, open_source, parse_url, schemes
-from connectors.schema import infer
+from streamk.encoding import Schema, decoder
 
 
 def test_every_connector_of_the_design_is_registered() -> None:
@@ -179,9 +178,9 @@ def test_memory_to_array_and_chunks_in_parts() -> None:
     [chunk] = source.poll(6, 0.0)
     [rest] = source.poll(6, 0.0)
     values = concatenate([chunk.slice(2, 6).values, rest.slice(0, 1).values])
-    schema = infer(values, encoding=source.encoding, label="y", fields=source.fields)
-    out = decoder("rows", schema, fields=source.fields).decode(values)
-    assert schema.columns == ("u", "v")
+    decoding = decoder("rows", Schema(label="y"), fields=source.fields)
+    out = decoding.decode(values)
+    assert decoding.schema.columns == ("u", "v")
     np.testing.assert_array_equal(out.X, X[2:7])
     assert out.y == [2, 3, 4, 5, 6]
     parts = [Rows(X[:1]), Rows(X[1:2], np.array([4])), Rows(X[2:3], ["a"])]
@@ -225,9 +224,9 @@ def test_river_data_sets_become_events() -> None:
     [chunk] = source.poll(2000, 0.0)
     assert len(chunk) == 1250
     assert source.finished()
-    schema = infer(chunk.values, encoding=source.encoding, label="label")
-    assert (len(schema.columns), schema.label_type) == (9, "bool")
-    assert len(decoder("dict", schema).decode(chunk.values).good) == 1250
+    decoding = decoder(source.encoding, Schema(label="label"))
+    assert len(decoding.decode(chunk.values).good) == 1250
+    assert len(decoding.schema.columns) == 9
     source.seek("Phishing", 1000)
     assert source.poll(1, 0.0)[0].values == chunk.values[1000:1001]
     source.seek("Phishing", 7)
@@ -242,8 +241,9 @@ def test_synthetic_river_streams_take_their_own_arguments() -> None:
     source = open_source(url)
     [chunk] = source.poll(20, 0.0)
     assert set(chunk.values[0]) == {0, 1, 2, 3, "y"}
-    schema = infer(chunk.values, encoding="dict", label="y")
-    assert schema.columns == (0, 1, 2, 3)
+    decoding = decoder("dict", Schema(label="y"))
+    decoding.decode(chunk.values)
+    assert decoding.schema.columns == (0, 1, 2, 3)
     rest = source.poll(20, 0.0)[0]
     assert len(rest) == 10
     assert source.finished()

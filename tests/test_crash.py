@@ -147,10 +147,8 @@ def test_killed_while_partitions_fall_silent(
         str(tmp_path / "checkpoints"),
         output=f"kafka://{kafka_address}/{output}",
         options={
-            "batch_size": 64,
             "checkpoint_every": 256,
             "idle_timeout": 0.1,
-            "flush_interval": 0.01,
         },
     )
     rng = random.Random(3)

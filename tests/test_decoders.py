@@ -229,7 +229,9 @@ def test_new_columns_are_appended_sorted_within_their_event(encoding: str) -> No
 def test_new_columns_of_csv_come_from_new_texts_and_header_fields() -> None:
     fields = ("a", "b", "c", "extra", "y")
     decoding = decoder("csv", SCHEMA, fields=fields)
-    out = decoding.decode([b"1,2,x,,0", b"1,2,w,,0", b"1,2,x,7,1", b"1,2,x,t,1", b"1,2,x,8,1", b"1,2,x,,1"])
+    out = decoding.decode(
+        [b"1,2,x,,0", b"1,2,w,,0", b"1,2,x,7,1", b"1,2,x,t,1", b"1,2,x,8,1", b"1,2,x,,1"]
+    )
     assert decoding.schema.columns[4:] == ("c=w", "extra", "extra=t")
     assert out.growth == [(1, 5), (2, 6), (3, 7)]
     n = np.nan

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.records import BAD_KINDS
 from connectors.registry import schemes
 from streamk.cli.run import _parser
+from streamk.encoding import BAD_KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))

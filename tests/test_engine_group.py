@@ -94,7 +94,7 @@ def run(
 ) -> Report:
     source = Member(group, first, script or {}, data)
     model = options.pop("model", None) or learner()
-    options = {"label": "y", "ignore": ("id",), "batch_size": BATCH, **options}
+    options = {"label": "y", "ignore": ("id",), **options}
     options = {"checkpoint": directory, "checkpoint_every": 2 * BATCH, **options}
     return Engine(source, model, **options).run()
 
@@ -231,7 +231,7 @@ def test_a_revoked_batch_is_read_again(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
     sink = MemorySink()
     script = {k: lambda member: member.rebalance(ALL) for k in (3, 4, 7)}
-    report = run(tmp_path, group, ALL, script, sink=sink, flush_interval=0)
+    report = run(tmp_path, group, ALL, script, sink=sink)
     plain = run(tmp_path / "plain", {}, ALL)
     assert same_model(report.model, plain.model)
     assert report.whole == plain.whole
@@ -373,7 +373,6 @@ def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path
         learner(),
         label="y",
         ignore=("id",),
-        batch_size=BATCH,
         checkpoint=tmp_path,
         checkpoint_every=2 * BATCH,
     ).run()
@@ -398,6 +397,5 @@ def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
             learner(),
             label="y",
             ignore=("id",),
-            batch_size=BATCH,
             checkpoint=tmp_path,
         ).run()

@@ -21,6 +21,7 @@ from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint
+from streamk.engine.checkpoint import Store
 from streamk.errors import EngineError, StateError
 
 N = 400
@@ -64,7 +65,7 @@ class CrashingSource(WhimsicalSource):
 
 def engine(source: Any, directory: Path | None, model: Any = None, **options: Any) -> Engine:
     options = {"label": "y", "ignore": ("id",), "until_end": True, **options}
-    options = {"checkpoint_every": 3 * BATCH, "batch_size": BATCH, **options}
+    options = {"checkpoint_every": 3 * BATCH, **options}
     return Engine(source, model or learner(), checkpoint=directory, **options)
 
 
@@ -105,7 +106,7 @@ def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
         else:
             sink.left = source.left = 10**9
         try:
-            report = engine(source, tmp_path, sink=sink, flush_interval=0).run()
+            report = engine(source, tmp_path, sink=sink).run()
             break
         except Crash:
             crashes += 1
@@ -173,9 +174,7 @@ def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Pa
         source = LiveSource(topic, rng.randrange(100))
         sink.left = rng.randrange(12) if crashes < 8 else 10**9
         try:
-            report = engine(
-                source, tmp_path, sink=sink, until_end=False, idle_timeout=0, flush_interval=0
-            ).run()
+            report = engine(source, tmp_path, sink=sink, until_end=False, idle_timeout=0).run()
             break
         except Crash:
             crashes += 1
@@ -251,7 +250,7 @@ def test_a_limit_counts_from_the_beginning(tmp_path: Path) -> None:
     assert figures(plain) == figures(report)
 
 
-def test_an_unfinished_batch_is_read_again(tmp_path: Path) -> None:
+def test_a_stop_at_any_event_leaves_no_trace(tmp_path: Path) -> None:
     source = MemorySource({"0": []}, live=True)
     source.extend("0", events(BATCH + 7))
 
@@ -262,15 +261,15 @@ def test_an_unfinished_batch_is_read_again(tmp_path: Path) -> None:
                 job.stop()
 
     sink = StopWhenFull()
-    job = engine(source, tmp_path, until_end=False, sink=sink, flush_interval=0)
+    job = engine(source, tmp_path, until_end=False, sink=sink)
     report = job.run()
-    assert report.events == BATCH
+    assert report.events == BATCH + 7
     assert report.stopped == "request"
     report = engine(MemorySource(events(40)), tmp_path, sink=sink).run()
     plain = MemorySink()
     other = engine(MemorySource(events(40)), None, sink=plain).run()
     assert figures(report) == figures(other)
-    assert sink.outputs == plain.outputs  # what was written early is not written again
+    assert sink.outputs == plain.outputs
 
 
 def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
@@ -307,7 +306,7 @@ def test_a_damaged_checkpoint_costs_only_time(
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"batch_size": 32}, "made with batch_size=16, this run has 32"),
+        ({"window": 32}, "made with window=1000, this run has 32"),
         ({"absent": "missing"}, "absent='zero', this run has 'missing'"),
         ({"label": "c"}, "label='y', this run has 'c'"),
         ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),
@@ -317,6 +316,30 @@ def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], matc
     first_part(tmp_path)
     with pytest.raises(StateError, match=match + "; use the same, or another checkpoint dir"):
         engine(MemorySource(events(100)), tmp_path, **options).run()
+
+
+def test_checkpoints_fall_at_exact_counts(tmp_path: Path) -> None:
+    for most in (37, 61, 100):
+        engine(MemorySource(events(100)), tmp_path, max_events=most, keep=50).run()
+    found = [newest_checkpoint(tmp_path / "member-0", limit=epoch) for epoch in range(1, 6)]
+    counts = [one.body["feed"]["sequence"]["events"] for one in found if one is not None]
+    assert counts == [0, 37, 48, 61, 96]
+
+
+def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path) -> None:
+    first_part(tmp_path)
+    newest = newest_checkpoint(tmp_path / "member-0")
+    assert newest is not None
+    path = newest.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["engine"]["config"]["batch_size"] = 256
+    Store(tmp_path, keep=2).close()
+    store = Store(tmp_path, keep=2)
+    store.open(None)
+    store.save(manifest["engine"], newest.model)
+    store.close()
+    with pytest.raises(StateError, match="predicted batches of events before it learned them"):
+        engine(MemorySource(events(100)), tmp_path).run()
 
 
 def test_another_source_is_refused(tmp_path: Path) -> None:

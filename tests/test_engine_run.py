@@ -389,9 +389,7 @@ def test_many_bad_events_in_a_row() -> None:
 def test_the_model_refuses() -> None:
     stream = events(2 * BATCH)
     del stream[20]["a"]
-    with pytest.raises(
-        EngineError, match="model refuses an event from 0 offset 0 to 0 offset 31"
-    ):
+    with pytest.raises(EngineError, match="model refuses an event from 0 offset 0 to 0 offset 31"):
         run(MemorySource(stream), absent="missing")
 
 

@@ -32,7 +32,7 @@ def make_job(address: str, make_topic: MakeTopic, directory: Path, **options: An
         str(directory / "checkpoints"),
         output=f"kafka://{address}/{output}",
         group=f"g-{topic}",
-        options={"batch_size": 64, "checkpoint_every": 640, "until_end": True, **options},
+        options={"checkpoint_every": 640, "until_end": True, **options},
     )
 
 
@@ -184,7 +184,7 @@ def test_a_partition_that_is_silent_holds_nobody_back(
         topic,
         str(tmp_path / "checkpoints"),
         output=f"kafka://{kafka_address}/{output}",
-        options={"batch_size": 64, "checkpoint_every": 640, "idle_timeout": 0.2},
+        options={"checkpoint_every": 640, "idle_timeout": 0.2},
     )
     events = [value for _, _, value in stream(3000, (1.0,))]
     with job.start() as process:

@@ -592,7 +592,7 @@ def test_a_run_that_crashes_goes_on(optimizer: str, tmp_path: Path) -> None:
             "online-nystrom", task="classification", optimizer=optimizer, max_landmarks=24
         )
         source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
-        options: dict[str, Any] = {"checkpoint_every": 3 * BATCH, "batch_size": BATCH}
+        options: dict[str, Any] = {"checkpoint_every": 3 * BATCH}
         options |= {"label": "y", "ignore": ("id",), "until_end": True}
         return Engine(source, model, sink=sink, checkpoint=directory, **options).run()
 

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from streamk.encoding.columns import OWN, SHARED
 from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.encoding.columns import OWN, SHARED
 from streamk.errors import InvalidInput
 
 

@@ -595,7 +595,7 @@ def test_a_run_that_crashes_goes_on(tmp_path: Path) -> None:
         options = {name: OPTIONS[name] for name in ("rank", "n_clusters", "first", "lag")}
         model = create("streaming-meka", task="classification", **options)
         source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
-        settings: dict[str, Any] = {"checkpoint_every": 3 * BATCH, "batch_size": BATCH}
+        settings: dict[str, Any] = {"checkpoint_every": 3 * BATCH}
         settings |= {"label": "y", "ignore": ("id",), "until_end": True}
         return Engine(source, model, sink=sink, checkpoint=directory, **settings).run()
 

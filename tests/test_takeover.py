@@ -37,7 +37,7 @@ def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
         output=f"kafka://{kafka_address}/{output}",
         group=f"g-{topic}",
         session_timeout=3.0,
-        options={"batch_size": 64, "checkpoint_every": 320, "idle_timeout": 0.1},
+        options={"checkpoint_every": 320, "idle_timeout": 0.1},
     )
 
 
