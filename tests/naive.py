@@ -390,9 +390,9 @@ SAMPLE = 6  # stream tag
 KNOT_LEVELS = [k / 31 for k in range(32)]
 
 
-def single(v: float) -> float:
-    """A value as the sample holds it: bounded, in single precision."""
-    return float(np.float32(min(max(v, -1e30), 1e30)))
+def bounded(v: float) -> float:
+    """A value as the sample holds it."""
+    return min(max(v, -1e30), 1e30)
 
 
 def place(seed: int, i: int, capacity: int) -> int:
@@ -468,7 +468,7 @@ class Quantiles:
         ever = [i for i in range(len(events)) if place(self.seed, i, self.capacity) < self.capacity]
         changed = False
         for j in range(len(self.center)):
-            values = [single(events[i][j]) for i in places if not math.isnan(events[i][j])]
+            values = [bounded(events[i][j]) for i in places if not math.isnan(events[i][j])]
             indicator = all(
                 events[i][j] in (0.0, 1.0) for i in ever if not math.isnan(events[i][j])
             )
@@ -499,7 +499,7 @@ class Quantiles:
 
     def scaled(self, x: Sequence[float]) -> list[float]:
         return [
-            0.0 if math.isnan(v) else min(max((single(v) - c) * s, -8.0), 8.0)
+            0.0 if math.isnan(v) else min(max((bounded(v) - c) * s, -8.0), 8.0)
             for v, c, s in zip(x, self.center, self.inverse, strict=True)
         ]
 

@@ -174,28 +174,32 @@ def test_the_ladder_takes_one_projection_to_many_bandwidths():
 @pytest.mark.parametrize("of_all", [False, True])
 def test_cells_are_counted_or_hashed(of_all):
     rng = np.random.default_rng(2)
-    bins, size, bits = np.array([2, 4, 8], np.float32), 3, 6
-    columns = rng.integers(0, 5, size=(size, 3)).astype(np.int32)
+    bins, size, bits = np.resize(np.array([2, 4, 8], np.float32), 48), 3, 6
+    columns = rng.integers(0, 5, size=(size, 48)).astype(np.int32)
     if of_all:
         columns[:] = np.arange(size)[:, None]
-    shifts = rng.uniform(size=(size, 3)).astype(np.float32)
-    factors = np.array([[(int(b) + 2) ** j for b in bins] for j in range(size)], np.int64)
-    factors[:, 2] = rng.integers(0, 2**32, size=size)
+    shifts = rng.uniform(size=(size, 48)).astype(np.float32)
+    factors = (bins.astype(int) + 2) ** np.arange(size)[:, None]
+    factors[:, 2::3] = rng.integers(0, 2**32, size=(size, 16))
     factors = factors.astype(np.uint32).view(np.int32)
-    first, down = np.array([0, 64, 300], np.int32), np.array([0, 0, 32 - bits], np.int32)
-    for _ in range(200):
+    first, down = (1000 * np.arange(48)).astype(np.int32), np.zeros(48, np.int32)
+    down[2::3] = 32 - bits
+    for _ in range(50):
         r = np.where(rng.uniform(size=5) < 0.2, -1.0, rng.uniform(size=5) * 0.999)
-        r, found = r.astype(np.float32), np.empty(3, np.int32)
+        r, found = r.astype(np.float32), np.empty(48, np.int32)
         grids.locate(r, columns, shifts, factors, bins, found)
         if of_all:
             same = np.empty_like(found)
             grids.locate_all(r, shifts, factors, bins, same)
             assert (same == found).all()
         grids.number_cells(found, first, down)
-        places = [naive.bins_of(r[columns[:, t]], shifts[:, t], int(bins[t])) for t in range(3)]
-        exact = [naive.exact_cell(places[t], int(bins[t])) for t in range(2)]
-        hashed = naive.hashed_cell(places[2], factors[:, 2].tolist(), bits)
-        assert found.tolist() == [exact[0], 64 + exact[1], 300 + hashed]
+        for t, cell in enumerate(found.tolist()):
+            places = naive.bins_of(r[columns[:, t]], shifts[:, t], int(bins[t]))
+            if down[t]:
+                own = naive.hashed_cell(places, factors[:, t].tolist(), bits)
+            else:
+                own = naive.exact_cell(places, int(bins[t]))
+            assert cell == 1000 * t + own
 
 
 def grid_arrays(tables, slots, outputs, rates, paces):

@@ -13,6 +13,7 @@ from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.features.scaling import RunningScale
 from streamk.state import State
 
+BUDGET = 8 << 20
 SMALL = 16  # bytes: the sample then has its fewest rows, 16
 NAMES = ("center", "inverse", "knots", "indicator")
 
@@ -86,7 +87,7 @@ def is_sound(quantiles):
 # --- estimates --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("budget", "capacity"), [(4 << 20, 2048), (SMALL, 16), (2200, 50)])
+@pytest.mark.parametrize(("budget", "capacity"), [(BUDGET, 2048), (SMALL, 16), (4400, 50)])
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_the_estimates_are_the_oracles(budget, capacity, missing):
     n = 300 if capacity == 2048 else 1100
@@ -119,8 +120,8 @@ def test_columns_of_every_kind():
 def test_more_columns_than_a_block():
     X = np.tile(events(300), (1, 40))
     wide, narrow = (
-        observed(X, seed=2, budget=50 * 4 * 440),
-        observed(X[:, :11], seed=2, budget=2200),
+        observed(X, seed=2, budget=50 * 8 * 440),
+        observed(X[:, :11], seed=2, budget=4400),
     )
     for name in NAMES:
         expected = np.concatenate([getattr(narrow, name)] * 40)
@@ -128,7 +129,7 @@ def test_more_columns_than_a_block():
     assert wide.distance == pytest.approx(narrow.distance * math.sqrt(40), rel=0.17)
 
 
-@pytest.mark.parametrize("budget", [SMALL, 4 << 20])
+@pytest.mark.parametrize("budget", [SMALL, BUDGET])
 def test_how_events_are_divided_changes_nothing(budget):
     X = events(2500)
     alone, pairs = (RunningQuantiles(11, seed=4, budget=budget) for _ in range(2))
@@ -185,7 +186,7 @@ def test_a_drift_is_followed():
     rng = np.random.default_rng(0)
     before = rng.normal(size=(16_384 + 5 * 8192, 2))
     before[16_384:] += [100.0, -100.0]
-    for budget in (4 << 20, SMALL):
+    for budget in (BUDGET, SMALL):
         quantiles = observed(before[:16_384], budget=budget)
         np.testing.assert_allclose(quantiles.center, 0.0, atol=0.6)
         quantiles.observe(before[16_384:])
@@ -232,7 +233,7 @@ def test_the_first_other_number_ends_an_indicator():
     assert quantiles.indicator.all()
     version = quantiles.version
     late = np.tile(X, (2, 1))[:15]
-    late[3, 1] = 1.0 + 1e-12  # a 1 in single precision
+    late[3, 1] = 1.0 + 1e-12
     assert not quantiles.observe(late)
     assert quantiles.indicator.all()
     assert quantiles.observe(X[:1])
@@ -271,11 +272,11 @@ def test_a_column_without_a_value_keeps_what_it_had():
 @pytest.mark.parametrize("size", [1e30, -1e150, 1.7e308, 1e-310])
 def test_bursts_of_huge_values(size):
     X = events(600, missing=0.05)
-    calm = observed(X, budget=2200)
+    calm = observed(X, budget=4400)
     X[200:206, :3] = size
     X[300, :] = -size
     with np.errstate(all="raise", under="ignore"):
-        quantiles = observed(X, budget=2200)
+        quantiles = observed(X, budget=4400)
     assert is_sound(quantiles)
     np.testing.assert_allclose(quantiles.center[:3], calm.center[:3], rtol=0.2, atol=1.0)
     np.testing.assert_allclose(quantiles.inverse[:3], calm.inverse[:3], rtol=0.8)
@@ -313,10 +314,10 @@ def test_no_column_at_all():
 
 def test_the_sample_keeps_to_its_budget():
     for d, rows in [(1, 2048), (100, 256), (2000, 16)]:
-        quantiles = RunningQuantiles(d, budget=100 * 4 * 256)
+        quantiles = RunningQuantiles(d, budget=100 * 8 * 256)
         quantiles.observe(np.zeros((3000, d)))
         assert len(quantiles.state().arrays["sample"]) == rows
-        own = quantiles.nbytes - rows * d * 4
+        own = quantiles.nbytes - rows * d * 8
         assert own == d * (8 + 8 + 8 * KNOTS + 1 + 1)
 
 
@@ -326,7 +327,7 @@ def test_the_sample_keeps_to_its_budget():
 def test_columns_that_come_late_were_zero_before():
     X = events(500, missing=0.0)
     X[:300, 7:] = 0.0
-    late, always = RunningQuantiles(7, budget=1 << 20), RunningQuantiles(11, budget=1 << 20)
+    late, always = RunningQuantiles(7, budget=BUDGET), RunningQuantiles(11, budget=BUDGET)
     late.observe(X[:300, :7])
     always.observe(X[:300])
     version = late.version
@@ -346,7 +347,7 @@ def test_more_columns_leave_room_for_fewer_rows():
     """They are those of a quantiles that had all columns from the start."""
     X = np.zeros((900, 40))
     X[:, :10] = np.random.default_rng(0).normal(size=(900, 10))
-    late, always = RunningQuantiles(10, budget=16_000), RunningQuantiles(40, budget=16_000)
+    late, always = RunningQuantiles(10, budget=32_000), RunningQuantiles(40, budget=32_000)
     late.observe(X[:500, :10])
     assert len(late.state().arrays["sample"]) == 400
     late.add_columns(30)
@@ -371,7 +372,7 @@ def test_columns_added_before_any_event():
 
 def test_selecting_columns():
     X = events(700)
-    quantiles = observed(X, seed=1, budget=8000)
+    quantiles = observed(X, seed=1, budget=16_000)
     before = copy(quantiles)
     some = quantiles.select([6, None, 0])
     assert_same(quantiles, before)
@@ -392,7 +393,7 @@ def test_selecting_columns():
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 16, 100, 1000, 8192, 9000])
-@pytest.mark.parametrize("budget", [SMALL, 4 << 20])
+@pytest.mark.parametrize("budget", [SMALL, BUDGET])
 def test_a_state_goes_on_bit_for_bit(n, budget):
     X = events(n + 9000)
     straight = observed(X[:n], seed=2**64 - 1, budget=budget)
@@ -437,19 +438,57 @@ def test_a_state_of_something_else_is_refused():
             RunningQuantiles.from_state(State({**state.header, name: value}, state.arrays))
 
 
-def test_values_far_from_0_need_a_sample_of_double_precision():
-    X = 1e12 + 10.0 * events(300, missing=0.0)[:, :1]
-    single, double = (RunningQuantiles(1, dtype=kind) for kind in (np.float32, np.float64))
-    for quantiles in (single, double):
-        quantiles.observe(X)
-    true = np.median(X[:256])
-    assert abs(double.center[0] - true) < 5.0 < abs(single.center[0] - true)
-    restored = RunningQuantiles.from_state(double.state())
-    for quantiles in (restored, double):
-        quantiles.observe(X + 5.0)
-        quantiles.observe(X - 5.0)
-    assert restored.center[0] == double.center[0]
-    assert restored.state().arrays["sample"].dtype == np.float64
+def single_precision(quantiles):
+    """The state that format 1 wrote of quantiles whose sample was in single precision."""
+    state = quantiles.state()
+    arrays = {**state.arrays, "sample": state.arrays["sample"].astype(np.float32)}
+    arrays["knots"] = np.where(
+        np.isin(arrays["knots"], state.arrays["sample"]),
+        arrays["knots"].astype(np.float32),
+        arrays["knots"],
+    )
+    return State({**state.header, "format": 1, "budget": state.header["budget"] // 2}, arrays)
+
+
+def test_a_state_of_format_1_goes_on_with_the_values_that_were_rounded():
+    X = np.round(events(3000, missing=0.1), 2)
+    here = observed(X[:1000], budget=4400)
+    there = RunningQuantiles.from_state(single_precision(here))
+    assert_same(there, here)
+    here.observe(X[1000:])
+    there.observe(X[1000:])
+    assert_same(there, here)
+
+
+def test_a_state_of_format_1_in_double_precision_is_as_it_was():
+    here = observed(events(300))
+    state = here.state()
+    header = {**state.header, "format": 1, "budget": state.header["budget"] // 2}
+    assert_same(RunningQuantiles.from_state(State(header, state.arrays)), here)
+
+
+def test_knots_of_format_1_stay_in_order():
+    """Neighbours in single precision, 128 apart, between which knots were interpolated."""
+    X = 1.7e9 + np.arange(300.0)[:, None]
+    restored = RunningQuantiles.from_state(single_precision(observed(X.astype(np.float32) * 1.0)))
+    assert is_sound(restored)
+
+
+@pytest.mark.parametrize("far", [1e8, -1e12])
+def test_values_far_from_0_are_scaled_and_ranked_as_near_it(far):
+    X = np.random.default_rng(0).normal(size=(3000, 3))
+    X[:, 1] = np.where(X[:, 1] > 1.5, 5.0, 2.0)  # mostly one value
+    X[:, 2] = np.round(X[:, 2])
+    X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
+    far_away = X + far
+    X = far_away - far
+    near, away = (observed(V, budget=SMALL * 600) for V in (X, far_away))
+    np.testing.assert_allclose(away.center, near.center + far, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(away.inverse, near.inverse, rtol=1e-3)
+    np.testing.assert_allclose(away.knots, near.knots + far, rtol=0, atol=1e-3)
+    for x, there in zip(X[:200], far_away, strict=False):
+        for a, b in zip(ranked(there, away), ranked(x, near), strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-3)
 
 
 # --- the compiled row ---------------------------------------------------------------------------
@@ -475,7 +514,7 @@ def test_a_row_is_scaled_and_ranked_as_by_the_oracle():
                 continue
             scaled = (value - quantiles.center[j]) * quantiles.inverse[j]
             assert z[j] == pytest.approx(min(max(scaled, -8.0), 8.0), rel=1e-6)
-            expected = naive.rank(naive.single(value), quantiles.knots[j].tolist())
+            expected = naive.rank(naive.bounded(value), quantiles.knots[j].tolist())
             if quantiles.indicator[j]:
                 expected = 0.25 if value < 0.5 else 0.75
             assert r[j] == pytest.approx(expected, abs=1e-6)

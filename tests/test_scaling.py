@@ -61,12 +61,27 @@ def test_the_running_statistics_are_those_of_all_events(pieces, missing):
     np.testing.assert_allclose(scale.transform(X, FLOAT64), by_the_formula(X, X), atol=1e-7)
 
 
-def test_far_from_zero_the_variance_does_not_cancel():
-    X = 1e9 + np.random.default_rng(0).normal(size=(3000, 1))
+@pytest.mark.parametrize("far", [1e9, 1e12])
+@pytest.mark.parametrize("parts", [1, 600, 3000])
+def test_far_from_zero_the_variance_does_not_cancel(far, parts):
+    X = far + np.random.default_rng(0).normal(size=(3000, 1))
     scale = RunningScale(1)
-    for x in np.array_split(X, 600):
+    for x in np.array_split(X, parts):
         scale.update(x)
-    assert scale.transform(X, FLOAT64).std() == pytest.approx(1.0, abs=1e-5)
+    Z = scale.transform(X, FLOAT64)
+    assert Z.std() == pytest.approx(1.0, abs=1e-4)
+    assert Z.mean() == pytest.approx(0.0, abs=1e-2)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e12 + 0.1, 1e150 / 3.0])
+def test_equal_values_have_no_spread_in_any_bit(value):
+    X = np.full((100_000, 1), value)
+    X[::7] = np.nan
+    scale = RunningScale(1)
+    for part in np.array_split(X, [0, 1, 2, 3, 50_000]):
+        scale.update(part)
+    state = scale.state().arrays
+    assert (state["mean"], state["squares"]) == (value, 0.0)
 
 
 def test_two_events_are_at_a_mean_squared_distance_of_two():

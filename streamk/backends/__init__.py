@@ -165,8 +165,9 @@ what a learner makes of it. The scaled values of events that the scale has taken
 root of their number, so this is for predicting an event that is unlike all before it."""
 LARGEST = 1e150
 """Larger values would overflow the variance of their column, and so end the model."""
-ROUNDING = 1e-12
-"""Deviation, relative to the mean, up to which a column is constant but for rounding."""
+ROUNDING = 1e-14
+"""Deviation, relative to the mean, up to which a column is constant but for rounding: some 50 of
+its last binary places."""
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks of a pool of experts; the first two are classification, which turns from one into the
@@ -176,8 +177,7 @@ OUTERMOST = 8.0
 HIGHEST_RANK = 0.999
 """Ranks are less than 1."""
 SAMPLED = 1e30
-"""Larger values are sampled, and ranked, as this: single precision holds it, and a product of two
-bounded differences of such is finite in double precision."""
+"""Larger values are sampled, and ranked, as this: products of differences of such are finite."""
 
 BACKENDS = ("numpy", "numba", "cupy")
 """Names of the backends, besides ``auto``."""

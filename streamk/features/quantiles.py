@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST
 from streamk.errors import StateError
@@ -30,6 +30,8 @@ at 0.02 the knots of a stream at rest were replaced at nearly every moment, at 0
 and errors are the same; at 0.04 at fewer, and some streams are predicted worse."""
 _PAIRS = 2048
 """Pairs of rows, about, that the distance is the median of."""
+_LEAST = 1e-45
+"""Scale up to which values count as equal: what is divided by it would not be finite."""
 _BLOCK = 1 << 18
 """Values that are sorted or compared at once."""
 
@@ -53,10 +55,10 @@ class RunningQuantiles:
         Number of columns.
     seed : int, default 0
         0 to 2^64 - 1; what is sampled is a function of it and of the events' numbers.
-    budget : int, default 4 MiB
-        Memory of the sample, in bytes. It holds 16 rows at least and 2048 at most.
-    dtype : float32 or float64, default float32
-        Of the sample. Values that are close together and far from 0 need the latter.
+    budget : int, default 8 MiB
+        Memory of the sample, in bytes. It holds 16 rows at least and 2048 at most, in double
+        precision: columns far from 0 whose values are close together, such as times in seconds
+        since 1970, are scaled and ranked as if they were near it.
 
     Attributes
     ----------
@@ -90,11 +92,9 @@ class RunningQuantiles:
     """
 
     TYPE = "running-quantiles"
-    FORMAT = 1
+    FORMAT = 2
 
-    def __init__(
-        self, d: int = 0, *, seed: int = 0, budget: int = 4 << 20, dtype: DTypeLike = np.float32
-    ) -> None:
+    def __init__(self, d: int = 0, *, seed: int = 0, budget: int = 8 << 20) -> None:
         self.center = np.zeros(d)
         self.inverse = np.ones(d)
         self.knots = np.zeros((d, KNOTS))
@@ -106,7 +106,7 @@ class RunningQuantiles:
         self._all_numeric = False
         self._events = self._moment = self._due = 0
         capacity = _capacity(d, budget)
-        self._sample = Reservoir(d, capacity=capacity, seed=check_seed(seed), dtype=dtype)
+        self._sample = Reservoir(d, capacity=capacity, seed=check_seed(seed))
         self._plan()
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class RunningQuantiles:
 
     def _estimate_columns(self, block: slice) -> bool:
         """Replace what has moved too far; return whether anything has."""
-        S = np.sort(self._sample.rows[:, block].T, axis=1).astype(np.float64)
+        S = np.sort(self._sample.rows[:, block].T, axis=1)
         n = np.count_nonzero(~np.isnan(S), axis=1)
         columns = block.start + np.flatnonzero(n)
         if not len(columns):
@@ -285,7 +285,7 @@ class RunningQuantiles:
         self.indicator = np.append(self.indicator, np.full(n, some))
         self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
         rows = self._sample.rows
-        self._sample.rows = np.concatenate([rows, np.zeros((len(rows), n), rows.dtype)], axis=1)
+        self._sample.rows = np.pad(rows, ((0, 0), (0, n)))
 
     def _refit(self) -> None:
         """Go on with other columns."""
@@ -320,8 +320,8 @@ class RunningQuantiles:
         StateError
             If the state is something else's, of a newer format, or its parts do not fit.
         """
-        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
-        header = state.header
+        state = _in_double_precision(state.expect(cls.TYPE, format=cls.FORMAT))
+        header, arrays = state.header, state.arrays
         seed, budget, capacity, events, version = (_count(header, name) for name in _COUNTS)
         distance = header.get("distance")
         if not isinstance(distance, float) or not distance > 0.0 or seed >= 2**64 or not capacity:
@@ -329,11 +329,9 @@ class RunningQuantiles:
                 "a state of running quantiles needs a distance above 0, a capacity from 1 and a"
                 f" seed below 2^64, not {distance!r}, {capacity!r} and {seed!r}"
             )
-        wide = "sample" in arrays and arrays["sample"].dtype == np.float64
-        dtype = np.float64 if wide else np.float32
-        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget, dtype=dtype)
+        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget)
         own = {name: getattr(quantiles, attribute) for name, attribute in _ARRAYS.items()}
-        own["sample"] = np.empty((min(events, capacity), len(quantiles)), dtype)
+        own["sample"] = np.empty((min(events, capacity), len(quantiles)))
         for name, array in own.items():
             if name not in arrays or arrays[name].shape != array.shape:
                 raise StateError(
@@ -372,6 +370,26 @@ def standardized(
     return np.where(np.isnan(Z), 0.0, Z)
 
 
+def _in_double_precision(state: State) -> State:
+    """Return a state of format 1 as one of format 2, whose sample is in double precision.
+
+    A sample in single precision, and the knots that are values of it, become the shortest decimals
+    that round to them: the values that most of them came from, and that later ones will equal.
+    """
+    if state.header["format"] != 1:
+        return state
+    arrays = dict(state.arrays)
+    if "sample" in arrays and arrays["sample"].dtype == np.float32:
+        for name in ("sample", "knots"):
+            values = arrays.get(name, np.zeros(0)).astype(np.float64)
+            narrow = values.astype(np.float32)
+            rounded = narrow == values
+            values[rounded] = narrow[rounded].astype(str).astype(np.float64)
+            arrays[name] = np.sort(values) if name == "knots" else values
+    budget = 2 * _count(state.header, "budget")
+    return State({**state.header, "format": RunningQuantiles.FORMAT, "budget": budget}, arrays)
+
+
 def _count(header: dict[str, JSON], name: str) -> int:
     value = header.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -382,7 +400,7 @@ def _count(header: dict[str, JSON], name: str) -> int:
 
 
 def _capacity(d: int, budget: int) -> int:
-    return max(_FEWEST, min(_MOST, budget // (4 * max(d, 1))))
+    return max(_FEWEST, min(_MOST, budget // (8 * max(d, 1))))
 
 
 def _moment_after(events: int) -> int:
@@ -417,7 +435,7 @@ def _location(
         least = np.where(bounded, least, S[:, 0])
         most = np.where(bounded, most, S[np.arange(len(S)), n - 1])
         scale[flat] = _deviation(S, n, least, most)
-    return median, scale
+    return median, np.where(scale > _LEAST, scale, 1.0)
 
 
 def _deviation(
@@ -428,7 +446,7 @@ def _deviation(
 ) -> NDArray[np.float64]:
     """Return the deviations of the rows' known values within bounds; 1 where the bounds meet."""
     known = ~np.isnan(S)
-    V = np.where(known, np.clip(S, least[:, None], most[:, None]), 0.0)
+    V = np.where(known, np.clip(S, least[:, None], most[:, None]) - least[:, None], 0.0)
     mean = V.sum(axis=1) / n
     squares = np.where(known, V - mean[:, None], 0.0) ** 2
     return np.where(least < most, np.sqrt(squares.sum(axis=1) / n), 1.0)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from streamk.backends import SAMPLED
 from streamk.backends.numpy_backend.generator import philox
@@ -36,8 +36,6 @@ class Reservoir:
         Most rows.
     seed : int
         0 to 2^64 - 1.
-    dtype : float32 or float64, default float32
-        Of what is kept.
 
     Examples
     --------
@@ -48,22 +46,22 @@ class Reservoir:
     (16, (4, 1))
     """
 
-    def __init__(self, d: int, *, capacity: int, seed: int, dtype: DTypeLike = np.float32) -> None:
+    def __init__(self, d: int, *, capacity: int, seed: int) -> None:
         self.capacity = capacity
         self.seed = seed
-        self._memory: NDArray[Any] = np.empty((0, d), dtype)
+        self._memory: NDArray[np.float64] = np.empty((0, d))
         self._filled = 0
         self._numbers: list[int] = []
         self._places: list[int] = []
         self._at = 0
 
     @property
-    def rows(self) -> NDArray[Any]:
+    def rows(self) -> NDArray[np.float64]:
         """The rows sampled, NaN where a value was missing."""
         return self._memory[: self._filled]
 
     @rows.setter
-    def rows(self, rows: NDArray[Any]) -> None:
+    def rows(self, rows: NDArray[np.float64]) -> None:
         self._memory, self._filled = rows, len(rows)
 
     @property
@@ -106,7 +104,7 @@ class Reservoir:
     def _append(self, number: int, place: int) -> None:
         if number == len(self._memory):
             grown = (min(self.capacity, max(16, 2 * number)), self._memory.shape[1])
-            memory = np.empty(grown, self._memory.dtype)
+            memory = np.empty(grown)
             memory[:number] = self._memory
             self._memory = memory
         self._memory[number] = self._memory[place]

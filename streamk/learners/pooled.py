@@ -84,7 +84,7 @@ class Pooled(Decider):
             if classes:
                 self._weights.check(self.classes)
         numbers = 0 if self.is_classifier else 1
-        self._labels = RunningQuantiles(numbers, seed=self.seed, dtype=FLOAT64)
+        self._labels = RunningQuantiles(numbers, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._said = Recollection(pending_bytes)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
 from streamk.backends.numba_backend.compiling import compiled
 
@@ -50,8 +48,7 @@ def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: A
     z, float32 (d,), is ``(x - center) * inverse`` between -8 and 8, and 0 where x is missing. r,
     float32 (d,), is the rank of x in [0, 1) by the knots (d, KNOTS), the middle one of the ranks
     where several knots equal x; 1/4 or 3/4 in a column of zeros and ones; -1 where x is missing.
-    The knots come from a sample in single precision, in which no value is beyond 1e30, so x is made
-    the same before it is ranked.
+    No knot is beyond 1e30, so x is bounded by that before it is ranked.
     """
     for j in range(len(x)):
         value = x[j]
@@ -62,5 +59,4 @@ def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: A
         if indicator[j]:
             r[j] = 0.25 if value < 0.5 else 0.75
         else:
-            bounded = np.float32(min(max(value, -SAMPLED), SAMPLED))
-            r[j] = _rank(np.float64(bounded), knots[j])
+            r[j] = _rank(min(max(value, -SAMPLED), SAMPLED), knots[j])

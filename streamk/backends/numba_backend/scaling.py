@@ -13,19 +13,23 @@ from streamk.backends.numba_backend.compiling import exact
 def measure(X: Any, count: Any, mean: Any, squares: Any, numeric: Any) -> None:
     """Take rows into each column's count, mean and sum of squared deviations (Chan et al. 1979).
 
-    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1.
+    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1. The mean is summed
+    from the first value on, so that it is exact where all are equal, and is as precise as these are
+    where they are close together and far from 0.
     """
     for j in range(X.shape[1]):
-        n, total, other = 0, 0.0, False
+        n, first, total, other = 0, 0.0, 0.0, False
         for r in range(X.shape[0]):
             x = X[r, j]
             if not math.isnan(x):
+                if n == 0:
+                    first = x
                 n += 1
-                total += x
+                total += x - first
                 other |= x not in (0.0, 1.0)
         if n == 0:
             continue
-        center, around = total / n, 0.0
+        center, around = first + total / n, 0.0
         for r in range(X.shape[0]):
             deviation = X[r, j] - center
             if not math.isnan(deviation):

@@ -128,7 +128,7 @@ class Emitter:
         bits = ir.VectorType(ir.IntType(1), self.lanes)
         signature = ir.FunctionType(given, [place.type, ir.IntType(32), bits, given])
         name = f"llvm.masked.load.{_suffix(given)}.p0"
-        masked = self._function(signature, name)
+        masked = self.function(signature, name)
         align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * self.lanes)
         return self.converted(b.call(masked, [place, align, mask, zero]))
 
@@ -196,7 +196,7 @@ class Emitter:
         kind = ir.IntType(32)
         place = self.builder.bitcast(pointer, ir.IntType(8).as_pointer())
         signature = ir.FunctionType(ir.VoidType(), [place.type, kind, kind, kind])
-        function = self._function(signature, "llvm.prefetch.p0")
+        function = self.function(signature, "llvm.prefetch.p0")
         self.builder.call(function, [place, kind(0), kind(3), kind(1)])
 
     def parted(self, values: Sequence[Any]) -> list[Any]:
@@ -221,14 +221,15 @@ class Emitter:
         """Return a vector of the lanes numbered."""
         return self._mixed(value, ir.Constant(value.type, ir.Undefined), lanes)
 
-    def _function(self, signature: Any, name: str) -> Any:
+    def function(self, signature: Any, name: str) -> Any:
+        """Return a function of LLVM's, declared."""
         insert: Any = cgutils.get_or_insert_function
         return insert(self.builder.module, signature, name)
 
     def _call(self, name: str, *values: Any) -> Any:
         kind = values[0].type
         signature = ir.FunctionType(kind, [kind] * len(values))
-        function = self._function(signature, f"{name}.{_suffix(kind)}")
+        function = self.function(signature, f"{name}.{_suffix(kind)}")
         return self.builder.call(function, values)
 
     def negate(self, value: Any, bits: Any) -> Any:

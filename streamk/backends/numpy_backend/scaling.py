@@ -19,11 +19,16 @@ def measure(
 ) -> None:
     """Take rows into each column's count, mean and sum of squared deviations (Chan et al. 1979).
 
-    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1.
+    A NaN is missing. `numeric` becomes true where a value is neither 0 nor 1. The mean is summed
+    from the first value on, so that it is exact where all are equal, and is as precise as these are
+    where they are close together and far from 0.
     """
+    if not len(X):
+        return
     known = ~np.isnan(X)
     n = known.sum(axis=0)
-    center = np.where(known, X, 0.0).sum(axis=0) / np.maximum(n, 1)
+    first = np.where(n > 0, X[known.argmax(axis=0), np.arange(X.shape[1])], 0.0)
+    center = first + np.where(known, X - first, 0.0).sum(axis=0) / np.maximum(n, 1)
     deviations = np.where(known, X - center, 0.0)
     shift = center - mean
     share = n / np.maximum(count + n, 1.0)

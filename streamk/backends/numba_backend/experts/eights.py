@@ -14,6 +14,9 @@ from numba.extending import intrinsic
 
 from streamk.backends.numba_backend.vectors import Emitter, data
 
+LEAST_EXPONENT = -126
+"""Of 2 in the least normal number of single precision. Arithmetic on less takes a hundred times as
+long, so that a window of mostly far events would take several times as long as one of near ones."""
 WIDTH = 8
 """Numbers that a class takes: one for each smoother, and room."""
 APART = 4
@@ -61,18 +64,21 @@ def _add(_: Any, w: Any, v: Any, labels: Any, sums: Any, count: Any, classes: An
 
 
 def _powers(builder: Any, first: Any, second: Any) -> Any:
-    """Return the powers of two numbers that `POWERS` says."""
+    """Return the powers of two numbers that `POWERS` says, 0 where they are below normal."""
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [which for which, _ in POWERS])
     two: Any = ir.Constant(ir.VectorType(_FLOAT, 2), ir.Undefined)
     for place, number in enumerate((first, second)):
         two = builder.insert_element(two, number, ir.Constant(ir.IntType(32), place))
     power = builder.shuffle_vector(two, ir.Constant(two.type, ir.Undefined), lanes)
-    found = power
+    ends = ir.Constant(_EIGHT, [2.0 ** (LEAST_EXPONENT / wanted) for _, wanted in POWERS])
+    normal = builder.fcmp_ordered(">=", power, ends)
+    power = builder.select(normal, power, ir.Constant(_EIGHT, [0.0] * WIDTH))
+    one = ir.Constant(_EIGHT, [1.0] * WIDTH)
     for exponent in (2, 4, 8, 16):
-        power = builder.fmul(power, power)
         bits = [int(wanted >= exponent) for _, wanted in POWERS]
-        found = builder.select(ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), bits), power, found)
-    return found
+        squared = ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), bits)
+        power = builder.fmul(power, builder.select(squared, power, one))
+    return power
 
 
 add: Any = intrinsic(_add)

@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts import fours, strips
+from streamk.backends.numba_backend.experts import fours, sixteen, strips
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 RULES = strips.RULES
@@ -42,17 +44,10 @@ def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any
     """Write what the cells' numbers come from: for each table a sum of factors times bins.
 
     `r` are ranks in [0, 1), negative where missing. Of a group of tables with the same number of
-    columns, `columns`, `shifts` and `factors` are (columns of a table, tables).
+    columns, `columns`, `shifts` and `factors` are (columns of a table, tables); tables are a
+    multiple of 16.
     """
-    number = r.dtype.type
-    for t in range(len(sums)):
-        sums[t] = 0
-    for j in range(len(columns)):
-        c, s, f = columns[j], shifts[j], factors[j]
-        for t in range(len(sums)):
-            v = r[c[t]]
-            place = v * bins[t] + s[t] if v >= number(0.0) else bins[t] + number(1.0)
-            sums[t] += f[t] * int(place)
+    sixteen.locate(r, columns, shifts, factors, bins, sums, len(sums) // LANES, len(columns))
 
 
 @fast
@@ -65,10 +60,10 @@ def locate_all(r: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
         v, s, f = r[j], shifts[j], factors[j]
         if v >= number(0.0):
             for t in range(len(sums)):
-                sums[t] += f[t] * int(v * bins[t] + s[t])
+                sums[t] += f[t] * np.int32(v * bins[t] + s[t])
         else:
             for t in range(len(sums)):
-                sums[t] += f[t] * int(bins[t] + number(1.0))
+                sums[t] += f[t] * np.int32(bins[t] + number(1.0))
 
 
 @fast

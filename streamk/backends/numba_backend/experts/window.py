@@ -23,6 +23,8 @@ PRIOR = 0.3
 """Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""
 _NEAR = 1e-4
 """Squared distance, in units of the median's square, below which events are the same."""
+_HALF, _FOURTH = 2.0 ** (eights.LEAST_EXPONENT / 2), 2.0 ** (eights.LEAST_EXPONENT / 4)
+"""Numbers whose second and fourth power are the least normal ones: what is below becomes 0."""
 
 
 @fast
@@ -78,7 +80,8 @@ def totals(D: Any, labels: Any, median: Any, sums: Any) -> None:
     The first are of the weights, the second ones of the weights times labels.
     """
     least, near, sharp = _measures(D, median)
-    a, b, c = D.dtype.type(0.0), D.dtype.type(0.0), D.dtype.type(0.0)
+    zero, fourth, half = D.dtype.type(0.0), D.dtype.type(_FOURTH), D.dtype.type(_HALF)
+    a, b, c = zero, zero, zero
     e, f, g, h = a, a, a, a
     ay, by, cy, ey, fy, gy, hy = a, a, a, a, a, a, a
     for i in range(len(D)):
@@ -86,10 +89,12 @@ def totals(D: Any, labels: Any, median: Any, sums: Any) -> None:
         w = exponential(sharp * (D[i] - least))
         a += w
         ay += w * y
+        w = w if w > fourth else zero
         w *= w
         w *= w
         b += w
         by += w * y
+        w = w if w > fourth else zero
         w *= w
         w *= w
         c += w
@@ -98,12 +103,15 @@ def totals(D: Any, labels: Any, median: Any, sums: Any) -> None:
         v *= v
         e += v
         ey += v * y
+        v = v if v > half else zero
         v *= v
         f += v
         fy += v * y
+        v = v if v > half else zero
         v *= v
         g += v
         gy += v * y
+        v = v if v > half else zero
         v *= v
         h += v
         hy += v * y
