@@ -139,6 +139,18 @@ def kafka_address(request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
+@pytest.fixture(params=["kafka-python", "confluent"])
+def kafka_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a client, which is the one that sources and sinks of this process use."""
+    if request.param == "confluent" and importlib.util.find_spec("confluent_kafka") is None:
+        pytest.skip("confluent-kafka is not installed: pip install 'streamk[confluent]'")
+    from connectors.kafka import client
+
+    name: str = request.param
+    monkeypatch.setattr(client, "CLIENTS", {name: client.CLIENTS[name]})
+    return name
+
+
 @pytest.fixture
 def kafka_topic(kafka_address: str) -> Callable[..., str]:
     """Make a new topic: ``kafka_topic(partitions=4, **{"max.message.bytes": "1000"}) -> name``."""

@@ -63,8 +63,21 @@ HOMES = {
 }
 
 # Libraries that importing streamk must not load, and the modules that exist for one of them.
-HEAVY = ("cupy", "kafka", "matplotlib", "numba", "pyarrow", "ray", "rich", "river", "sklearn")
+HEAVY = (
+    "confluent_kafka",
+    "cupy",
+    "kafka",
+    "matplotlib",
+    "numba",
+    "pyarrow",
+    "ray",
+    "rich",
+    "river",
+    "sklearn",
+)
 MAY_LOAD = {
+    "connectors.kafka.confluent_client": "confluent_kafka",
+    "connectors.kafka.python_client": "kafka",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",
     "streamk.backends.numba_backend": "numba",

@@ -8,7 +8,7 @@ address.
 from __future__ import annotations
 
 from connectors.base import URL, Connector
-from connectors.kafka.client import Cluster
+from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
 from connectors.kafka.sink import KafkaSink
 from connectors.kafka.source import KafkaSource
@@ -27,6 +27,7 @@ def open_source(
     session_timeout: float = 45.0,
     connect_timeout: float = 10.0,
     security_file: str = "",
+    client: str = "",
 ) -> KafkaSource:
     """Open ``kafka://HOST:PORT/TOPIC`` for reading; the options are those of `KafkaSource`."""
     servers, topic = Cluster.parse(url)
@@ -41,6 +42,7 @@ def open_source(
         session_timeout=session_timeout,
         connect_timeout=connect_timeout,
         security=Security.load(security_file or None),
+        client=client or None,
     )
 
 
@@ -50,6 +52,7 @@ def open_sink(
     connect_timeout: float = 10.0,
     delivery_timeout: float = 120.0,
     security_file: str = "",
+    client: str = "",
 ) -> KafkaSink:
     """Open ``kafka://HOST:PORT/TOPIC`` for writing; the options are those of `KafkaSink`."""
     servers, topic = Cluster.parse(url)
@@ -59,6 +62,7 @@ def open_sink(
         connect_timeout=connect_timeout,
         delivery_timeout=delivery_timeout,
         security=Security.load(security_file or None),
+        client=client or None,
     )
 
 

@@ -1,226 +1,274 @@
-"""What Kafka's source and sink share: connecting, and errors that say what to check."""
+"""What a Kafka client has to do for the source and the sink, and the choice of one.
+
+A client reads one topic, so partitions are numbers here. What can be said without its library
+(names, errors, chunks, ownership, callbacks) is in `connectors.kafka.source` and
+`connectors.kafka.cluster`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
-import logging
+import importlib
 import re
-import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, NamedTuple, Protocol
 
-from connectors.base import URL
-from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
-from connectors.kafka.security import Security
+from connectors.errors import BadURL, Unavailable
+from connectors.kafka.cluster import Cluster, Fault
 
-__all__ = ["Cluster", "out_of_range", "partition_name", "split_partition"]
+__all__ = [
+    "CLIENTS",
+    "REQUEST_TIMEOUT",
+    "Client",
+    "Gone",
+    "Reader",
+    "Reading",
+    "Records",
+    "TooLarge",
+    "Writer",
+    "Writing",
+    "choose",
+]
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
+REQUEST_TIMEOUT = 30.0
+"""Seconds that a single question to the cluster (an offset, a commit) may take."""
+
+# The cost of a poll per event halves when fetches are large; what a poll does not return stays
+# in the client as bytes.
+FETCH_MAX_BYTES = 64 << 20
+PARTITION_FETCH_BYTES = 4 << 20
+
+MAX_REQUEST_BYTES = 1 << 20
+"""Largest output, Kafka's own default for a message; a topic may admit less."""
+MAX_UNFLUSHED = 100_000
+"""Outputs that a writer holds before it waits for the brokers to take some."""
+BATCH_BYTES = 256 << 10
+"""Largest batch of outputs for one partition."""
 
 
-def partition_name(topic: str, number: int) -> str:
-    """Name a partition in all of streamk: ``topic:number``.
-
-    >>> partition_name("clicks", 3)
-    'clicks:3'
-    """
-    return f"{topic}:{number}"
-
-
-def split_partition(name: str) -> tuple[str, int] | None:
-    """Undo `partition_name`; None for the partition of another kind of source.
-
-    >>> split_partition("clicks:3"), split_partition("events.ndjson")
-    (('clicks', 3), None)
-    """
-    found = _PARTITION.fullmatch(name)
-    return (found[1], int(found[2])) if found else None
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A Kafka cluster and how to reach it.
+class Gone(Exception):
+    """The next position of a partition does not exist (any more).
 
     Attributes
     ----------
-    servers : tuple of str
-        ``host:port`` of one broker or more to ask first.
-    security : Security
-    connect_timeout : float
-        Seconds to wait for the first answer.
+    number, offset : int
+        The partition, and the position in it that was asked for.
     """
 
-    servers: tuple[str, ...]
-    security: Security = field(default_factory=Security)
-    connect_timeout: float = 10.0
+    def __init__(self, number: int, offset: int) -> None:
+        super().__init__(number, offset)
+        self.number, self.offset = number, offset
 
-    @staticmethod
-    def parse(url: URL) -> tuple[tuple[str, ...], str]:
-        """Take servers and topic out of ``kafka://host:port,host:port/topic``.
 
-        Raises `BadURL` naming the part that is wrong.
-        """
-        shape = "expected kafka://HOST:PORT/TOPIC"
-        servers = tuple(server for server in url.host.split(",") if server)
-        if not servers:
-            raise BadURL(f"{url.text}: no host; {shape}")
-        for server in servers:
-            host, colon, port = server.rpartition(":")
-            if colon and not (host and port.isdigit() and 0 < int(port) < 65536):
-                raise BadURL(f"{url.text}: {server!r} is not HOST:PORT; {shape}")
-        if not _TOPIC.fullmatch(url.path) or url.path in (".", ".."):
-            raise BadURL(
-                f"{url.text}: {url.path!r} is not a topic name (letters, digits, `.`, `_` and `-`, "
-                f"at most 249); {shape}"
+class TooLarge(Exception):
+    """A record that is larger than the client sends; it says how large it may be."""
+
+
+class Records(NamedTuple):
+    """Consecutive records of one partition, as columns of one length."""
+
+    number: int
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a topic is to be read; the fields are those of `KafkaSource`."""
+
+    topic: str
+    group: str | None
+    group_instance_id: str | None
+    isolation_level: str
+    session_timeout: float
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How a topic is to be written to; the fields are those of `KafkaSink`."""
+
+    topic: str
+    delivery_timeout: float
+
+
+class Listener(Protocol):
+    """Who is told of rebalances. None of these raises; the reader may be asked from within."""
+
+    def revoked(self, numbers: Collection[int]) -> None:
+        """These go: they can still be committed."""
+
+    def lost(self, numbers: Collection[int]) -> None:
+        """These are gone."""
+
+    def assigned(self, numbers: Collection[int]) -> None:
+        """These are all there are now, not held; place each of them."""
+
+
+class Reader(Protocol):
+    """A consumer of one topic. Every method may raise the errors of the client's library."""
+
+    def numbers(self) -> Collection[int]:
+        """The topic's partitions; none where there is no such topic."""
+
+    def topics(self) -> set[str]:
+        """All topics that can be seen."""
+
+    def take(self, numbers: Collection[int]) -> None:
+        """Read these partitions from their start, without a group."""
+
+    def join(self, listener: Listener) -> None:
+        """Join the group; partitions come and go in `read`."""
+
+    def read(self, max_events: int, timeout: float) -> list[Records]:
+        """At most `max_events` records, waiting up to `timeout` seconds. Raises `Gone`."""
+
+    def place(self, number: int, offset: int | None) -> None:
+        """Go on at an offset, or at the earliest record."""
+
+    def position(self, number: int) -> int:
+        """The next offset to read."""
+
+    def highwater(self, number: int) -> int | None:
+        """The end of the partition as of the last fetch."""
+
+    def hold(self, numbers: Collection[int]) -> None:
+        """Do not read these of the partitions that are read."""
+
+    def unhold(self, numbers: Collection[int]) -> None:
+        """Read these again."""
+
+    def start(self, number: int) -> int:
+        """The earliest offset that can be read."""
+
+    def end(self, number: int) -> int:
+        """One past the last offset that can be read now."""
+
+    def committed(self, number: int) -> tuple[int, str] | None:
+        """Offset and metadata that the group has committed."""
+
+    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+        """Commit, and return when the group has it."""
+
+    def close(self) -> None:
+        """Leave the group, without a word to the listener. May be called twice."""
+
+
+class Writer(Protocol):
+    """A producer to one topic: idempotent, to every in-sync replica.
+
+    Unless told otherwise, methods may raise the errors of the client's library.
+    """
+
+    def find(self) -> bool:
+        """Whether the topic is there; may create it where the broker does that by itself."""
+
+    def send(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        """Hand over one record. Raises `TooLarge`."""
+
+    def settle(self) -> None:
+        """Take note of what was delivered, and wait while more than enough is not."""
+
+    def flush(self) -> None:
+        """Wait until everything was delivered or has failed."""
+
+    def failures(self) -> tuple[int, Exception | None]:
+        """How many records failed since the last call, and the first reason."""
+
+    def close(self) -> None:
+        """Let go of the connections, five seconds at most."""
+
+
+class Client(Protocol):
+    """A library that speaks to Kafka.
+
+    Attributes
+    ----------
+    error : type
+        Root of the errors that the library raises.
+    """
+
+    error: type[Exception]
+
+    def fault(self, error: Any) -> Fault:
+        """What an `error` means."""
+
+    def reader(self, cluster: Cluster, reading: Reading) -> Reader:
+        """A consumer that has reached the cluster. Raises `Unavailable`."""
+
+    def writer(self, cluster: Cluster, writing: Writing) -> Writer:
+        """A producer that has reached the cluster. Raises `Unavailable`."""
+
+
+@contextlib.contextmanager
+def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
+    """Turn the errors of a client's library into `ConnectorError`."""
+    try:
+        yield
+    except client.error as error:
+        raise cluster.explain(client.fault(error), error, doing) from None
+
+
+class _Package(NamedTuple):
+    """The distribution that a client needs, and what installs it."""
+
+    distribution: str
+    minimum: tuple[int, ...]
+    install: str
+    module: str
+    make: str
+
+
+CLIENTS: Mapping[str, _Package] = {
+    "confluent": _Package(
+        "confluent-kafka",
+        (2, 15),
+        "streamk[confluent]",
+        "connectors.kafka.confluent_client",
+        "ConfluentClient",
+    ),
+    "kafka-python": _Package(
+        "kafka-python",
+        (3, 0, 12),
+        "kafka-python>=3.0.12,<3.1",
+        "connectors.kafka.python_client",
+        "PythonClient",
+    ),
+}
+"""By name, the one that is preferred first."""
+
+
+def choose(name: str | None = None) -> Client:
+    """The client of this name; without one the first of `CLIENTS` that is installed.
+
+    Raises `BadURL` for a name that is not known, `Unavailable` for a client that is not installed
+    or too old.
+    """
+    if name is not None and name not in CLIENTS:
+        raise BadURL(f"kafka: client {name!r} must be {' or '.join(CLIENTS)}")
+    for one in CLIENTS if name is None else (name,):
+        package = CLIENTS[one]
+        if _version(package.distribution) >= package.minimum:
+            make: Callable[[], Client] = getattr(
+                importlib.import_module(package.module), package.make
             )
-        return tuple(s if ":" in s else f"{s}:9092" for s in servers), url.path
-
-    def kafka(self) -> Any:
-        """The package kafka-python. Raises `Unavailable` where it is not installed."""
-        try:
-            import kafka
-        except ImportError:
-            raise Unavailable(
-                "kafka: needs the package kafka-python: pip install 'kafka-python>=3.0.12'"
-            ) from None
-        return kafka
-
-    def connect(self, client: Callable[..., Any], **options: Any) -> Any:
-        """Make a KafkaConsumer or KafkaProducer that has reached the cluster.
-
-        Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
-        """
-        from kafka.errors import KafkaError
-        from kafka.net.compat import KafkaNetClient
-
-        made: list[Any] = []
-
-        def make(**settings: Any) -> Any:
-            made.append(KafkaNetClient(**settings))
-            return made[0]
-
-        self.security.guard_logs()
-        complaint = _LastComplaint()
-        logger = logging.getLogger("kafka")
-        logger.addHandler(complaint)
-        try:
-            return client(
-                bootstrap_servers=list(self.servers),
-                client_id="streamk",
-                bootstrap_timeout_ms=int(1000 * self.connect_timeout),
-                # A broker that comes back is noticed within a second, not within thirty.
-                reconnect_backoff_max_ms=1000,
-                metrics_enabled=False,
-                kafka_client=make,
-                **self.security.options,
-                **options,
-            )
-        except (KafkaError, OSError, ValueError) as error:
-            # The constructor that failed leaves its thread and sockets behind.
-            for client_made in made:
-                client_made.close()
-            reason = self._unreachable() or complaint.text or f"{type(error).__name__}: {error}"
-            login = "sasl_mechanism" in self.security.options
-            checks = (
-                "the broker runs",
-                "host and port are those of its listener",
-                "the security options are those that the listener asks for",
-                # A broker may refuse a password by closing the connection without a word.
-                *(["user name and password are right"] if login else []),
-            )
-            raise Unavailable(
-                f"no Kafka broker answered at {','.join(self.servers)} in "
-                f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that "
-                f"{', that '.join(checks)}"
-            ) from None
-        finally:
-            logger.removeHandler(complaint)
-
-    def _unreachable(self) -> str | None:
-        """Say why no server takes a TCP connection; None if one does."""
-        reasons = []
-        for server in self.servers:
-            host, _, port = server.rpartition(":")
-            try:
-                with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
-                    return None
-            except OSError as error:
-                reasons.append(f"{server}: {error.strerror or error}")
-        return "; ".join(reasons)
-
-    @contextlib.contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
-        """Turn kafka-python's errors into `ConnectorError`, without credentials."""
-        from kafka import errors
-
-        try:
-            yield
-        except errors.KafkaError as error:
-            raise self._explain(error, doing) from None
-
-    def _explain(self, error: Any, doing: str) -> ConnectorError:
-        from kafka import errors
-
-        where = ",".join(self.servers)
-        text = self.security.redact(f"{type(error).__name__}: {error}")
-        if isinstance(error, errors.KafkaTimeoutError):
-            return Unavailable(
-                f"Kafka at {where} did not answer while {doing}: {text}. Check that the brokers "
-                "run and that the addresses they advertise (advertised.listeners) can be reached"
-            )
-        lost = (
-            errors.CommitFailedError,
-            errors.FencedInstanceIdError,
-            errors.IllegalGenerationError,
-            errors.RebalanceInProgressError,
-            errors.UnknownMemberIdError,
-        )
-        if isinstance(error, lost):
-            return Revoked(f"{doing}: the group has moved on without this member: {text}")
-        if isinstance(error, errors.OffsetMetadataTooLargeError):
-            return ConnectorError(
-                f"{doing}: the metadata of the commit is larger than the broker admits "
-                "(offset.metadata.max.bytes)"
-            )
-        return ConnectorError(f"Kafka at {where}, {doing}: {text}")
-
-    def no_topic(self, topic: str, topics: set[str]) -> Unavailable:
-        """The error for a topic that is not there, with the nearest name that is."""
-        near = difflib.get_close_matches(topic, sorted(topics), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        return Unavailable(
-            f"there is no topic {topic!r} at {','.join(self.servers)}{hint} "
-            "(or this user may not describe it)"
-        )
-
-
-class _LastComplaint(logging.Handler):
-    """Keeps the last warning: kafka-python logs why it cannot connect, but raises a timeout."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.text = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        # The last attempt is cut short by the time limit and says only that; a refusal to
-        # authenticate is the reason, whatever comes after it.
-        vague = ("imed out", "Unable to bootstrap", "in the clear", "not ready")
-        if "AuthenticationFailed" not in self.text and not any(word in text for word in vague):
-            self.text = text
-
-
-def out_of_range(
-    partition: str, wanted: int, start: int | None, end: int | None
-) -> OffsetOutOfRange:
-    """The error for a position that the partition does not hold."""
-    there = "" if start is None or end is None else f"; it holds {start} up to {end}"
-    return OffsetOutOfRange(
-        f"{partition}: offset {wanted} is not there (any more){there}. Records are deleted after "
-        "the topic's retention time; choose where to go on: fail, earliest or latest",
-        partition=partition,
-        offset=wanted,
+            return make()
+    one = name or "kafka-python"
+    package = CLIENTS[one]
+    minimum = ".".join(map(str, package.minimum))
+    raise Unavailable(
+        f"kafka: client={one} needs the package {package.distribution} {minimum} or newer: "
+        f"pip install '{package.install}'"
     )
+
+
+def _version(distribution: str) -> tuple[int, ...]:
+    """The release that is installed, () for none."""
+    try:
+        found = re.match(r"[\d.]*\d", metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return ()
+    return tuple(map(int, found[0].split("."))) if found else ()

@@ -1,7 +1,7 @@
 """Credentials for Kafka: read from a file or the environment, never shown.
 
-A secret is kept in a `Secret`, a string that prints as ``***`` wherever it is formatted; what
-kafka-python itself logs (it shows whole requests at level DEBUG) passes through a filter that
+A secret is kept in a `Secret`, a string that prints as ``***`` wherever it is formatted; what the
+client itself logs (kafka-python shows whole requests at level DEBUG) passes through a filter that
 takes the secrets out.
 """
 
@@ -52,6 +52,7 @@ _ALIASES = {
     "ssl_crl_location": "ssl_crlfile",
     "ssl_cipher_suites": "ssl_ciphers",
 }
+_LIBRDKAFKA = {option: alias for alias, option in _ALIASES.items()}
 
 
 class Secret(str):
@@ -113,6 +114,22 @@ class Security:
         _check(options)
         return Security(options)
 
+    def librdkafka(self) -> dict[str, str]:
+        """The options under librdkafka's names, secrets in plain text: pass it on, never keep it.
+
+        Raises `BadURL` for an option that librdkafka does not have.
+        """
+        settings = {}
+        for option, value in self.options.items():
+            if option == "ssl_check_hostname":
+                settings["ssl.endpoint.identification.algorithm"] = "https" if value else "none"
+            elif option == "sasl_kerberos_domain_name":
+                raise BadURL(f"{option} is not an option of client=confluent; use kafka-python")
+            else:
+                name = _LIBRDKAFKA.get(option, option).replace("_", ".")
+                settings[name] = "".join(value)  # the characters, which str() would hide
+        return settings
+
     def redact(self, text: str) -> str:
         """Return the text with every secret in it replaced by ``***``."""
         for needle in self._needles():
@@ -120,13 +137,13 @@ class Security:
         return text
 
     def guard_logs(self) -> None:
-        """Take these secrets out of what kafka-python logs from now on."""
+        """Take these secrets out of what the clients log from now on."""
         needles = self._needles()
         if not needles:
             return
         # A filter acts on its own logger only, so every logger of the package gets it.
         for name in list(logging.root.manager.loggerDict):
-            if name == "kafka" or name.startswith("kafka."):
+            if name.partition(".")[0] in ("kafka", "confluent_kafka"):
                 logger = logging.getLogger(name)
                 if _REDACTOR not in logger.filters:
                     logger.addFilter(_REDACTOR)
@@ -218,7 +235,7 @@ def _convert(option: str, value: Any, where: str) -> Any:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Refuse what kafka-python would pass over in silence."""
+    """Refuse what a client would pass over in silence."""
     protocol = options.get("security_protocol", "PLAINTEXT")
     if protocol not in _PROTOCOLS:
         raise BadURL(

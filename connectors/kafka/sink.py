@@ -9,13 +9,11 @@ import msgspec
 
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError
-from connectors.kafka.client import Cluster, split_partition
+from connectors.kafka.client import TooLarge, Writer, Writing, choose, errors
+from connectors.kafka.cluster import Cluster, split_partition
 from connectors.kafka.security import Security
 
 __all__ = ["KafkaSink"]
-
-MAX_UNFLUSHED = 100_000
-"""kafka-python's producer has no bound on what it holds; the sink waits at this many outputs."""
 
 
 class KafkaSink:
@@ -40,11 +38,14 @@ class KafkaSink:
         Seconds in which the brokers must have taken an output, retries included.
     security : Security, optional
         Default: from the environment (``STREAMK_KAFKA_*``).
+    client : str, optional
+        "confluent" (librdkafka, from the extra ``confluent``) or "kafka-python". Default: the
+        first of them that is installed.
 
     Raises
     ------
     Unavailable
-        No broker answers, or there is no such topic.
+        No broker answers, there is no such topic, or the client is not installed.
     """
 
     def __init__(
@@ -55,28 +56,21 @@ class KafkaSink:
         connect_timeout: float = 10.0,
         delivery_timeout: float = 120.0,
         security: Security | None = None,
+        client: str | None = None,
     ) -> None:
         self._topic = topic
         self._cluster = Cluster(
             servers, Security.load() if security is None else security, connect_timeout
         )
-        self._delivery_timeout = delivery_timeout
         self._encoder = msgspec.json.Encoder()
-        self._failures: list[Exception] = []
-        self._unflushed = 0
+        self._origins: dict[str, list[tuple[str, bytes]]] = {}
         self._closed = False
-        kafka = self._cluster.kafka()
-        self._producer = self._cluster.connect(
-            kafka.KafkaProducer,
-            acks="all",
-            enable_idempotence=True,
-            batch_size=256 << 10,
-            delivery_timeout_ms=int(1000 * delivery_timeout),
-            request_timeout_ms=int(1000 * min(30.0, delivery_timeout)),
-            max_block_ms=int(1000 * connect_timeout),
-        )
+        self._client = choose(client)
+        self._writer: Writer = self._client.writer(self._cluster, Writing(topic, delivery_timeout))
         try:
-            self._find_topic()
+            with errors(self._client, self._cluster, f"looking for topic {topic}"):
+                if not self._writer.find():
+                    raise self._cluster.no_topic(topic, set())
         except BaseException:
             self.close()
             raise
@@ -86,31 +80,36 @@ class KafkaSink:
 
         Raises `BadRecord` for an output that is too large or that JSON cannot hold.
         """
+        # What can be is done once for all outputs: this is the hot loop of a run that predicts.
+        encode, send = self._encoder.encode, self._writer.send
         for output in outputs:
             try:
-                value = self._encoder.encode(output.value)
+                value = encode(output.value)
             except (TypeError, ValueError) as error:
                 raise BadRecord(f"{_place(output)} cannot be written as JSON: {error}") from None
-            self._send(output, value)
-        if self._unflushed > MAX_UNFLUSHED:
-            self.flush()
+            try:
+                send(value, output.key, self._headers(output))
+            except TooLarge as error:
+                raise BadRecord(f"{_place(output)} is too large for Kafka: {error}") from None
+            except self._client.error as error:
+                doing = f"writing {_place(output)} to {self._topic}"
+                raise self._cluster.explain(self._client.fault(error), error, doing) from None
+        with errors(self._client, self._cluster, f"writing to {self._topic}"):
+            self._writer.settle()
 
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it.
 
         Raises `ConnectorError` with the number of failed outputs and the first reason. The sink
-        cannot be written to after that: an idempotent producer keeps its order or stops.
+        is not to be written to after that: an idempotent producer keeps its order or stops.
         """
-        with self._cluster.errors(f"writing to {self._topic}"):
-            # A little longer than the deliveries, so that theirs is the reason that is told.
-            self._producer.flush(timeout=self._delivery_timeout + 5)
-        self._unflushed = 0
-        failures, self._failures = self._failures, []
-        if failures:
-            first = failures[0]
+        with errors(self._client, self._cluster, f"writing to {self._topic}"):
+            self._writer.flush()
+        count, first = self._writer.failures()
+        if count:
             reason = self._cluster.security.redact(f"{type(first).__name__}: {first}")
             raise ConnectorError(
-                f"Kafka did not take {len(failures)} outputs for topic {self._topic!r}; the first "
+                f"Kafka did not take {count} outputs for topic {self._topic!r}; the first "
                 f"because of {reason}"
             )
 
@@ -129,43 +128,25 @@ class KafkaSink:
         try:
             self.flush()
         finally:
-            self._producer.close(timeout=5)
+            self._writer.close()
 
     def __repr__(self) -> str:
         return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
 
-    def _find_topic(self) -> None:
-        from kafka.errors import KafkaTimeoutError
-
-        with self._cluster.errors(f"looking for topic {self._topic}"):
-            try:
-                self._producer.partitions_for(self._topic)
-            except KafkaTimeoutError:
-                raise self._cluster.no_topic(self._topic, set()) from None
-
-    def _send(self, output: Output, value: bytes) -> None:
-        from kafka.errors import MessageSizeTooLargeError
-
-        with self._cluster.errors(f"writing {_place(output)} to {self._topic}"):
-            try:
-                future = self._producer.send(
-                    self._topic, value, key=output.key, headers=_headers(output)
-                )
-            except MessageSizeTooLargeError as error:
-                raise BadRecord(f"{_place(output)} is too large for Kafka: {error}") from None
-        future.add_errback(self._failures.append)
-        self._unflushed += 1
+    def _headers(self, output: Output) -> list[tuple[str, bytes]]:
+        """The position of the input; all but the offset is the same in a whole partition."""
+        origin = self._origins.get(output.partition)
+        if origin is None:
+            origin = self._origins[output.partition] = _origin(output.partition)
+        return [*origin, ("streamk-offset", b"%d" % output.offset)]
 
 
-def _headers(output: Output) -> list[tuple[str, bytes]]:
-    position = split_partition(output.partition)
+def _origin(partition: str) -> list[tuple[str, bytes]]:
+    position = split_partition(partition)
     if position is None:
-        headers = [("streamk-partition", output.partition.encode())]
-    else:
-        topic, number = position
-        headers = [("streamk-topic", topic.encode()), ("streamk-partition", b"%d" % number)]
-    headers.append(("streamk-offset", b"%d" % output.offset))
-    return headers
+        return [("streamk-partition", partition.encode())]
+    topic, number = position
+    return [("streamk-topic", topic.encode()), ("streamk-partition", b"%d" % number)]
 
 
 def _place(output: Output) -> str:

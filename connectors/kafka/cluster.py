@@ -1,0 +1,200 @@
+"""Addresses of Kafka clusters, names of partitions, and errors that say what to check."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import logging
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import Self
+
+from connectors.base import URL
+from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
+from connectors.kafka.security import Security
+
+__all__ = [
+    "Cluster",
+    "Fault",
+    "LastComplaint",
+    "out_of_range",
+    "partition_name",
+    "split_partition",
+]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
+
+
+def partition_name(topic: str, number: int) -> str:
+    """Name a partition in all of streamk: ``topic:number``.
+
+    >>> partition_name("clicks", 3)
+    'clicks:3'
+    """
+    return f"{topic}:{number}"
+
+
+def split_partition(name: str) -> tuple[str, int] | None:
+    """Undo `partition_name`; None for the partition of another kind of source.
+
+    >>> split_partition("clicks:3"), split_partition("events.ndjson")
+    (('clicks', 3), None)
+    """
+    found = _PARTITION.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+class Fault(enum.Enum):
+    """What an error of a client's library means to its user."""
+
+    SILENT = "no answer in time"
+    MOVED_ON = "the group has another generation"
+    OTHER_ASSIGNOR = "the group divides its partitions in another way"
+    METADATA = "the metadata of a commit is too large"
+    OTHER = "all else"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Kafka cluster and how to reach it.
+
+    Attributes
+    ----------
+    servers : tuple of str
+        ``host:port`` of one broker or more to ask first.
+    security : Security
+    connect_timeout : float
+        Seconds to wait for the first answer.
+    """
+
+    servers: tuple[str, ...]
+    security: Security = field(default_factory=Security)
+    connect_timeout: float = 10.0
+
+    @staticmethod
+    def parse(url: URL) -> tuple[tuple[str, ...], str]:
+        """Take servers and topic out of ``kafka://host:port,host:port/topic``.
+
+        Raises `BadURL` naming the part that is wrong.
+        """
+        shape = "expected kafka://HOST:PORT/TOPIC"
+        servers = tuple(server for server in url.host.split(",") if server)
+        if not servers:
+            raise BadURL(f"{url.text}: no host; {shape}")
+        for server in servers:
+            host, colon, port = server.rpartition(":")
+            if colon and not (host and port.isdigit() and 0 < int(port) < 65536):
+                raise BadURL(f"{url.text}: {server!r} is not HOST:PORT; {shape}")
+        if not _TOPIC.fullmatch(url.path) or url.path in (".", ".."):
+            raise BadURL(
+                f"{url.text}: {url.path!r} is not a topic name (letters, digits, `.`, `_` and `-`, "
+                f"at most 249); {shape}"
+            )
+        return tuple(s if ":" in s else f"{s}:9092" for s in servers), url.path
+
+    def unanswered(self, complaint: str) -> Unavailable:
+        """The error when no broker answered in time; `complaint` is what the client said of it."""
+        reason = self._unreachable() or complaint or "no answer"
+        login = "sasl_mechanism" in self.security.options
+        checks = (
+            "the broker runs",
+            "host and port are those of its listener",
+            "the security options are those that the listener asks for",
+            # A broker may refuse a password by closing the connection without a word.
+            *(["user name and password are right"] if login else []),
+        )
+        return Unavailable(
+            f"no Kafka broker answered at {','.join(self.servers)} in "
+            f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that "
+            f"{', that '.join(checks)}"
+        )
+
+    def _unreachable(self) -> str | None:
+        """Say why no server takes a TCP connection; None if one does."""
+        reasons = []
+        for server in self.servers:
+            host, _, port = server.rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+                    return None
+            except OSError as error:
+                reasons.append(f"{server}: {error.strerror or error}")
+        return "; ".join(reasons)
+
+    def explain(self, fault: Fault, error: Exception, doing: str) -> ConnectorError:
+        """The error for what a client's library raised, without credentials."""
+        where = ",".join(self.servers)
+        text = self.security.redact(f"{type(error).__name__}: {error}")
+        if fault is Fault.SILENT:
+            return Unavailable(
+                f"Kafka at {where} did not answer while {doing}: {text}. Check that the brokers "
+                "run and that the addresses they advertise (advertised.listeners) can be reached"
+            )
+        if fault is Fault.MOVED_ON:
+            return Revoked(f"{doing}: the group has moved on without this member: {text}")
+        if fault is Fault.OTHER_ASSIGNOR:
+            return ConnectorError(
+                f"{doing}: the members of the group share no way of dividing partitions (streamk's "
+                f"all know `range`): {text}. Stop the others, or choose another group"
+            )
+        if fault is Fault.METADATA:
+            return ConnectorError(
+                f"{doing}: the metadata of the commit is larger than the broker admits "
+                "(offset.metadata.max.bytes)"
+            )
+        return ConnectorError(f"Kafka at {where}, {doing}: {text}")
+
+    def no_topic(self, topic: str, topics: set[str]) -> Unavailable:
+        """The error for a topic that is not there, with the nearest name that is."""
+        near = difflib.get_close_matches(topic, sorted(topics), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return Unavailable(
+            f"there is no topic {topic!r} at {','.join(self.servers)}{hint} "
+            "(or this user may not describe it)"
+        )
+
+
+class LastComplaint(logging.Handler):
+    """Keeps the last warning: clients log why they cannot connect, but raise a timeout.
+
+    Parameters
+    ----------
+    logger : str
+        Whose warnings; they are heard inside a `with` block.
+    """
+
+    def __init__(self, logger: str) -> None:
+        super().__init__(logging.WARNING)
+        self._logger = logging.getLogger(logger)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note it, unless it says less than what is there."""
+        text = record.getMessage()
+        # The last attempt is cut short by the time limit and says only that; a refusal to
+        # authenticate is the reason, whatever comes after it.
+        vague = ("imed out", "Unable to bootstrap", "in the clear", "not ready", "brokers are down")
+        if "uthentication" not in self.text and not any(word in text for word in vague):
+            self.text = text
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+
+
+def out_of_range(
+    partition: str, wanted: int, start: int | None, end: int | None
+) -> OffsetOutOfRange:
+    """The error for a position that the partition does not hold."""
+    there = "" if start is None or end is None else f"; it holds {start} up to {end}"
+    return OffsetOutOfRange(
+        f"{partition}: offset {wanted} is not there (any more){there}. Records are deleted after "
+        "the topic's retention time; choose where to go on: fail, earliest or latest",
+        partition=partition,
+        offset=wanted,
+    )

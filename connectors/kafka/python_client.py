@@ -1,0 +1,395 @@
+"""Kafka through kafka-python, which is written in Python and needs nothing else."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.partitioner.default import murmur2
+from kafka.partitioner.sticky import StickyPartitioner
+from kafka.structs import OffsetAndMetadata
+
+from connectors.kafka.client import (
+    BATCH_BYTES,
+    FETCH_MAX_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_UNFLUSHED,
+    PARTITION_FETCH_BYTES,
+    REQUEST_TIMEOUT,
+    Gone,
+    Listener,
+    Reading,
+    Records,
+    TooLarge,
+    Writing,
+)
+from connectors.kafka.cluster import Cluster, Fault, LastComplaint
+from connectors.kafka.python_mends import Mends
+
+__all__ = ["PythonClient"]
+
+_NAP = 0.01
+"""Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
+end although records were there, which was the p99 of the engine's latency."""
+_TIMEOUT_MS = int(1000 * REQUEST_TIMEOUT)
+
+
+class PythonClient:
+    """The client of `connectors.kafka.client` on kafka-python."""
+
+    error: type[Exception] = errors.KafkaError
+
+    def fault(self, error: Any) -> Fault:
+        """What an error of kafka-python means."""
+        faults: dict[Fault, tuple[type[Exception], ...]] = {
+            Fault.SILENT: (errors.KafkaTimeoutError,),
+            Fault.MOVED_ON: (
+                errors.CommitFailedError,
+                errors.FencedInstanceIdError,
+                errors.IllegalGenerationError,
+                errors.RebalanceInProgressError,
+                errors.UnknownMemberIdError,
+            ),
+            Fault.OTHER_ASSIGNOR: (errors.InconsistentGroupProtocolError,),
+            Fault.METADATA: (errors.OffsetMetadataTooLargeError,),
+        }
+        return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
+
+    def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
+        """A KafkaConsumer that has reached the cluster."""
+        return PythonReader(_connect(cluster, KafkaConsumer, **_consumer_options(reading)), reading)
+
+    def writer(self, cluster: Cluster, writing: Writing) -> PythonWriter:
+        """A KafkaProducer that has reached the cluster."""
+        timeout = writing.delivery_timeout
+        producer = _connect(
+            cluster,
+            _Producer,
+            acks="all",
+            enable_idempotence=True,
+            batch_size=BATCH_BYTES,
+            delivery_timeout_ms=int(1000 * timeout),
+            request_timeout_ms=int(1000 * min(30.0, timeout)),
+            max_block_ms=int(1000 * cluster.connect_timeout),
+            max_request_size=MAX_REQUEST_BYTES,
+            partitioner=_Partitioner(),
+        )
+        return PythonWriter(producer, writing)
+
+
+def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> Any:
+    """Make a KafkaConsumer or KafkaProducer that has reached the cluster.
+
+    Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
+    """
+    made: list[Any] = []
+
+    def make(**settings: Any) -> Any:
+        made.append(KafkaNetClient(**settings))
+        return made[0]
+
+    cluster.security.guard_logs()
+    with LastComplaint("kafka") as complaint:
+        try:
+            return client(
+                bootstrap_servers=list(cluster.servers),
+                client_id="streamk",
+                bootstrap_timeout_ms=int(1000 * cluster.connect_timeout),
+                # A broker that comes back is noticed within a second, not within thirty.
+                reconnect_backoff_max_ms=1000,
+                metrics_enabled=False,
+                kafka_client=make,
+                **cluster.security.options,
+                **options,
+            )
+        except (errors.KafkaError, OSError, ValueError) as error:
+            # The constructor that failed leaves its thread and sockets behind.
+            for client_made in made:
+                client_made.close()
+            text = complaint.text or f"{type(error).__name__}: {error}"
+            raise cluster.unanswered(text) from None
+
+
+def _consumer_options(reading: Reading) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "group_id": reading.group,
+        "group_instance_id": reading.group_instance_id,
+        "isolation_level": reading.isolation_level,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,
+        "fetch_max_bytes": FETCH_MAX_BYTES,
+        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+    }
+    if reading.group is not None:
+        timeout = reading.session_timeout
+        # Members on librdkafka know `range`, so that both may be in one group.
+        options["partition_assignment_strategy"] = [StickyPartitionAssignor, RangePartitionAssignor]
+        options["session_timeout_ms"] = int(1000 * timeout)
+        options["heartbeat_interval_ms"] = int(1000 * min(3.0, timeout / 3))
+    return options
+
+
+class PythonReader:
+    """The `Reader` on a KafkaConsumer."""
+
+    def __init__(self, consumer: Any, reading: Reading) -> None:
+        self._consumer = consumer
+        self._topic = reading.topic
+        self._mends = Mends(consumer)
+        self._closed = False
+
+    def numbers(self) -> Collection[int]:
+        """The topic's partitions."""
+        return self._consumer.partitions_for_topic(self._topic) or ()
+
+    def topics(self) -> set[str]:
+        """All topics that can be seen."""
+        return set(self._consumer.topics())
+
+    def take(self, numbers: Collection[int]) -> None:
+        """Read these partitions from their start."""
+        every = self._all(numbers)
+        self._consumer.assign(every)
+        self._consumer.seek_to_beginning(*every)
+
+    def join(self, listener: Listener) -> None:
+        """Join the group."""
+        self._consumer.subscribe([self._topic], listener=_Beside(self._beside, listener))
+
+    def read(self, max_events: int, timeout: float) -> list[Records]:
+        """At most `max_events` records, in naps.
+
+        kafka-python can miss records that come as it begins to wait for some.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            self._mends.before_poll()
+            polled = self._poll(max_events, min(left, _NAP))
+            if polled or left <= _NAP:
+                return [
+                    Records(
+                        tp.partition,
+                        [record.offset for record in records],
+                        [record.timestamp for record in records],
+                        [record.key for record in records],
+                        [record.value for record in records],
+                    )
+                    for tp, records in polled.items()
+                    if records
+                ]
+
+    def _poll(self, max_events: int, timeout: float) -> dict[Any, list[Any]]:
+        try:
+            polled: dict[Any, list[Any]] = self._consumer.poll(
+                timeout_ms=1000 * timeout, max_records=max_events
+            )
+        except errors.OffsetOutOfRangeError as error:
+            [(tp, wanted), *_] = error.args[0].items()
+            raise Gone(tp.partition, wanted) from None
+        except errors.LogTruncationError as error:
+            # An unclean election took records away that were already read.
+            number = next(iter(error.divergent_offsets)).partition
+            raise Gone(number, self.position(number)) from None
+        return polled
+
+    def place(self, number: int, offset: int | None) -> None:
+        """Go on at an offset, or at the earliest record."""
+        if offset is None:
+            self._consumer.seek_to_beginning(self._one(number))
+        else:
+            self._consumer.seek(self._one(number), offset)
+
+    def position(self, number: int) -> int:
+        """The next offset to read."""
+        position = self._consumer.position(self._one(number), timeout_ms=_TIMEOUT_MS)
+        if position is None:
+            raise errors.KafkaTimeoutError(f"no position of partition {number}")
+        return int(position)
+
+    def highwater(self, number: int) -> int | None:
+        """The end of the partition as of the last fetch."""
+        highwater: int | None = self._consumer.highwater(self._one(number))
+        return highwater
+
+    def hold(self, numbers: Collection[int]) -> None:
+        """Do not read these."""
+        self._consumer.pause(*self._all(numbers))
+
+    def unhold(self, numbers: Collection[int]) -> None:
+        """Read these again."""
+        self._consumer.resume(*self._all(numbers))
+
+    def start(self, number: int) -> int:
+        """The earliest offset that can be read."""
+        tp = self._one(number)
+        return int(self._consumer.beginning_offsets([tp], _TIMEOUT_MS)[tp])
+
+    def end(self, number: int) -> int:
+        """One past the last offset that can be read now."""
+        tp = self._one(number)
+        return int(self._consumer.end_offsets([tp], _TIMEOUT_MS)[tp])
+
+    def committed(self, number: int) -> tuple[int, str] | None:
+        """Offset and metadata that the group has committed."""
+        found = self._consumer.committed(self._one(number), metadata=True, timeout_ms=_TIMEOUT_MS)
+        return None if found is None or found.offset < 0 else (found.offset, found.metadata)
+
+    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+        """Commit, and return when the group has it."""
+        # -1: the leader epoch of the event before the offset is not kept.
+        wanted = {
+            self._one(number): OffsetAndMetadata(offset, metadata, -1)
+            for number, offset in offsets.items()
+        }
+        self._consumer.commit(wanted, timeout_ms=_TIMEOUT_MS)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._closed = True
+        self._consumer.close(autocommit=False, timeout_ms=5000)
+
+    def _one(self, number: int) -> Any:
+        return TopicPartition(self._topic, number)
+
+    def _all(self, numbers: Collection[int]) -> list[Any]:
+        return [self._one(number) for number in sorted(numbers)]
+
+    async def _beside(self, callback: Callable[[], None]) -> None:
+        """Run a callback beside the client's event loop.
+
+        kafka-python calls listeners in its own I/O thread, where a commit would wait for itself.
+        Here they run in a thread of their own while the I/O thread goes on serving it.
+        """
+        if self._closed:
+            return
+        done = Future()
+
+        def run() -> None:
+            callback()
+            self._mends.wake(lambda: done.success(None))
+
+        threading.Thread(target=run, name="streamk-rebalance", daemon=True).start()
+        await done
+
+
+class _Beside(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """Passes rebalances on to a `Listener`, by way of a function that runs it elsewhere."""
+
+    def __init__(self, beside: Callable[[Callable[[], None]], Any], listener: Listener) -> None:
+        self._beside, self._listener = beside, listener
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        await self._beside(lambda: self._listener.revoked({tp.partition for tp in revoked}))
+
+    async def on_partitions_lost(self, lost: set[Any]) -> None:
+        await self._beside(lambda: self._listener.lost({tp.partition for tp in lost}))
+
+    async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+        await self._beside(lambda: self._listener.assigned({tp.partition for tp in assigned}))
+
+
+class PythonWriter:
+    """The `Writer` on a KafkaProducer."""
+
+    def __init__(self, producer: Any, writing: Writing) -> None:
+        self._producer = producer
+        self._topic = writing.topic
+        self._timeout = writing.delivery_timeout
+        # A result is asked for when it is there: a callback a record would cost more.
+        self._results: deque[Any] = deque()
+        self._failed = 0
+        self._reason: Exception | None = None
+
+    def find(self) -> bool:
+        """Whether the topic is there; the producer waits for its metadata."""
+        try:
+            return bool(self._producer.partitions_for(self._topic))
+        except errors.KafkaTimeoutError:
+            return False
+
+    def send(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        """Hand over one record."""
+        try:
+            self._results.append(self._producer.send(self._topic, value, key, headers))
+        except errors.MessageSizeTooLargeError as error:
+            raise TooLarge(str(error)) from None
+
+    def settle(self) -> None:
+        """Take note of what was delivered, and wait while more than enough is not."""
+        results = self._results
+        while results and results[0].is_done:
+            self._note(results.popleft())
+        # The producer has no bound of its own on what it holds.
+        if len(results) > MAX_UNFLUSHED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until everything was delivered or has failed."""
+        # A little longer than the deliveries, so that theirs is the reason that is told.
+        self._producer.flush(timeout=self._timeout + 5)
+        while self._results:
+            self._note(self._results.popleft())
+
+    def failures(self) -> tuple[int, Exception | None]:
+        """How many records failed since the last call, and the first reason."""
+        found = self._failed, self._reason
+        self._failed, self._reason = 0, None
+        return found
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._producer.close(timeout=5)
+
+    def _note(self, result: Any) -> None:
+        if result.exception is not None:
+            self._failed += 1
+            self._reason = self._reason or result.exception
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    """A producer whose name is not put together anew for every record, as KafkaProducer's is."""
+
+    def __str__(self) -> str:
+        return "<KafkaProducer of streamk>"
+
+
+class _Partitioner(StickyPartitioner):  # type: ignore[misc]
+    """Kafka's: by the key's hash, or batch by batch; hashes of keys that come again are kept."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: Any,
+        value: Any,
+        serialized_value: Any,
+        cluster: Any,
+    ) -> int:
+        """The partition for a record."""
+        if serialized_key is not None:
+            numbers = cluster.partitions_for_topic(topic)
+            if numbers is not None:
+                chosen: int = sorted(numbers)[_hash(serialized_key) % len(numbers)]
+                return chosen
+        number: int = super().partition(
+            topic, key, serialized_key, value, serialized_value, cluster
+        )
+        return number
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _hash(key: bytes) -> int:
+    """The murmur2 hash that every client of Kafka takes."""
+    return int(murmur2(key)) & 0x7FFFFFFF
