@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -151,11 +151,11 @@ def concatenate(values: Sequence[Sequence[Any]]) -> Sequence[Any]:
     return [value for part in values for value in part]
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One thing to write: a prediction or a dead letter, with the position of its input.
 
-    `value` holds only what JSON can: str, int, float, bool, None, lists and dicts of them.
+    `value` holds only what JSON can: str, int, float, bool, None, lists and dicts of them. A tuple,
+    as one is made for every event.
     """
 
     partition: str

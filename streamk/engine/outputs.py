@@ -42,19 +42,17 @@ def predictions(
         P = predicted.probabilities
         names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
         known = P.shape[1] - np.count_nonzero(np.isnan(P), axis=1)
+        full = len(names)
         values = [
-            {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
-            if k == len(names)
+            {"prediction": label, "probabilities": dict(zip(names, row))}  # noqa: B905 is slower
+            if k == full
             else _of_fewer(label, names[:k], row[:k])
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
         ]
-    codes, offsets = batch.codes[good].tolist(), batch.offsets[good].tolist()
-    times, keys = batch.timestamps[good].tolist(), batch.keys
-    places = good.tolist()
-    return [
-        Output(batch.names[code], offset, time, keys[i] if keys else None, value)
-        for i, code, offset, time, value in zip(places, codes, offsets, times, values, strict=True)
-    ]
+    partitions = [batch.names[code] for code in batch.codes[good].tolist()]
+    offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
+    keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]
+    return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
 
 
 def _of_fewer(label: Any, names: Sequence[str], row: Sequence[float]) -> dict[str, Any]:
