@@ -53,6 +53,8 @@ class Job:
         Addresses of sinks.
     group, instance : str, optional
         Consumer group, and name of a static member in it.
+    client : str, optional
+        Of Kafka, for the source and the sinks.
     whim : int, optional
         Seed of random poll sizes.
     strike : (str, int), optional
@@ -74,6 +76,7 @@ class Job:
     dead_letters: str | None = None
     group: str | None = None
     instance: str | None = None
+    client: str | None = None
     session_timeout: float = 6.0
     whim: int | None = None
     strike: tuple[str, int] | None = None
@@ -338,6 +341,11 @@ def _count_fsyncs(striker: _Striker) -> None:
     os.fsync = counted
 
 
+def _open_sink(job: Job, url: str) -> Sink:
+    by = {"client": job.client} if job.client and url.startswith("kafka:") else {}
+    return open_sink(url, **by)
+
+
 def work(job: Job) -> None:
     striker = _Striker(job.strike)
     _count_fsyncs(striker)
@@ -348,12 +356,13 @@ def work(job: Job) -> None:
             group=job.group,
             group_instance_id=job.instance,
             session_timeout=job.session_timeout,
+            client=job.client,
         ).set_up(job.whim, striker)
         stack.callback(source.close)
         sink = None
         if job.output is not None:
-            sink = _ToldSink(open_sink(job.output), job.pause, striker)
-        dead = None if job.dead_letters is None else open_sink(job.dead_letters)
+            sink = _ToldSink(_open_sink(job, job.output), job.pause, striker)
+        dead = None if job.dead_letters is None else _open_sink(job, job.dead_letters)
         model = create(
             "doubly-stochastic",
             task="classification",

@@ -40,7 +40,12 @@ STRIKES = [
     ("size", "kills"), [(40_000, 4), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
 )
 def test_killed_at_random_moments(
-    size: int, kills: int, kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+    size: int,
+    kills: int,
+    kafka_address: str,
+    kafka_topic: MakeTopic,
+    kafka_client: str,
+    tmp_path: Path,
 ) -> None:
     topic, output = kafka_topic(4, **KEPT), kafka_topic(3, **KEPT)
     fill(kafka_address, topic, stream(size, SHARES))
@@ -49,6 +54,7 @@ def test_killed_at_random_moments(
         topic,
         str(tmp_path / "undisturbed"),
         output=f"file:{tmp_path / 'predictions.ndjson'}",
+        client=kafka_client,
         features=512,
         whim=0,
         options={"until_end": True, "checkpoint_every": size // 40},
@@ -136,7 +142,7 @@ def in_phases(phases: int, size: int) -> Iterator[list[tuple[int, int, bytes]]]:
 
 @pytest.mark.parametrize("phases", [7, pytest.param(15, marks=pytest.mark.nightly)])
 def test_killed_while_partitions_fall_silent(
-    phases: int, kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+    phases: int, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """Live, so that the clock decides whom the others wait for: it decides once for all."""
     size = 448
@@ -146,6 +152,7 @@ def test_killed_while_partitions_fall_silent(
         topic,
         str(tmp_path / "checkpoints"),
         output=f"kafka://{kafka_address}/{output}",
+        client=kafka_client,
         options={
             "checkpoint_every": 256,
             "idle_timeout": 0.1,

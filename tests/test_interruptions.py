@@ -23,7 +23,7 @@ SHARES = (0.6, 0.4)
 KEPT = {"retention.ms": "-1"}
 
 
-def make_job(address: str, make_topic: MakeTopic, directory: Path, **options: Any) -> Job:
+def make_job(address: str, make_topic: MakeTopic, client: str, directory: Path) -> Job:
     topic, output = make_topic(2, **KEPT), make_topic(**KEPT)
     fill(address, topic, stream(EVENTS, SHARES))
     return Job(
@@ -32,13 +32,14 @@ def make_job(address: str, make_topic: MakeTopic, directory: Path, **options: An
         str(directory / "checkpoints"),
         output=f"kafka://{address}/{output}",
         group=f"g-{topic}",
-        options={"checkpoint_every": 640, "until_end": True, **options},
+        client=client,
+        options={"checkpoint_every": 640, "until_end": True},
     )
 
 
 @pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
-    return make_job(kafka_address, kafka_topic, tmp_path)
+def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+    return make_job(kafka_address, kafka_topic, kafka_client, tmp_path)
 
 
 def output_topic(job: Job) -> str:
@@ -111,10 +112,10 @@ def test_a_signal_while_nothing_comes(job: Job) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_the_broker_restarts(
-    how: str, local_kafka: Any, kafka_topic: MakeTopic, tmp_path: Path
+    how: str, local_kafka: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     address = local_kafka.address
-    job = make_job(address, kafka_topic, tmp_path).but(pause=0.02)
+    job = make_job(address, kafka_topic, kafka_client, tmp_path).but(pause=0.02)
     with job.start() as process:
         assert process.until_written(2000)
         getattr(local_kafka, how)()
@@ -176,7 +177,7 @@ def test_what_is_next_is_gone(job: Job, policy: str) -> None:
 
 
 def test_a_partition_that_is_silent_holds_nobody_back(
-    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path
+    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     topic, output = kafka_topic(3, **KEPT), kafka_topic(**KEPT)
     job = Job(
@@ -184,6 +185,7 @@ def test_a_partition_that_is_silent_holds_nobody_back(
         topic,
         str(tmp_path / "checkpoints"),
         output=f"kafka://{kafka_address}/{output}",
+        client=kafka_client,
         options={"checkpoint_every": 640, "idle_timeout": 0.2},
     )
     events = [value for _, _, value in stream(3000, (1.0,))]

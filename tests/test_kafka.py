@@ -153,6 +153,26 @@ def test_predictions_carry_their_input_as_headers(
     assert records[2].headers == [("streamk-partition", b"events.ndjson"), ("streamk-offset", b"7")]
 
 
+def test_keys_go_to_the_partitions_that_every_client_chooses(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    from kafka.partitioner.default import murmur2
+
+    topic = kafka_topic(4)
+    keys = [b"key-%d" % i for i in range(40)]
+    sink = KafkaSink((kafka_address,), topic)
+    sink.write([Output("a:0", i, 0, key, {"i": i}) for i, key in enumerate(keys)])
+    sink.write([Output("a:0", 40 + i, 0, None, {"i": i}) for i in range(40)])
+    sink.close()
+    with source(kafka_address, topic) as src:
+        chunks = read(src, 80)
+    found = {
+        key: int(chunk.partition.rpartition(":")[2]) for chunk in chunks for key in chunk.keys or []
+    }
+    found.pop(None, None)
+    assert found == {key: (murmur2(key) & 0x7FFFFFFF) % 4 for key in keys}
+
+
 def test_reads_every_partition_with_offsets_times_and_keys(
     kafka_address: str, kafka_topic: MakeTopic
 ) -> None:
@@ -343,8 +363,10 @@ def test_commits_return_with_their_metadata(kafka_address: str, kafka_topic: Mak
 class Member:
     """A group member that commits what it has read when its partitions go."""
 
-    def __init__(self, address: str, topic: str, group: str) -> None:
-        self.source = KafkaSource((address,), topic, group=group, session_timeout=6.0)
+    def __init__(self, address: str, topic: str, group: str, client: str | None = None) -> None:
+        self.source = KafkaSource(
+            (address,), topic, group=group, session_timeout=6.0, client=client
+        )
         self.source.set_rebalance(self.revoked, self.assigned)
         self.read: dict[str, list[int]] = {}
         self.log: list[tuple[str, tuple[str, ...]]] = []
@@ -409,6 +431,70 @@ def test_two_members_share_a_topic(kafka_address: str, kafka_topic: MakeTopic) -
     finally:
         for member in members:
             member.source.close()
+
+
+def test_members_of_both_clients_share_a_topic(
+    kafka_client: str, kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="the extra `confluent` is not installed")
+    monkeypatch.undo()  # of the fixture that leaves only one client to choose from
+    topic = kafka_topic(4)
+    names = {f"{topic}:{n}" for n in range(4)}
+    (other,) = {"confluent", "kafka-python"} - {kafka_client}
+    members = []
+    try:
+        for client in (kafka_client, other):
+            members.append(Member(kafka_address, topic, f"g-{topic}", client))
+            until_shared(members, names)
+    finally:
+        for member in members:
+            member.source.close()
+
+
+def until_shared(members: list[Member], names: set[str]) -> None:
+    """Poll until the members have all partitions, as many each."""
+    deadline = time.monotonic() + 30
+    share = len(names) // len(members)
+    while [len(m.source.partitions()) for m in members] != [share] * len(members):
+        assert time.monotonic() < deadline, [m.log for m in members]
+        for member in members:
+            member.poll()
+    assert {name for m in members for name in m.source.partitions()} == names
+
+
+def test_a_group_that_divides_in_another_way(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    from kafka import KafkaConsumer
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+    topic = kafka_topic()
+    other = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka_address,
+        group_id=f"g-{topic}",
+        partition_assignment_strategy=[RoundRobinPartitionAssignor],
+    )
+    try:
+        while not other.assignment():
+            other.poll(100)
+        with (
+            source(kafka_address, topic, group=f"g-{topic}") as src,
+            pytest.raises(ConnectorError, match="share no way of dividing partitions"),
+        ):
+            poll_nothing(src)
+    finally:
+        other.close()
+
+
+def test_a_member_whose_place_was_taken_is_told(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    fill(kafka_address, topic, 5)
+    options = {"group": f"g-{topic}", "group_instance_id": "same", "session_timeout": 6.0}
+    with source(kafka_address, topic, **options) as old:
+        read(old, 5)
+        with source(kafka_address, topic, **options) as new:
+            read(new, 5)
+            with pytest.raises(ConnectorError, match=r"(?i)fenced"):
+                poll_nothing(old)
 
 
 def test_an_error_of_a_callback_comes_out_of_poll(

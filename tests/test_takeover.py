@@ -26,7 +26,7 @@ PART = 4000
 
 
 @pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
+def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
     """One member of a group that shares a topic of four partitions."""
     kept = {"retention.ms": "-1"}
     topic, output = kafka_topic(4, **kept), kafka_topic(**kept)
@@ -36,6 +36,7 @@ def job(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> Job:
         str(tmp_path / "checkpoints"),
         output=f"kafka://{kafka_address}/{output}",
         group=f"g-{topic}",
+        client=kafka_client,
         session_timeout=3.0,
         options={"checkpoint_every": 320, "idle_timeout": 0.1},
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset
-from connectors.kafka.source import FETCH_MAX_BYTES, PARTITION_FETCH_BYTES
+from connectors.kafka.client import FETCH_MAX_BYTES, PARTITION_FETCH_BYTES
 
 LABEL = "label"
 POLL_EVENTS = 4096

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_STORED,
     Consumer,
     KafkaError,
     KafkaException,
@@ -206,7 +207,8 @@ class ConfluentReader:
 
         def assigned(_: Any, partitions: list[TopicPartition]) -> None:
             self._generation += 1
-            self._positions = dict.fromkeys(tp.partition for tp in partitions)
+            # Whom the listener fails to place goes on at the committed offset, or nowhere.
+            self._positions = dict.fromkeys((tp.partition for tp in partitions), OFFSET_STORED)
             listener.assigned(self._positions.keys())
             self._assign()
 
@@ -323,7 +325,7 @@ class ConfluentReader:
     def position(self, number: int) -> int:
         """The next offset to read."""
         known = self._positions[number]
-        return self.start(number) if known is None else known
+        return self.start(number) if known is None or known < 0 else known
 
     def highwater(self, number: int) -> int | None:
         """The end of the partition as of the last fetch."""
@@ -446,6 +448,7 @@ class ConfluentWriter:
         """Let go of the connections."""
         self._producer.purge()
         self._producer.flush(5)
+        self._producer.close()
 
     def _note(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

@@ -15,8 +15,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
+from kafka.partitioner.abc import Partitioner
 from kafka.partitioner.default import murmur2
-from kafka.partitioner.sticky import StickyPartitioner
 from kafka.structs import OffsetAndMetadata
 
 from connectors.kafka.client import (
@@ -365,8 +365,19 @@ class _Producer(KafkaProducer):  # type: ignore[misc]
         return "<KafkaProducer of streamk>"
 
 
-class _Partitioner(StickyPartitioner):  # type: ignore[misc]
-    """Kafka's: by the key's hash, or batch by batch; hashes of keys that come again are kept."""
+class _Partitioner(Partitioner):  # type: ignore[misc]
+    """Kafka's choice: by the key's hash, else one partition for a whole batch, then the next.
+
+    kafka-python's own sort and search the topic's partitions for every record. Here that is done
+    for every batch, and once in `_STAY` records.
+    """
+
+    _STAY = 1024
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._chosen = -1
+        self._left = 0
 
     def partition(
         self,
@@ -378,15 +389,19 @@ class _Partitioner(StickyPartitioner):  # type: ignore[misc]
         cluster: Any,
     ) -> int:
         """The partition for a record."""
-        if serialized_key is not None:
-            numbers = cluster.partitions_for_topic(topic)
-            if numbers is not None:
-                chosen: int = sorted(numbers)[_hash(serialized_key) % len(numbers)]
-                return chosen
-        number: int = super().partition(
-            topic, key, serialized_key, value, serialized_value, cluster
-        )
-        return number
+        self._left -= 1
+        if self._left < 0:
+            self.on_new_batch(topic, cluster, self._chosen)
+        if serialized_key is None:
+            return self._chosen
+        return self._numbers[_hash(serialized_key) % len(self._numbers)]
+
+    def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
+        """Go on to the next partition that has a leader."""
+        self._left = self._STAY
+        self._numbers = sorted(cluster.partitions_for_topic(topic))
+        there = sorted(cluster.available_partitions_for_topic(topic)) or self._numbers
+        self._chosen = next((number for number in there if number > prev_partition), there[0])
 
 
 @functools.lru_cache(maxsize=1 << 14)
