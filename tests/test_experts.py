@@ -303,7 +303,7 @@ def test_fixed_share_with_experts_asleep():
         if not awake.any():
             continue
         beliefs, out = rng.uniform(size=(6, 3)), np.empty(3)
-        mixing.share(weights, beliefs, awake.astype(float), out)
+        mixing.share(weights, beliefs, awake.astype(float), np.empty(len(weights)), out)
         on = expected * awake
         close(out, on @ beliefs / on.sum(), 1e-12)
         mixing.reweigh(weights, np.exp(-losses), awake.astype(float), 0.01)
@@ -322,7 +322,7 @@ def test_the_regret_of_fixed_share_is_bounded(tempered):
     weights, out, on, loss = np.full(experts, 1 / experts), np.empty(1), np.ones(experts), 0.0
     likely = np.empty(experts)
     for t in range(events):
-        mixing.share(weights, p[t], on, out)
+        mixing.share(weights, p[t], on, np.empty(len(weights)), out)
         loss += mixing.loss(BINARY, out, 1.0, DEFAULT)
         mixing.likelihoods(BINARY, p[t], 1.0, DEFAULT, likely)
         if tempered:
@@ -350,7 +350,7 @@ def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
         if task == "numbers":
             label, said = 0.3, 0.3 + rng.uniform(-1.0, 1.0) * np.sqrt(8.0) * said
         likely = np.empty(6)
-        mixing.share(weights, said, np.ones(6), out)
+        mixing.share(weights, said, np.ones(6), np.empty(6), out)
         mixing.likelihoods(code, said, label, how, likely)
         mixing.temper(likely)
         assert mixing.loss(code, out, label, how) <= -4.0 * math.log(weights @ likely) + 1e-9

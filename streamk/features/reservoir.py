@@ -94,6 +94,8 @@ class Reservoir:
         self._at = stop = bisect_left(self._numbers, first + len(X), lo=start)
         numbers = self._numbers[start:stop]
         taken = X if len(numbers) == len(X) else X[[number - first for number in numbers]]
+        if not numbers:
+            return taken
         bounded = np.minimum(np.maximum(taken, -SAMPLED), SAMPLED)
         for row, number, place in zip(bounded, numbers, self._places[start:stop], strict=True):
             if number < self.capacity:

@@ -61,23 +61,25 @@ class Sleeping:
         list of int
             The banks that woke up.
         """
-        own = self.values[:-1]
-        self.values[-1, _GAIN] += _MEMORY * (loss - self.values[-1, _GAIN])
-        own[:, _GAIN] += np.where(awake, _MEMORY * (gains - own[:, _GAIN]), 0.0)
-        own[:, _AGE] += 1
-        woken = []
-        for bank in range(1, len(own)):
-            gain, age, nap = own[bank]
-            useful = gain >= _WORTH * self.values[-1, _GAIN]
-            if awake[bank] and age >= _TRIAL:
-                if useful:
-                    own[bank, _NAP] = _SHORTEST
+        values, on, woken = self.values.tolist(), awake.tolist(), []  # few: arrays take longer
+        *own, all_of_them = values
+        all_of_them[_GAIN] += _MEMORY * (loss - all_of_them[_GAIN])
+        for bank, (known, gain) in enumerate(zip(own, gains.tolist(), strict=True)):
+            if on[bank]:
+                known[_GAIN] += _MEMORY * (gain - known[_GAIN])
+            known[_AGE] += 1.0
+            if bank == 0:
+                continue
+            if on[bank] and known[_AGE] >= _TRIAL:
+                if known[_GAIN] >= _WORTH * all_of_them[_GAIN]:
+                    known[_NAP] = _SHORTEST
                 else:
-                    awake[bank], own[bank, _AGE] = False, 0
-            elif not awake[bank] and age >= nap:
+                    awake[bank], known[_AGE] = False, 0.0
+            elif not on[bank] and known[_AGE] >= known[_NAP]:
                 awake[bank] = True
-                own[bank] = 0.0, 0, min(2 * nap, _LONGEST)
+                known[:] = 0.0, 0.0, min(2.0 * known[_NAP], _LONGEST)
                 woken.append(bank)
+        self.values[:] = values
         return woken
 
     def wake(self) -> None:

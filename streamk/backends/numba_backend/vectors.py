@@ -121,12 +121,9 @@ class Emitter:
     def load_some(self, pointer: Any, offset: int, count: Any) -> Any:
         """Load a vector of which `count` - `offset` numbers are there; the others are 0."""
         b, given = self.builder, ir.VectorType(pointer.type.pointee, self.lanes)
-        numbers = ir.VectorType(_INT, self.lanes)
-        lanes = ir.Constant(numbers, [offset + lane for lane in range(self.lanes)])
-        mask = b.icmp_signed("<", lanes, self.splat(count, numbers))
+        mask = self._first(offset, count)
         place = b.bitcast(self.at(pointer, self.size(offset)), given.as_pointer())
-        bits = ir.VectorType(ir.IntType(1), self.lanes)
-        signature = ir.FunctionType(given, [place.type, ir.IntType(32), bits, given])
+        signature = ir.FunctionType(given, [place.type, ir.IntType(32), mask.type, given])
         name = f"llvm.masked.load.{_suffix(given)}.p0"
         masked = self.function(signature, name)
         align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * self.lanes)
@@ -140,6 +137,21 @@ class Emitter:
             value = self.builder.fptrunc(value, vector)
         stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
         stored.align = 4
+
+    def store_some(self, value: Any, pointer: Any, count: Any) -> None:
+        """Store the first `count` numbers of a vector, of the type of the place."""
+        b, mask = self.builder, self._first(0, count)
+        place = b.bitcast(pointer, value.type.as_pointer())
+        kinds = [value.type, place.type, ir.IntType(32), mask.type]
+        name = f"llvm.masked.store.{_suffix(value.type)}.p0"
+        masked = self.function(ir.FunctionType(ir.VoidType(), kinds), name)
+        b.call(masked, [value, place, ir.Constant(ir.IntType(32), 4), mask])
+
+    def _first(self, offset: int, count: Any) -> Any:
+        """Return which lanes, numbered from an offset on, are among the first `count`."""
+        numbers = ir.VectorType(_INT, self.lanes)
+        lanes = ir.Constant(numbers, [offset + lane for lane in range(self.lanes)])
+        return self.builder.icmp_signed("<", lanes, self.splat(count, numbers))
 
     def converted(self, value: Any) -> Any:
         """Return a vector in this emitter's type."""

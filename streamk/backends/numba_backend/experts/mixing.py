@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
-from streamk.backends.numba_backend.experts import costs
+from streamk.backends.numba_backend.experts import costs, rows
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
 LEAST = 1e-4
@@ -84,8 +84,11 @@ def normalize(task: Any, sums: Any, out: Any) -> None:
 
 
 @fast
-def share(weights: Any, opinions: Any, awake: Any, out: Any) -> None:
-    """Write the weighted mean of opinions (experts, outputs); `awake` is 0 where one sleeps."""
+def share(weights: Any, opinions: Any, awake: Any, room: Any, out: Any) -> None:
+    """Write the weighted mean of opinions (experts, outputs); `awake` is 0 where one sleeps.
+
+    `room` has a number for each expert.
+    """
     total = 0.0
     for e in range(len(weights)):
         total += weights[e] * awake[e]
@@ -95,12 +98,9 @@ def share(weights: Any, opinions: Any, awake: Any, out: Any) -> None:
             mean += weights[e] * awake[e] * column[e]
         out[0] = mean / total
         return
-    for k in range(len(out)):
-        out[k] = 0.0
     for e in range(len(weights)):
-        w, row = weights[e] * awake[e] / total, opinions[e]
-        for k in range(len(out)):
-            out[k] += w * row[k]
+        room[e] = weights[e] * awake[e] / total
+    rows.combine(room, opinions, out, len(weights), len(out))
 
 
 @fast
@@ -130,12 +130,7 @@ def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
             total += w[e] * column[e]
         sums[0] = total
     else:
-        for k in range(len(sums)):
-            sums[k] = 0.0
-        for e in range(len(w)):
-            v, row = w[e], L[e]
-            for k in range(len(sums)):
-                sums[k] += v * row[k]
+        rows.combine(w, L, sums, len(w), len(sums))
     normalize(task, sums, out)
 
 
@@ -188,12 +183,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     P does not grow past its `start`, so that weights without a direction stay where they are.
     """
     n = len(w)
-    for e in range(n):
-        room[e] = 0.0
-    for j in range(n):  # P is symmetric: sums along its rows fill vectors, and need no last sum
-        row, v = P[j], g[j]
-        for e in range(n):
-            room[e] += v * row[e]
+    rows.combine(g, P, room, n, n)  # P is symmetric: sums of its rows fill vectors
     total, trace = 0.0, 0.0
     for e in range(n):
         total += room[e] * g[e]
@@ -209,10 +199,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     root = 1.0 / math.sqrt(forget + total)
     for e in range(n):
         room[e] *= root
-    for e in range(n):  # products of the same two numbers: else what is not symmetric would grow
-        f, row = room[e], P[e]
-        for j in range(n):
-            row[j] = (row[j] - f * room[j]) * scale
+    rows.shrink(P, room, scale, n)  # by products of two numbers, so that it stays symmetric
     step = residual * forget * root * scale
     for e in range(n):
         w[e] -= step * room[e]

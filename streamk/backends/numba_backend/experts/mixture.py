@@ -50,9 +50,10 @@ def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
         double(table, at.SHARES, (shares, e)),
         double(table, at.CALIBRATED, (e, k)),
     )
-    mixing.share(weights[0], beliefs, on, mixed[0])
+    room = double(table, at.NEWTON_ROOM, (e,))
+    mixing.share(weights[0], beliefs, on, room, mixed[0])
     calibration.believe(task, L, double(table, at.LOUDNESS, (e,)), calibrated)
-    mixing.share(weights[1], calibrated, on, mixed[1])
+    mixing.share(weights[1], calibrated, on, room, mixed[1])
     weights, sums = double(table, at.PRODUCTS, (products, e)), double(table, at.ROOM, (k,))
     for i in range(products):
         mixing.pool(task, L, weights[i], sums, mixed[shares + i])
@@ -60,7 +61,7 @@ def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
     said = single(table, at.SAID, (x - 1, k))
     mixing.opine(task, mixed, said)
     mixing.pool(task, said, double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
-    mixing.share(double(table, at.TOP, (x,)), mixed, double(table, at.ALL, (x,)), out)
+    mixing.share(double(table, at.TOP, (x,)), mixed, double(table, at.ALL, (x,)), room, out)
 
 
 @fast
