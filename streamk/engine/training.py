@@ -23,7 +23,7 @@ from streamk.engine.metrics import Metrics, score_classes, score_numbers
 from streamk.engine.outputs import dead_letter, predictions
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
-from streamk.learners.prequential import Prequential
+from streamk.learners.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "SchemaOptions", "Trainer"]
 
@@ -221,18 +221,18 @@ class Trainer:
                     model.learn_many(_cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
                 pieces.append(self._rest(_cut(X[start:], known), y[start:]))
-        return _joined(pieces, model), model.classes
+        return joined(pieces, model), model.classes
 
     def _rest(self, X: Any, y: list[Any]) -> Prequential:
         if self.model.columns is None:  # events without a value, or without a label
             if all(label is None for label in y):
-                return _nothing(self.model, len(X))
+                return nothing(self.model, len(X))
             self.model.add_columns(())
         return self.model.predict_then_learn_many(X, y)
 
     def _predict(self, X: Any) -> Prequential:
         if self.model.columns is None:
-            return _nothing(self.model, len(X))
+            return nothing(self.model, len(X))
         return self.model.predict_then_learn_many(X, [None] * len(X))
 
     # --- what follows -----------------------------------------------------------------------
@@ -329,31 +329,6 @@ class Trainer:
 def _cut(X: Any, width: int) -> Any:
     """Return rows without the columns that come later."""
     return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
-
-
-def _nothing(model: Learner, n: int) -> Prequential:
-    """Return the predictions of a model that has met no column: no class, or 0."""
-    if not model.is_classifier:
-        return Prequential(np.zeros(n), None)
-    return Prequential(np.full(n, None, object), np.full((n, len(model.classes)), np.nan))
-
-
-def _joined(pieces: list[Prequential], model: Learner) -> Prequential:
-    """Return consecutive predictions as one, with all classes known by now."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if not pieces:
-        return _nothing(model, 0)
-    labels = np.concatenate([piece.predictions for piece in pieces])
-    if not model.is_classifier:
-        return Prequential(labels, None)
-    P = np.full((len(labels), len(model.classes)), np.nan)
-    start = 0
-    for _, part in pieces:
-        if part is not None:
-            P[start : start + len(part), : part.shape[1]] = part
-            start += len(part)
-    return Prequential(labels, P)
 
 
 def _complaint(batch: Batch, event: BadEvent) -> str:

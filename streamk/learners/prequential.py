@@ -135,3 +135,26 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
     for first, stop in zip([0, *ends], ends, strict=False):
         if first < stop:
             yield slice(first, stop)
+
+
+def nothing(learner: Decides, n: int) -> Prequential:
+    """Return the predictions of n events by a learner that has met no column: no class, or 0."""
+    if not learner.is_classifier:
+        return Prequential(np.zeros(n), None)
+    return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
+
+
+def joined(parts: Sequence[Prequential], learner: Decides) -> Prequential:
+    """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
+    if len(parts) == 1:
+        return parts[0]
+    predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
+    if not learner.is_classifier:
+        return Prequential(predictions, None)
+    P = np.full((len(predictions), len(learner.classes)), np.nan)
+    start = 0
+    for _, part in parts:
+        if part is not None:
+            P[start : start + len(part), : part.shape[1]] = part
+            start += len(part)
+    return Prequential(predictions, P)

@@ -1,0 +1,148 @@
+"""The engine predicts every event just as River's loop does, in whatever form the events come."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import same_model
+
+from connectors.file_sinks import NDJSONSink
+from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_source
+from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.engine import Engine
+from streamk.learners import create
+
+N = 300
+FORMS = ("dict", "json", "csv", "parquet")
+
+
+def events(task: str, seed: int = 0) -> list[dict[str, Any]]:
+    """Numbers, seconds since 1970, texts, missing values, a text of many values, late fields."""
+    rng = random.Random(seed)
+    made: list[dict[str, Any]] = []
+    for i in range(N):
+        x: dict[str, Any] = {
+            "time": 1.7e9 + 60.0 * i + rng.random(),
+            "b": rng.gauss(0, 1) if rng.random() < 0.9 else None,
+            "a": rng.randrange(5),
+            "colour": rng.choice(["red", "green", "blue", None]),
+            "who": f"user {rng.randrange(400)}",
+            "late": rng.gauss(0, 1) if i > 100 else None,
+        }
+        signal = (x["b"] or 0.0) + (x["colour"] == "red") - 0.5 * (x["a"] > 2)
+        if task == "regression":
+            x["y"] = signal + rng.gauss(0, 0.1)
+        else:
+            x["y"] = "up" if signal > 0.5 else "down" if signal < -0.5 else "level"
+        made.append(x)
+    return made
+
+
+def source(form: str, stream: list[dict[str, Any]], directory: Path) -> Any:
+    if form == "dict":
+        return MemorySource(stream)
+    if form == "json":
+        return MemorySource([json.dumps(event).encode() for event in stream])
+    if form == "csv":
+        path = directory / "events.csv"
+        text = io.StringIO()
+        writer = csv.DictWriter(text, stream[0])
+        writer.writeheader()
+        writer.writerows(stream)
+        path.write_text(text.getvalue())
+        return open_source(f"csv:{path}")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    path = directory / "events.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(stream), path)
+    return open_source(f"parquet:{path}")
+
+
+def by_river(model: Any, stream: list[dict[str, Any]]) -> Iterator[tuple[Any, dict[Any, float]]]:
+    """Predict, then learn, as `river.evaluate.progressive_val_score` does."""
+    for event in stream:
+        x = dict(event)
+        y = x.pop("y")
+        regression = isinstance(model, KernelRegressor)
+        yield model.predict_one(x), {} if regression else model.predict_proba_one(x)
+        if y is not None:
+            model.learn_one(x, y)
+
+
+MODELS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("multi-kernel", {}, {}),
+    ("doubly-stochastic", {"max_features": 256, "block_size": 256}, {"kernel": "gaussian"}),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize(("name", "options", "more"), MODELS)
+def test_predictions_and_model_are_those_of_rivers_loop(
+    form: str, task: str, name: str, options: dict[str, Any], more: dict[str, Any], tmp_path: Path
+) -> None:
+    stream = events(task)
+    sink = MemorySink()
+    model = create(name, task=task, seed=0, **options)
+    engine = Engine(source(form, stream, tmp_path), model, label="y", sink=sink)
+    report = engine.run()
+    estimator = KernelClassifier if task == "classification" else KernelRegressor
+    twin = estimator(seed=0, **options, **more)
+    for output, (predicted, shares) in zip(sink.outputs, by_river(twin, stream), strict=True):
+        assert output.value["prediction"] == predicted
+        assert output.value.get("probabilities", {}) == shares
+    assert twin._model.learner.columns == report.schema.columns  # type: ignore[union-attr]
+    assert same_model(twin._model.learner, report.model)
+
+
+def test_labels_that_are_missing_and_booleans(tmp_path: Path) -> None:
+    stream = events("classification", seed=3)
+    for i, event in enumerate(stream):
+        event["y"] = None if i % 7 == 3 or i < 2 else event["y"] == "up"
+    sink = MemorySink()
+    report = Engine(
+        MemorySource([json.dumps(event).encode() for event in stream]),
+        create("multi-kernel", task="classification", seed=0),
+        label="y",
+        sink=sink,
+    ).run()
+    twin = KernelClassifier(seed=0)
+    for output, (predicted, shares) in zip(sink.outputs, by_river(twin, stream), strict=True):
+        assert output.value["prediction"] == predicted
+        said = {str(label).lower(): p for label, p in shares.items()}
+        assert output.value.get("probabilities", {}) == said
+    assert same_model(twin._model.learner, report.model)
+    assert report.model.classes == (False, True)
+
+
+def test_a_run_that_is_stopped_at_any_event_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    stream = [json.dumps(event).encode() for event in events("classification", seed=5)]
+
+    def run(directory: Path, most: int | None) -> Any:
+        return Engine(
+            MemorySource(stream),
+            create("multi-kernel", task="classification", seed=0),
+            label="y",
+            sink=NDJSONSink(directory / "out.ndjson"),
+            checkpoint=directory / "state",
+            max_events=most,
+        ).run()
+
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = run(tmp_path / "whole", None)
+    for most in (1, 2, 57, 58, 150, 299, None):
+        parts = run(tmp_path / "parts", most)
+    assert same_model(whole.model, parts.model)
+    assert (whole.whole, whole.window, whole.history) == (parts.whole, parts.window, parts.history)
+    written = [(tmp_path / name / "out.ndjson").read_bytes() for name in ("whole", "parts")]
+    assert written[0] == written[1]
