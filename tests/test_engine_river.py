@@ -104,7 +104,7 @@ def test_predictions_and_model_are_those_of_rivers_loop(
     assert same_model(twin._model.learner, report.model)
 
 
-def test_labels_that_are_missing_and_booleans(tmp_path: Path) -> None:
+def test_labels_that_are_missing_and_booleans() -> None:
     stream = events("classification", seed=3)
     for i, event in enumerate(stream):
         event["y"] = None if i % 7 == 3 or i < 2 else event["y"] == "up"
