@@ -195,17 +195,12 @@ def test_a_state_without_a_loss_has_the_default() -> None:
         MultiKernel.from_state(damaged)
 
 
-def test_errors_follow_the_unit_of_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_follow_the_unit_of_the_labels() -> None:
     model = learned("numbers", 200)
-    X, y = stream("numbers", 5, seed=3)
-    before = np.diff(model.predict_interval_many(X))
-
-    def halved(_: NDArray[np.float64]) -> bool:
-        model._labels.inverse *= 2.0
-        return True
-
-    monkeypatch.setattr(model._labels, "observe", halved)
-    model._standardize(y)
+    X, _ = stream("numbers", 5, seed=3)
+    before, unit = np.diff(model.predict_interval_many(X)), model._unit
+    model._labels.inverse *= 2.0
+    model._follow_unit(unit)
     after = np.diff(model.predict_interval_many(X))
     np.testing.assert_allclose(after, before, rtol=0.2)
 
