@@ -77,6 +77,7 @@ HEAVY = (
 )
 MAY_LOAD = {
     "connectors.kafka.confluent_client": "confluent_kafka",
+    "connectors.kafka.confluent_reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",

@@ -1,0 +1,330 @@
+"""Reading Kafka through confluent-kafka: `connectors.kafka.confluent_client` connects it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_STORED,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from connectors.kafka.client import (
+    FETCH_MAX_BYTES,
+    PARTITION_FETCH_BYTES,
+    REQUEST_TIMEOUT,
+    Gone,
+    Listener,
+    Reading,
+    Records,
+)
+
+__all__ = ["LOGGER", "NAP", "ConfluentReader", "consumer_settings", "partition_numbers"]
+
+LOGGER = "confluent_kafka"
+"""Name of the logger that librdkafka's messages go to."""
+
+NAP = 0.2
+"""Longest wait inside librdkafka, seconds: signals are not seen meanwhile."""
+
+
+def consumer_settings(reading: Reading) -> dict[str, Any]:
+    """What a Consumer is told of how to read."""
+    settings: dict[str, Any] = {
+        # Without a group a name is needed all the same; nothing is ever said to it.
+        "group.id": reading.group or "streamk-without-group",
+        "isolation.level": reading.isolation_level,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "fetch.max.bytes": FETCH_MAX_BYTES,
+        "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
+        # What was read ahead of a held partition is read again: not too much of it.
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": FETCH_MAX_BYTES >> 10,
+        # A full queue is looked at again soon, not after a second.
+        "fetch.queue.backoff.ms": 10,
+    }
+    if reading.group is not None:
+        timeout = reading.session_timeout
+        # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
+        # partitions first, which is what a source promises.
+        settings["partition.assignment.strategy"] = "range"
+        settings["session.timeout.ms"] = int(1000 * timeout)
+        settings["heartbeat.interval.ms"] = int(1000 * min(3.0, timeout / 3))
+        if reading.group_instance_id is not None:
+            settings["group.instance.id"] = reading.group_instance_id
+    return settings
+
+
+class ConfluentReader:
+    """The `Reader` on a Consumer.
+
+    Positions are kept here: librdkafka knows one only when something was read there, and would
+    move a partition only while it is being fetched. A partition that was placed anew is moved
+    when the next records are read.
+    """
+
+    def __init__(self, consumer: Consumer, reading: Reading, patience: float) -> None:
+        self._consumer = consumer
+        self._topic = reading.topic
+        self._in_group = reading.group is not None
+        self._patience = patience
+        self._positions: dict[int, int | None] = {}
+        self._moved: set[int] = set()
+        self._held: set[int] = set()
+        self._generation = 0
+        self._trouble: list[Gone | KafkaException] = []
+        self._fenced: KafkaException | None = None
+        self._closed = False
+
+    def numbers(self) -> Collection[int]:
+        """The topic's partitions."""
+        return partition_numbers(self._consumer, self._topic, self._patience)
+
+    def topics(self) -> set[str]:
+        """All topics that can be seen."""
+        return set(self._consumer.list_topics(timeout=self._patience).topics)
+
+    def take(self, numbers: Collection[int]) -> None:
+        """Read these partitions from their start, once something is read."""
+        self._positions = dict.fromkeys(numbers)
+        self._moved = set(numbers)
+
+    def join(self, listener: Listener) -> None:
+        """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
+
+        def go(tell: Any, partitions: list[TopicPartition]) -> None:
+            if self._closed:
+                return
+            numbers = {tp.partition for tp in partitions}
+            self._generation += 1
+            tell(numbers)
+            self._moved -= numbers
+            self._held -= numbers
+            self._positions = {n: at for n, at in self._positions.items() if n not in numbers}
+
+        def assigned(_: Any, partitions: list[TopicPartition]) -> None:
+            self._generation += 1
+            # Whom the listener fails to place goes on at the committed offset, or nowhere.
+            self._positions = dict.fromkeys((tp.partition for tp in partitions), OFFSET_STORED)
+            listener.assigned(self._positions.keys())
+            self._assign()
+
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=assigned,
+            on_revoke=lambda _, partitions: go(listener.revoked, partitions),
+            on_lost=lambda _, partitions: go(listener.lost, partitions),
+        )
+
+    def read(self, max_events: int, timeout: float) -> list[Records]:
+        """At most `max_events` records.
+
+        `Consumer.consume` would wait until it has all that it was asked for; so it takes what is
+        there, and `Consumer.poll` waits for the first record where there is none.
+        """
+        if self._fenced is not None:
+            self._consumer.poll(0)  # what was lost by it is told there
+            raise self._fenced
+        if self._moved:
+            self._move()
+        deadline = time.monotonic() + timeout
+        generation = self._generation
+        messages: list[Any] = [] if self._trouble else self._consumer.consume(max_events, 0.0)
+        while True:
+            if generation != self._generation:
+                # Which of them are from before the rebalance cannot be told: read them again.
+                generation, messages = self._generation, []
+                self._moved |= self._positions.keys()
+                self._move()
+            found = self._sort(messages)
+            if found:
+                return found
+            if self._trouble:
+                raise self._trouble.pop(0)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            first = self._consumer.poll(min(left, NAP))
+            messages = [] if first is None else [first]
+            if first is not None and max_events > 1:
+                messages += self._consumer.consume(max_events - 1, 0.0)
+
+    def _sort(self, messages: list[Any]) -> list[Records]:
+        """The records by partition; what else there is goes into positions and trouble."""
+        by_number: dict[int, list[Any]] = {}
+        for message in messages:
+            error = message.error()
+            if error is None:
+                number = message.partition()
+                if number in by_number:
+                    by_number[number].append(message)
+                else:
+                    by_number[number] = [message]
+            else:
+                self._note(message, error)
+        found = []
+        for number, some in by_number.items():
+            if number not in self._positions:
+                continue
+            records = Records(
+                number,
+                [message.offset() for message in some],
+                [message.timestamp()[1] for message in some],
+                [message.key() for message in some],
+                [message.value() for message in some],
+            )
+            self._advance(number, records.offsets[-1] + 1)
+            found.append(records)
+        return found
+
+    def _note(self, message: Any, error: KafkaError) -> None:
+        code, number, offset = error.code(), message.partition(), message.offset()
+        if code == KafkaError._PARTITION_EOF:
+            # The end as a position: it lies behind gaps that no record tells of.
+            self._advance(number, offset)
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            if number in self._positions:
+                self._trouble.append(Gone(number, offset))
+        elif code == KafkaError._FATAL:
+            self._fenced = _fenced(error)
+            self._trouble.append(self._fenced)
+        elif code == KafkaError._MAX_POLL_EXCEEDED or error.retriable():
+            # Partitions that went with it are lost in the next read; what can be is tried again.
+            logging.getLogger(LOGGER).warning("%s", error.str())
+        elif self._in_group or code != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._trouble.append(KafkaException(error))
+
+    def _advance(self, number: int, offset: int) -> None:
+        if number in self._positions:
+            self._positions[number] = max(offset, self._positions[number] or 0)
+
+    def _move(self) -> None:
+        """Take librdkafka to where partitions were placed."""
+        try:
+            for number in sorted(self._moved):
+                self._consumer.seek(self._at(number))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            # It is not being fetched: not yet, or not any more because its position was gone.
+            self._assign()
+        self._moved.clear()
+
+    def _assign(self) -> None:
+        """Have librdkafka begin anew with all partitions."""
+        self._consumer.assign([self._at(number) for number in sorted(self._positions)])
+        self._moved.clear()
+        if self._held:
+            self._consumer.pause([self._one(number) for number in sorted(self._held)])
+
+    def place(self, number: int, offset: int | None) -> None:
+        """Go on at an offset, or at the earliest record."""
+        self._positions[number] = offset
+        self._moved.add(number)
+        self._trouble = [
+            one for one in self._trouble if not (isinstance(one, Gone) and one.number == number)
+        ]
+
+    def position(self, number: int) -> int:
+        """The next offset to read."""
+        known = self._positions[number]
+        return self.start(number) if known is None or known < 0 else known
+
+    def highwater(self, number: int) -> int | None:
+        """The end of the partition as of the last fetch."""
+        known = self._consumer.get_watermark_offsets(self._one(number), cached=True)
+        return None if known is None or known[1] < 0 else known[1]
+
+    def hold(self, numbers: Collection[int]) -> None:
+        """Do not read these."""
+        self._held |= set(numbers)
+        if numbers:
+            self._consumer.pause([self._one(number) for number in sorted(numbers)])
+
+    def unhold(self, numbers: Collection[int]) -> None:
+        """Read these again."""
+        again = self._held.intersection(numbers)
+        self._held -= again
+        if again:
+            self._consumer.resume([self._one(number) for number in sorted(again)])
+
+    def start(self, number: int) -> int:
+        """The earliest offset that can be read."""
+        return self._watermarks(number)[0]
+
+    def end(self, number: int) -> int:
+        """One past the last offset that can be read now."""
+        return self._watermarks(number)[1]
+
+    def committed(self, number: int) -> tuple[int, str] | None:
+        """Offset and metadata that the group has committed."""
+        (found,) = self._consumer.committed([self._one(number)], timeout=REQUEST_TIMEOUT)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return None if found.offset < 0 else (found.offset, found.metadata or "")
+
+    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+        """Commit, and return when the group has it."""
+        wanted = [
+            TopicPartition(self._topic, number, offset, metadata)
+            for number, offset in offsets.items()
+        ]
+        try:
+            found = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:
+                raise _fenced(error.args[0]) from None
+            raise
+        for done in found or ():
+            if done.error is not None:
+                raise KafkaException(done.error)
+
+    def close(self) -> None:
+        """Leave the group."""
+        if not self._closed:
+            self._closed = True
+            self._consumer.close()
+
+    def _watermarks(self, number: int) -> tuple[int, int]:
+        found = self._consumer.get_watermark_offsets(self._one(number), timeout=REQUEST_TIMEOUT)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return found
+
+    def _one(self, number: int) -> TopicPartition:
+        return TopicPartition(self._topic, number)
+
+    def _at(self, number: int) -> TopicPartition:
+        offset = self._positions[number]
+        return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
+
+
+def _fenced(error: KafkaError) -> KafkaException:
+    """Say what is fatal to a consumer: another one has its name, and librdkafka stops for good."""
+    return KafkaException(KafkaError(KafkaError.FENCED_INSTANCE_ID, error.str()))
+
+
+def partition_numbers(client: Any, topic: str, timeout: float) -> Collection[int]:
+    """The partitions of a topic; none where it is not there."""
+    found = client.list_topics(topic, timeout=timeout).topics[topic]
+    if found.error is None:
+        return set(found.partitions)
+    if found.error.code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    ):
+        return ()
+    raise KafkaException(found.error)
