@@ -137,14 +137,14 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
             yield slice(first, stop)
 
 
-def nothing(learner: Decides, n: int) -> Prequential:
+def nothing(learner: KnowsClasses, n: int) -> Prequential:
     """Return the predictions of n events by a learner that has met no column: no class, or 0."""
     if not learner.is_classifier:
         return Prequential(np.zeros(n), None)
     return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
 
 
-def joined(parts: Sequence[Prequential], learner: Decides) -> Prequential:
+def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
     if len(parts) == 1:
         return parts[0]
