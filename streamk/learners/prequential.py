@@ -131,7 +131,10 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
     >>> list(runs(np.array([True, True, False])))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
+    if known.all():  # as they mostly are
+        ends = [len(known)]
+    else:
+        ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
     for first, stop in zip([0, *ends], ends, strict=False):
         if first < stop:
             yield slice(first, stop)
