@@ -160,7 +160,13 @@ class LiveSource(WhimsicalSource):
 
 
 class KeepingSink(CrashingSink):
-    """Like a topic: what was written stays."""
+    """Like a topic: what was written stays, also what is written last before a crash."""
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        MemorySink.write(self, outputs)
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
 
     def mark(self) -> Any:
         return None

@@ -173,7 +173,11 @@ class Pooled(Decider):
     # What follows from a forecast
 
     def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.hstack([1.0 - F, F]) if F.shape[1] == 1 else F / F.sum(axis=1, keepdims=True)
+        if F.shape[1] > 1:
+            return np.asarray(F / F.sum(axis=1, keepdims=True))
+        P = np.empty((len(F), 2))
+        P[:, 0], P[:, 1] = 1.0 - F[:, 0], F[:, 0]
+        return P
 
     def _even(self, n: int) -> NDArray[np.float64]:
         """Return what is said of n events before any column is known: even odds, or 0."""

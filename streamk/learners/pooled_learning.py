@@ -163,8 +163,8 @@ class PooledLearning(Pooled):
         predicted : bool
             Whether it has the prediction of the first one.
         """
-        alone = len(events)  # for guests speak before they learn
-        if not self._guests:
+        alone = len(events)
+        if alone > 1 and not self._guests:  # who speak before they learn
             alone = int(predicted or events[0].tobytes() == self._fresh)
         for n in range(alone):
             if recorder is not None and not (n == 0 and predicted):

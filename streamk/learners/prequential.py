@@ -27,8 +27,8 @@ class Prequential(NamedTuple):
     probabilities: NDArray[np.float64] | None
 
 
-class Decides(Protocol):
-    """The part of a learner that checks labels and turns outputs into predictions."""
+class KnowsClasses(Protocol):
+    """The part of a learner that tells its task and classes."""
 
     @property
     def is_classifier(self) -> bool:
@@ -39,6 +39,10 @@ class Decides(Protocol):
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far."""
         ...
+
+
+class Decides(KnowsClasses, Protocol):
+    """The part of a learner that checks labels and turns outputs into predictions."""
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as they are learned, or raise InvalidInput."""
@@ -131,7 +135,10 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
     >>> list(runs(np.array([True, True, False])))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
+    if known.all():  # as they mostly are
+        ends = [len(known)]
+    else:
+        ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
     for first, stop in zip([0, *ends], ends, strict=False):
         if first < stop:
             yield slice(first, stop)
@@ -146,7 +153,7 @@ def nothing(learner: KnowsClasses, n: int) -> Prequential:
 
 def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
-    if len(parts) == 1:
+    if len(parts) == 1 and _knows_all(parts[0], learner):
         return parts[0]
     predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
     if not learner.is_classifier:
@@ -158,3 +165,8 @@ def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
             P[start : start + len(part), : part.shape[1]] = part
             start += len(part)
     return Prequential(predictions, P)
+
+
+def _knows_all(one: Prequential, learner: KnowsClasses) -> bool:
+    """Return whether predictions have a column for each class that the learner knows by now."""
+    return one.probabilities is None or one.probabilities.shape[1] == len(learner.classes)
