@@ -36,7 +36,6 @@ class Estimator:
     _task: ClassVar[str]
     _model: Model
     _y_name: Any = None
-    batch_size: int = 1
 
     def _make(self, **options: Any) -> Learner:
         """Return a learner by the options of the estimator and these."""
@@ -61,7 +60,7 @@ class Estimator:
         return report(self._model.learner, self._model.row(x))
 
     def learn_one(self, x: Event, y: Any) -> None:
-        """Learn from one event, a step by itself.
+        """Learn from one event.
 
         Parameters
         ----------
@@ -78,9 +77,7 @@ class Estimator:
         self._model = model
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn from the rows of a data frame in their order, in mini-batches of `batch_size`.
-
-        With ``batch_size=1`` this is `learn_one` for every row.
+        """Learn from the rows of a data frame in their order, as `learn_one` of every row.
 
         Parameters
         ----------
@@ -91,7 +88,8 @@ class Estimator:
         Raises
         ------
         InvalidInput
-            If a value or label is of no use, naming it; the mini-batches before it are learned.
+            If a value or label is of no use, naming it. Nothing of a frame of numbers is learned
+            then; of one with strings the rows before it are.
         """
         frame, series = dataframe.into_frame(X), dataframe.into_series(y)
         if len(frame) != len(series):
@@ -100,26 +98,21 @@ class Estimator:
             return
         labels = series.to_list()
         model = self._started(labels[0])
-        # Piece by piece, so that scaling and columns do not run ahead of what is learned.
-        for events, some in self._pieces(model, frame, labels):
+        for events, some in _pieces(model, frame, labels):
             model.learner.learn_many(events, some)
             self._model, self._y_name = model, series.name
 
-    def _pieces(
-        self, model: Model, frame: Any, labels: list[Any]
-    ) -> Iterator[tuple[Numbers, list[Any]]]:
-        """Yield the mini-batches of a narwhals frame."""
-        size = self.batch_size
-        parts = [slice(first, first + size) for first in range(0, len(frame), size)]
-        if _numeric(frame):
-            numbers = dataframe.to_numpy(frame)
-            rows = model.rows_of_columns(frame.columns, numbers, labels[:size])
-            for some in parts:
-                yield rows[some], labels[some]
-        else:
-            events = frame_events(frame)
-            for some in parts:
-                yield model.rows(events[some], labels[some]), labels[some]
+
+def _pieces(model: Model, frame: Any, labels: list[Any]) -> Iterator[tuple[Numbers, list[Any]]]:
+    """Yield the rows of a narwhals frame and their labels, where there are strings one by one.
+
+    What is new in a string's column is a column more, which comes when its row is learned.
+    """
+    if _numeric(frame):
+        yield model.rows_of_columns(frame.columns, dataframe.to_numpy(frame), labels), labels
+    else:
+        for event, label in zip(frame_events(frame), labels, strict=True):
+            yield model.rows([event], [label]), [label]
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):
