@@ -46,8 +46,8 @@ capacity), L (landmarks, start + landmarks or more) their own rows of it, delta 
 choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-    rescale_each(X, known, statistics, ..., after, units)            these three row by row
-are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
+there by `put`, and come back by `get`; those of measure, spread, rescale, rescale_each, extend and
+choose are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
 """
 
 from __future__ import annotations
