@@ -313,7 +313,7 @@ def test_a_damaged_checkpoint_costs_only_time(
     ("options", "match"),
     [
         ({"window": 32}, "made with window=1000, this run has 32"),
-        ({"absent": "missing"}, "absent='zero', this run has 'missing'"),
+        ({"schema": "strict"}, "schema='open', this run has 'strict'"),
         ({"label": "c"}, "label='y', this run has 'c'"),
         ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),
     ],

@@ -36,7 +36,7 @@ from streamk.engine import Engine
 from streamk.engine.feed import Feed
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
-from streamk.learners import DoublyStochastic, Scaled
+from streamk.learners import Constant, DoublyStochastic, Scaled
 
 
 def run(source: Any, model: Any = None, **options: Any) -> Any:
@@ -387,9 +387,20 @@ def test_many_bad_events_in_a_row() -> None:
 
 
 def test_the_model_refuses() -> None:
+    stream = [{**event, "y": 1e9 * event["a"]} for event in events(2 * BATCH)]
+    model = learner(loss="squared", step=Constant(1e9))
+    with pytest.raises(
+        EngineError, match=r"model refuses an event from 0 offset 0 to 0 offset 31: .*overflowed"
+    ):
+        run(MemorySource(stream), model)
+
+
+def test_missing_values_are_zero_to_a_model_that_takes_none() -> None:
     stream = events(2 * BATCH)
-    del stream[20]["a"]
-    with pytest.raises(EngineError, match="model refuses an event from 0 offset 0 to 0 offset 31"):
+    zeros = [{**event, "a": 0.0} if i % 3 else event for i, event in enumerate(stream)]
+    nulls = [{**event, "a": None} if i % 3 else event for i, event in enumerate(stream)]
+    assert same_model(run(MemorySource(zeros)).model, run(MemorySource(nulls)).model)
+    with pytest.raises(InvalidInput, match="absent='missing' is for models that take missing"):
         run(MemorySource(stream), absent="missing")
 
 

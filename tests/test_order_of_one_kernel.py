@@ -1,6 +1,7 @@
 """Learners of one kernel take events one by one, however a stream is cut into calls."""
 
-import warnings
+import json
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -18,7 +19,6 @@ from streamk.learners import (
     Scaled,
     StreamingMeka,
 )
-from streamk.losses import loss as make_loss
 from streamk.state import State
 
 N, CUTS = 400, 30
@@ -128,7 +128,7 @@ def one_by_one(model, X, y):
 
 def in_calls(model, X, y, edges):
     found = []
-    for first, stop in zip(edges, edges[1:], strict=False):
+    for first, stop in pairwise(edges):
         labels, P = model.predict_then_learn_many(X[first:stop], y[first:stop])
         if P is None:
             found += [(label, {}) for label in labels]
@@ -164,3 +164,155 @@ def test_cuts_change_no_bit(name, alone, loss, task):
 def test_cuts_change_no_bit_of_other_models(name, task):
     loss = "logistic" if task == "classification" else "squared"
     check(lambda: scaled(MORE[name])(loss=loss, task=task), task, range(6))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_columns_that_come_between_calls_change_no_bit(name, task):
+    """Three columns at first and two more in the middle of a mini-batch, whatever the calls."""
+    loss, (X, y) = "squared", stream(task)
+    single = scaled(LEARNERS[name])(loss=loss, task=task)
+    first = one_by_one(single, np.ascontiguousarray(X[:200, :3]), y[:200])
+    single.add_columns(["late", "later"])
+    expected = first + one_by_one(single, X[200:], y[200:])
+    for seed in range(5):
+        whole = scaled(LEARNERS[name])(loss=loss, task=task)
+        found = in_calls(whole, X[:200, :3], y[:200], cuts(seed, 200))
+        whole.add_columns(["late", "later"])
+        assert found + in_calls(whole, X[200:], y[200:], cuts(seed + 50, 200)) == expected
+        same_model(whole, single)
+
+
+@pytest.mark.parametrize("name", [*LEARNERS, *MORE])
+def test_learning_alone_is_the_same(name):
+    """`learn_many`, and a copy that goes on from a state in the middle of a mini-batch."""
+    X, y = stream("classification")
+    make = {**LEARNERS, **MORE}[name]
+    X, y = X[[v is not None for v in y]], [v for v in y if v is not None]
+    asked, told = (scaled(make)() for _ in range(2))
+    asked.predict_then_learn_many(X, y)
+    for first, stop in pairwise(cuts(1, len(X))):
+        told.learn_many(X[first:stop], y[first:stop])
+        told = Scaled.from_state(through_json(told.state()))
+    same_model(Scaled.from_state(asked.state()), told)
+
+
+def through_json(state):
+    header = json.loads(json.dumps(state.header, allow_nan=False))
+    return State(header, {name: array.copy() for name, array in state.arrays.items()})
+
+
+# --- against the oracle ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_predictions_are_the_oracle_s(backend, task, batch_size):
+    """Predict in the scale so far, take the event in, learn it as scaled by that."""
+    X, y = stream(task, n=120)
+    X[::7, 1] = np.nan
+    classes = task == "classification"
+    oracle = naive.Scaled(
+        naive.DoublyStochastic(
+            naive.Kernel("gaussian", 0.8), "logistic" if classes else "squared", 3,
+            ("constant", 0.5), block_size=30, max_features=30, classification=classes,
+            columns=range(5),
+        ),
+        batch_size,
+    )  # fmt: skip
+    model = Scaled(
+        DoublyStochastic(
+            GAUSSIAN, loss="logistic" if classes else "squared", seed=3, step=Constant(0.5),
+            batch_size=batch_size, block_size=30, max_features=30, dtype="float64",
+            task=task, backend=backend,
+        )
+    )  # fmt: skip
+    numbers: dict = {}
+    for first, stop in pairwise(cuts(2, 120)):
+        for x, label in zip(X[first:stop], y[first:stop], strict=True):
+            if oracle.rows:
+                expected = oracle.decision(x)
+                np.testing.assert_allclose(model.decision_many(x[None])[0], expected, rtol=1e-6)
+            if label is not None:
+                number = numbers.setdefault(label, len(numbers)) if classes else label
+                oracle.learn(x, number)
+            model.predict_then_learn_many(x[None], [label])
+    whole = Scaled.from_state(model.state())
+    np.testing.assert_allclose(whole.learner.coefficients, oracle.learner.alpha, rtol=1e-5)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_scaling_row_by_row_is_that_of_single_events(missing):
+    X, known = stream("regression")[0], np.arange(N) % 5 > 0
+    X[np.random.default_rng(0).uniform(size=X.shape) < missing] = np.nan
+    one, many = RunningScale(5), RunningScale(5)
+    kind = np.dtype(np.float32)
+    after, before, units = many.transform_each(X, known, kind, before=True, units=True)
+    for r, x in enumerate(X[:, None]):
+        np.testing.assert_array_equal(before[r : r + 1], one.transform(x, kind))
+        np.testing.assert_allclose(one.invert(np.zeros((1, 5)))[0], units[r, 0])
+        if known[r]:
+            one.update(x)
+        np.testing.assert_array_equal(after[r : r + 1], one.transform(x, kind))
+    same_model(one, many)
+
+
+# --- mini-batches ---------------------------------------------------------------------------
+
+
+def test_a_mini_batch_is_gathered_until_it_is_whole():
+    X, y = stream("regression", n=30)
+    y = [0.001 * i for i in range(30)]
+    model = DoublyStochastic(GAUSSIAN, loss="squared", batch_size=8, max_features=256)
+    for i in range(7):
+        model.learn_one(X[i], y[i])
+        assert (model.n_steps, model.n_gathered, model.n_events) == (0, i + 1, i + 1)
+    model.learn_many(X[7:18], y[7:18])
+    assert (model.n_steps, model.n_gathered, model.n_events) == (2, 2, 18)
+    model.finish()
+    model.finish()
+    assert (model.n_steps, model.n_gathered, model.n_events) == (3, 0, 18)
+
+
+def test_an_older_state_without_gathered_events_is_opened():
+    X, y = stream("classification", n=32)
+    model = DoublyStochastic(GAUSSIAN, batch_size=8, max_features=256)
+    model.learn_many(X, [label or "none" for label in y])
+    state = through_json(model.state())
+    state.header["format"] = 1
+    for name in ("gathered", "gathered_labels"):
+        del state.arrays[name]
+    same_model(DoublyStochastic.from_state(state), model)
+
+
+def test_merging_finishes_mini_batches_and_leaves_the_other_alone():
+    X, y = stream("classification", n=60)
+    y = [label or "none" for label in y]
+    mine, other = (DoublyStochastic(GAUSSIAN, batch_size=8, max_features=256) for _ in range(2))
+    mine.learn_many(X[:20], y[:20])
+    other.learn_many(X[20:], y[20:])
+    mine.add_columns(["late"])
+    other.add_columns(["late"])
+    before = DoublyStochastic.from_state(other.state())
+    other_finished = DoublyStochastic.from_state(other.state())
+    mine.merge(other)
+    same_model(other, before)
+    other_finished.finish()
+    assert (mine.n_gathered, mine.n_events) == (0, 60)
+    assert mine.n_steps == max(3, other_finished.n_steps)
+
+
+def test_an_event_that_cannot_be_learned_ends_the_call_there():
+    """The scale has taken in that event and those before it, as after single events."""
+    X, y = stream("regression", n=60)
+    y = [0.0 if label is None else label for label in y]
+    make = scaled(stochastic(batch_size=1, kernel=kernels.Linear(), step=Constant(1e6)))
+    single, whole = (make(loss="squared") for _ in range(2))
+    with pytest.raises(InvalidInput, match="overflowed") as one:
+        one_by_one(single, X, y)
+    with pytest.raises(InvalidInput, match="overflowed") as other:
+        whole.predict_then_learn_many(X, y)
+    assert str(one.value) == str(other.value)
+    assert 1 < single.n_events < 60
+    same_model(whole, single)

@@ -25,7 +25,7 @@ twin defines::
     measure(X, count, mean, squares, numeric)                        rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
     rescale(X, mean, factor, out)                                    out = (X - mean) * factor
-    rescale_each(X, known, statistics, factor, before, after, units) the three row by row
+    rescale_each(X, known, statistics, ..., before, after, units)    these three row by row
     pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
     pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
     extend(K, L, F, start, delta)                                    F^T = L^-1 K, further columns
@@ -46,8 +46,8 @@ capacity), L (landmarks, start + landmarks or more) their own rows of it, delta 
 choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get`; those of measure, spread, rescale, rescale_each, extend and choose
-are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
+there by `put`, and come back by `get`; those of measure, spread, rescale, rescale_each, extend and
+choose are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
 """
 
 from __future__ import annotations

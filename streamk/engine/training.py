@@ -114,6 +114,12 @@ class Trainer:
                 absent=options.absent,
                 ignore=options.ignore,
             )
+        if schema.absent == "missing" and not model.takes_missing:
+            raise InvalidInput(
+                "absent='missing' is for models that take missing values; wrap the learner in"
+                " streamk.learners.Scaled, or choose absent='zero'"
+            )
+        self._initial = schema
         self.use(schema)
 
     @property
@@ -206,7 +212,8 @@ class Trainer:
         self, decoded: Decoded, schema: Schema, known: int, batch: Batch
     ) -> tuple[Prequential, tuple[Any, ...]]:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
-        model, X, y = self.model, decoded.X, decoded.y
+        model, y = self.model, decoded.y
+        X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         pieces: list[Prequential] = []
         start = 0
         with _refusals(batch):
@@ -320,8 +327,7 @@ class Trainer:
             self.metrics = Metrics.from_json(data["metrics"])
             schema = data["schema"]
             self._waiting, self._began = None, schema is not None
-            if schema is not None:
-                self.use(Schema.from_json(schema))
+            self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
 

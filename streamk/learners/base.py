@@ -27,6 +27,11 @@ class Learner(Protocol):
         ...
 
     @property
+    def takes_missing(self) -> bool:
+        """Whether a value may be missing (NaN)."""
+        ...
+
+    @property
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
         ...

@@ -123,7 +123,7 @@ class Optimizer:
         return y.astype(np.intp) if self._loss[2] else y
 
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
-        """Learn, with the outputs of Q written into F if it is there, and return how many are learned."""
+        """Learn, the outputs of Q going into F if it is there; return how many are learned."""
         raise NotImplementedError
 
     def carry(self, change: Change) -> None:

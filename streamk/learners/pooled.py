@@ -41,6 +41,7 @@ class Pooled(Decider):
     FORMAT = 3
     """From 2 on with the weights of the classes, from 3 on with guests, if there are any."""
     THRESHOLD = 0.5
+    takes_missing = True
 
     def __init__(
         self,

@@ -19,6 +19,9 @@ class Predictor:
     Copies and pickles go through the learner's state.
     """
 
+    takes_missing: bool = False
+    """Whether a value may be missing (NaN)."""
+
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         raise NotImplementedError

@@ -84,6 +84,7 @@ class Scaled(Predictor):
     """
 
     TYPE = "scaled"
+    takes_missing = True
     FORMAT = 1
 
     def __init__(self, learner: OfOneKernel) -> None:
@@ -178,7 +179,7 @@ class Scaled(Predictor):
     ) -> None:
         """Do `_follow` for so few events that what they are scaled to is kept."""
         learner, count, before = self.learner, self.n_events, (self._scale, self._labels)
-        numbers, units = labels, np.empty((len(events), 2, 1))
+        numbers, units = labels, None
         self._scale, self._labels = (scale.copy() for scale in before)
         scaled, ahead, _ = self._scale.transform_each(
             events, there, learner.dtype, before=add is not None
@@ -190,7 +191,7 @@ class Scaled(Predictor):
             numbers = np.where(there, standard[:, 0], math.nan)
         asked = None
         if add is not None:
-            asked = Asked(ahead, _Restored(add, None if self.is_classifier else units).add)
+            asked = Asked(ahead, _Restored(add, units).add)
         try:
             learner.learn_checked(scaled, numbers, asked)
         except InvalidInput:  # the scale has taken in no event after the one that failed

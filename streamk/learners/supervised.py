@@ -39,7 +39,7 @@ def known(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which labels are there: not None among classes, not NaN among numbers."""
     if labels.dtype == object:
         return np.array([label is not None for label in labels.tolist()], dtype=bool)
-    return ~np.isnan(labels)
+    return np.asarray(~np.isnan(labels))
 
 
 class Supervised(Decider):
@@ -85,6 +85,10 @@ class Supervised(Decider):
                     asked.add(self.decide_checked(asked.of(events)[some]))
                 self._follow(events[some], self._numbers(labels[some], there[some]), None)
             at = row + 1
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero."""
+        raise NotImplementedError
 
     def _newcomers(self, labels: NDArray[Any]) -> list[int]:
         """Return the rows whose classes are new there."""

@@ -45,7 +45,6 @@ class Estimator:
     _task: ClassVar[str]
     _model: Model
     _y_name: Any = None
-    batch_size: int = 1
 
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.

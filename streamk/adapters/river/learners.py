@@ -94,7 +94,8 @@ class KernelClassifier(_Kernels, Classifier):
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     batch_size : int, default 1
-        Events that share a step in `learn_many`. `learn_one` is always a step.
+        Events that share a step. They are gathered, in whatever calls they come, until there are so
+        many.
     block_size : int, default 2048
         Random features a step.
     max_features : int, default 2048

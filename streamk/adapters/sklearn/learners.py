@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk import learners
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
@@ -44,6 +45,12 @@ class _Kernels(Estimator):
         self.sampler = sampler
         self.n_epochs = n_epochs
         self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[Any], **options: Any) -> None:
+        """Pass over the events, and learn the last ones though they fill no mini-batch."""
+        super()._fit(X, y, **options)
+        learner: Any = self.learner_
+        learner.finish()
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         return learners.create(
@@ -86,7 +93,8 @@ class KernelClassifier(Classifier, _Kernels):
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     batch_size : int, default 8
-        Events a step.
+        Events a step. `partial_fit` gathers them over its calls; `fit` ends with a step of what is
+        left.
     block_size : int, default 2048
         Random features a step.
     max_features : int, default 2048

@@ -153,8 +153,8 @@ def _finite(x: Any) -> Any:
 
 
 @cache
-def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any, Any]:
-    """Return the functions that predict, learn and do both with such a basis; None: a dense one.
+def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any]:
+    """Return the functions that predict and learn with such a basis; None: a dense one.
 
     What is known of the basis costs nothing in a call that way.
     """
@@ -188,6 +188,14 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
             return False
         table[_START], table[_STOP] = block
         return _learn(table, X, y, (factor, weight, rate), acc, F.reshape((1, outputs)))
+
+    return predict, step
+
+
+@cache
+def _compiled_follow(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> Any:
+    """Return the function that predicts and learns many events in turn with such a basis."""
+    double = np.float64
 
     @exact
     def follow(
@@ -227,7 +235,7 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
             scale, t = now, t + 1
         return X.shape[0], scale
 
-    return predict, step, follow
+    return follow
 
 
 class Single:
@@ -273,7 +281,8 @@ class Single:
             table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
             return table, arrays
 
-        compiled_predict, compiled_step, compiled_follow = _compiled(strides, cosine, wide)
+        compiled_predict, compiled_step = _compiled(strides, cosine, wide)
+        compiled_follow = _compiled_follow(strides, cosine, wide)
         kept = prepared(1, 0)
         address = kept[0].ctypes.data
 

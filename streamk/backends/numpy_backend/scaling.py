@@ -79,7 +79,7 @@ def rescale_each(
 
     `before` and `units`, the mean and the factor there, are left out where they are None.
     """
-    mean = statistics[1]
+    count, mean, squares, numeric = statistics
     for r in range(len(X)):
         row = X[r : r + 1]
         if before is not None:
@@ -87,6 +87,6 @@ def rescale_each(
         if units is not None:
             units[r] = mean, factor
         if known[r]:
-            measure(row, *statistics)
-            spread(*statistics, factor)
+            measure(row, count, mean, squares, numeric)
+            spread(count, mean, squares, numeric, factor)
         rescale(row, mean, factor, after[r : r + 1])
