@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_END,
     OFFSET_STORED,
     Consumer,
     KafkaError,
@@ -51,6 +52,8 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
         # What was read ahead of a held partition is read again: not too much of it.
         "queued.min.messages": 20_000,
         "queued.max.messages.kbytes": FETCH_MAX_BYTES >> 10,
+        # Questions to a broker wait behind the fetch that waits for records there.
+        "fetch.wait.max.ms": 100,
         # A full queue is looked at again soon, not after a second.
         "fetch.queue.backoff.ms": 10,
     }
@@ -261,11 +264,11 @@ class ConfluentReader:
 
     def start(self, number: int) -> int:
         """The earliest offset that can be read."""
-        return self._watermarks(number)[0]
+        return self._listed(number, OFFSET_BEGINNING)
 
     def end(self, number: int) -> int:
         """One past the last offset that can be read now."""
-        return self._watermarks(number)[1]
+        return self._listed(number, OFFSET_END)
 
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
@@ -296,11 +299,17 @@ class ConfluentReader:
             self._closed = True
             self._consumer.close()
 
-    def _watermarks(self, number: int) -> tuple[int, int]:
-        found = self._consumer.get_watermark_offsets(self._one(number), timeout=REQUEST_TIMEOUT)
-        if found is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return found
+    def _listed(self, number: int, which: int) -> int:
+        """Ask for the first or the last offset.
+
+        They go to the broker in place of a timestamp, as Kafka's protocol has it. The question
+        for both at once, `get_watermark_offsets`, was seen to give the end as the start (2.15.0).
+        """
+        asked = TopicPartition(self._topic, number, which)
+        (found,) = self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset)
 
     def _one(self, number: int) -> TopicPartition:
         return TopicPartition(self._topic, number)
