@@ -149,7 +149,7 @@ def test_a_beginning_is_that_of_events_one_after_the_other(d, tol, room):
     for n in (0, 1, 50, 120):
         begun, followed = (IncrementalOasis(Gaussian(bandwidth=0.5), **options) for _ in "ab")
         taken = begun.begin(X[:n])
-        admitted = [some.start for some, changes, _ in followed.follow(X[:n]) if changes]
+        admitted = [some.start for some, changes, *_ in followed.follow(X[:n]) if changes]
         assert taken.tolist() == admitted
         assert begun.state().header == followed.state().header
         for name, array in arrays(followed).items():
@@ -310,7 +310,7 @@ def test_who_follows_a_stream_gets_coordinates_of_the_landmarks_there_are(half_l
     X = drifting(1400, 4, seed=3)
     landmarks = IncrementalOasis(Gaussian(bandwidth=2.0), max_landmarks=37, half_life=half_life)
     seen = 0
-    for some, _, Phi in landmarks.follow(X):
+    for some, _, Phi, _ in landmarks.follow(X):
         assert some.start == seen
         assert np.array_equal(Phi, landmarks.transform(X[some]))
         seen = some.stop

@@ -247,7 +247,7 @@ def test_what_an_admission_and_a_removal_change(optimizer: str, kernel: Any) -> 
         row = X[at : at + 1]
         before, coefficients = model.decision_many(probe)[:, 0], model.coefficients[:, 0]
         points = model.landmarks
-        for some, changes, _ in model._landmarks.follow(row) if at else ():
+        for some, changes, *_ in model._landmarks.follow(row) if at else ():
             for change in changes:
                 model._optimizer.carry(change)
                 kinds.add(type(change).__name__)

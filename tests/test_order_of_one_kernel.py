@@ -193,8 +193,9 @@ def test_learning_alone_is_the_same(name):
     asked.predict_then_learn_many(X, y)
     for first, stop in pairwise(cuts(1, len(X))):
         told.learn_many(X[first:stop], y[first:stop])
-        told = Scaled.from_state(through_json(told.state()))
-    same_model(Scaled.from_state(asked.state()), told)
+        if not name.startswith("numpy"):  # a copy has the default backend
+            told = Scaled.from_state(through_json(told.state()))
+    same_model(asked, told)
 
 
 def through_json(state):
