@@ -641,6 +641,49 @@ class DoublyStochastic:
         self.alpha[start:stop] -= gamma / (stop - start) * gradient
 
 
+class Scaled:
+    """A learner of events in units of their spread: predict, take in, learn, one by one.
+
+    An event is predicted in the scale of all learned before it, and a number given back in the
+    label's own unit; then event and label are taken into the scale, and learned as scaled by that.
+    """
+
+    def __init__(self, learner: DoublyStochastic, batch_size: int = 1) -> None:
+        self.learner, self.batch_size = learner, batch_size
+        self.rows: list[list[float]] = []
+        self.labels: list[list[float]] = []
+        self.gathered: list[tuple[list[float], float]] = []
+
+    def scaled(self, x: Sequence[float]) -> list[float]:
+        means, factors = column_scaling(self.rows)
+        return [
+            0.0 if math.isnan(v) else (v - m) * f for v, m, f in zip(x, means, factors, strict=True)
+        ]
+
+    def decision(self, x: Sequence[float]) -> list[float]:
+        if not self.rows:
+            return [0.0] * self.learner.alpha.shape[1]
+        f = self.learner.decision(self.scaled(x)).tolist()
+        if not self.learner.classification:
+            (mean,), (factor,) = column_scaling(self.labels)
+            f = [f[0] / factor + mean]
+        return f
+
+    def learn(self, x: Sequence[float], y: float) -> None:
+        self.rows.append([float(v) for v in x])
+        if self.learner.classification:
+            self.learner.see_classes(int(y) + 1)
+        else:
+            self.labels.append([float(y)])
+            (mean,), (factor,) = column_scaling(self.labels)
+            y = (y - mean) * factor
+        self.gathered.append((self.scaled(x), y))
+        if len(self.gathered) == self.batch_size:
+            X, numbers = zip(*self.gathered, strict=True)
+            self.gathered = []
+            self.learner.learn(X, numbers)
+
+
 # --- experts of a pool ------------------------------------------------------------------------
 
 

@@ -192,13 +192,12 @@ def copy(scaled):
 
 
 def test_it_is_the_learner_on_scaled_events():
-    """Each batch is taken into the statistics first, and then learned."""
+    """Each event is taken into the statistics first, and then learned."""
     X = events(160)
     scaled, plain = model(dtype="float64"), learner(dtype="float64")
-    for first in range(0, 160, 20):
-        batch = X[first : first + 20]
-        scaled.learn_many(batch, labels(batch))
-        plain.learn_many(by_the_formula(X[: first + 20], batch), labels(batch))
+    scaled.learn_many(X, labels(X))
+    for i, x in enumerate(X, 1):
+        plain.learn_many(by_the_formula(X[:i], x[None]), labels(x[None]))
     Z = by_the_formula(X, X)
     np.testing.assert_allclose(scaled.decision_many(X), plain.decision_many(Z), atol=1e-6)
     np.testing.assert_allclose(scaled.predict_proba_many(X), plain.predict_proba_many(Z), atol=1e-6)
@@ -215,11 +214,11 @@ def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
     y = 5e4 + 300.0 * np.sin(2.0 * np.nan_to_num(X[:, 0]))
     scaled = Scaled(learner(loss="squared", dtype="float64"))
     plain = learner(loss="squared", dtype="float64")
-    for first in range(0, 160, 20):
-        some, seen = slice(first, first + 20), slice(first + 20)
-        mean, factor = naive.column_scaling(y[seen, None])
-        scaled.learn_many(X[some], y[some])
-        plain.learn_many(by_the_formula(X[seen], X[some]), (y[some] - mean[0]) * factor[0])
+    scaled.learn_many(X, y)
+    for i in range(160):
+        mean, factor = naive.column_scaling(y[: i + 1, None])
+        number = (y[i] - mean[0]) * factor[0]
+        plain.learn_many(by_the_formula(X[: i + 1], X[i : i + 1]), [number])
     Z = plain.decision_many(by_the_formula(X, X))
     np.testing.assert_allclose(scaled.decision_many(X), Z / factor[0] + mean[0], rtol=1e-8)
     np.testing.assert_array_equal(scaled.predict_many(X), scaled.decision_many(X)[:, 0])

@@ -29,6 +29,7 @@ def model(**options):
         "seed": 5,
         "step": Constant(0.3),
         "regularization": 0.01,
+        "batch_size": 1,
         "block_size": 100,
         "max_features": 350,
         **options,
@@ -273,7 +274,8 @@ SCRIPT = """
     from streamk.learners import DoublyStochastic
 
     learner = DoublyStochastic(
-        kernels.Gaussian(), loss="squared", sampler="{sampler}", block_size=2048, max_features=2048
+        kernels.Gaussian(), loss="squared", sampler="{sampler}", batch_size=1, block_size=2048,
+        max_features=2048,
     )
     x = np.linspace(-1.0, 1.0, 54, dtype=np.float32)
     for _ in range(3):

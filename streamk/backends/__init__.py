@@ -25,6 +25,7 @@ twin defines::
     measure(X, count, mean, squares, numeric)                        rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
     rescale(X, mean, factor, out)                                    out = (X - mean) * factor
+    rescale_each(X, known, statistics, factor, before, after, units) the three row by row
     pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
     pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
     extend(K, L, F, start, delta)                                    F^T = L^-1 K, further columns
@@ -45,8 +46,8 @@ capacity), L (landmarks, start + landmarks or more) their own rows of it, delta 
 choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get`; those of measure, spread, rescale, extend and choose are
-NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
+there by `put`, and come back by `get`; those of measure, spread, rescale, rescale_each, extend and choose
+are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
 """
 
 from __future__ import annotations
@@ -183,6 +184,23 @@ BACKENDS = ("numpy", "numba", "cupy")
 """Names of the backends, besides ``auto``."""
 
 
+class Steps(NamedTuple):
+    """Which features some consecutive steps move, and how far."""
+
+    first: int
+    """Steps taken before."""
+    block_size: int
+    """Features a step; the blocks are visited in turn."""
+    features: int
+    """Of all blocks; the last one may be smaller."""
+    decays: Array
+    """Of each step, float64: the factor of all earlier coefficients."""
+    rates: Array
+    """Of each step, float64: the factor of the gradient, before its division by the features."""
+    bounds: tuple[float, float]
+    """Between which the scale of the coefficients is to stay."""
+
+
 class Single(Protocol):
     """Predicts and learns single events by the same arrays, bit for bit as batches are.
 
@@ -215,6 +233,31 @@ class Single(Protocol):
         -------
         bool
             False, and no descent, if x is not finite or a prediction overflowed.
+        """
+        ...
+
+    def follow(
+        self,
+        P: Array | None,
+        X: Array,
+        y: Array,
+        scale: float,
+        amplitude: float,
+        steps: Steps,
+        F: Array | None,
+    ) -> tuple[int, float]:
+        """Row by row, predict P (n, d) into F (n, outputs) and step on X (n, d) with label y.
+
+        Coefficients are `scale` times A, and a step's decay is one of the scale. Where y is NaN
+        there is no step. P may be X, and both P and F None where nothing is to be predicted. Rows
+        are finite, as are the labels that are there. It holds no lock: other threads may predict
+        meanwhile.
+
+        Returns
+        -------
+        int, float
+            How many rows were taken, fewer than there are where a prediction overflowed or the
+            scale would leave its bounds; and the scale after them.
         """
         ...
 
@@ -363,6 +406,33 @@ class Backend(Protocol):
         -------
         bool
             Whether no value of X is beyond `LARGEST`.
+        """
+        ...
+
+    def rescale_each(
+        self,
+        X: Array,
+        known: Array,
+        statistics: tuple[Array, Array, Array, Array],
+        factor: Array,
+        before: Array | None,
+        after: Array,
+        units: Array | None,
+    ) -> None:
+        """Rescale row by row, those that are `known` being measured, and spread, in between.
+
+        Parameters
+        ----------
+        X : float64 array of shape (n, d)
+        known : bool array of shape (n,)
+        statistics : count, mean, squares and numeric
+        factor : float64 array of shape (d,)
+            What `spread` wrote last.
+        before, after : array of shape (n, d)
+            The rows as `rescale` writes them, before each is measured and after; the first may be
+            left out.
+        units : float64 array of shape (n, 2, d), optional
+            Mean and factor before each row.
         """
         ...
 

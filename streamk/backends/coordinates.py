@@ -24,10 +24,24 @@ FLATTEST = 1e-4
 class Twin(Protocol):
     """What a backend's module `coordinates` defines."""
 
+    def outputs(self, Q: Array, W: Array, F: Array) -> None:
+        """Write the outputs ``W' q`` of each row of Q (n, l) into F (n, outputs)."""
+        ...
+
     def descend(
-        self, Phi: Array, y: Array, W: Array, loss: Loss, decays: Array, rates: Array
+        self,
+        Phi: Array,
+        y: Array,
+        W: Array,
+        loss: Loss,
+        decays: Array,
+        rates: Array,
+        Q: Array | None = None,
+        F: Array | None = None,
     ) -> int:
         """Take a gradient step for each row: ``W = decay W - rate phi l'(W' phi, y)``.
+
+        With Q and F, the row of F gets the `outputs` of the row of Q before.
 
         Returns
         -------
@@ -47,8 +61,12 @@ class Twin(Protocol):
         ridge: float,
         turn: int,
         pulls: int,
+        Q: Array | None = None,
+        F: Array | None = None,
     ) -> int:
         """Take a step of second order for each row: ``W -= A^-1 phi l'(W' phi, y)``.
+
+        Q and F are as of `descend`.
 
         Before, A has become ``forgetting A + h phi phi'`` with h at least the curvature of the loss
         in the outputs; ``T' T`` is its inverse, T upper triangular. What A forgets of the ridge

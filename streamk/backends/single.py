@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import CHUNK, Basis
+from streamk.backends import CHUNK, Basis, Steps
 
 
 class BatchOfOne:
@@ -79,5 +79,43 @@ class BatchOfOne:
             F[None],
         )
 
+    def follow(
+        self,
+        P: Any,
+        X: Any,
+        y: Any,
+        scale: float,
+        amplitude: float,
+        steps: Steps,
+        F: Any,
+    ) -> tuple[int, float]:
+        """Row by row, predict P into F and step on X; return how many rows, and the scale."""
+        t, (low, high) = 0, steps.bounds
+        spare = self._xp.empty((1, self._A.shape[1]))
+        for r in range(len(X)):
+            known, f = not np.isnan(y[r]), spare[0] if F is None else F[r]
+            if P is not None and (P is not X or not known):
+                self.predict(P[r], scale * amplitude, f)
+            if not known:
+                continue
+            now = scale * float(steps.decays[t])
+            if not low < abs(now) < high:
+                return r, scale
+            start, stop = block_of(steps.first + t, steps.block_size, steps.features)
+            rate = float(steps.rates[t]) / (stop - start) / now
+            into = f if P is X else spare[0]
+            if not self.step(
+                X[r], float(y[r]), (start, stop), scale * amplitude, amplitude, rate, into
+            ):
+                return r, scale
+            scale, t = now, t + 1
+        return len(X), scale
+
     def _finite(self, x: Any) -> bool:
         return bool(self._xp.isfinite(x).all())
+
+
+def block_of(t: int, block_size: int, features: int) -> tuple[int, int]:
+    """Return which features a step moves, start and stop, after t steps before it."""
+    start = t % -(-features // block_size) * block_size
+    return start, min(start + block_size, features)

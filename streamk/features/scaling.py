@@ -70,6 +70,43 @@ class RunningScale:
         self._backend.rescale(X, self._mean, self._factors(), Z)
         return Z
 
+    def transform_each(
+        self,
+        X: NDArray[np.float64],
+        known: NDArray[np.bool_],
+        dtype: np.dtype[Any],
+        *,
+        before: bool = False,
+        units: bool = False,
+    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+        """Take in events one by one, and return each as it is scaled then.
+
+        Parameters
+        ----------
+        X : float64 array of shape (n, d)
+            NaN is missing.
+        known : bool array of shape (n,)
+            Which events are taken in; the others change nothing.
+        dtype : numpy dtype
+            Of scaled events.
+        before : bool, default False
+            Whether they are wanted as they are scaled before they are taken in, too.
+        units : bool, default False
+            Whether the means and factors before each are wanted.
+
+        Returns
+        -------
+        after, before : arrays of shape (n, d)
+        units : float64 array of shape (n, 2, d)
+            The last two are None where they are not wanted.
+        """
+        after, factor = np.empty(X.shape, dtype), self._factors()
+        ahead = np.empty(X.shape, dtype) if before else None
+        unit = np.empty((len(X), 2, len(self))) if units else None
+        statistics = (self._count, self._mean, self._squares, self._numeric)
+        self._backend.rescale_each(X, known, statistics, factor, ahead, after, unit)
+        return after, ahead, unit
+
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Whether x is an array of one event just as the compiled functions know it."""
         return (
@@ -108,9 +145,13 @@ class RunningScale:
         self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
         self._factor = None
 
+    def copy(self) -> RunningScale:
+        """Return an independent copy."""
+        return RunningScale.from_state(self.state())
+
     def select(self, order: Sequence[int | None]) -> RunningScale:
         """Return a copy whose columns are those numbered; None is one that was always zero."""
-        copy = RunningScale.from_state(self.state())
+        copy = self.copy()
         copy.add_columns(1)
         numbers = [len(self) if number is None else number for number in order]
         for name in _ARRAYS:

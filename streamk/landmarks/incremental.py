@@ -203,9 +203,11 @@ class IncrementalOasis:
         InvalidInput
             If a value is NaN or infinite, or the number of columns is not that of earlier events.
         """
-        return [change for _, changes, _ in self.follow(X) for change in changes]
+        return [change for _, changes, *_ in self.follow(X) for change in changes]
 
-    def follow(self, X: ArrayLike) -> Iterator[tuple[slice, list[Change], Matrix]]:
+    def follow(
+        self, X: ArrayLike, asked: ArrayLike | None = None
+    ) -> Iterator[tuple[slice, list[Change], Matrix, Matrix]]:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
@@ -214,6 +216,8 @@ class IncrementalOasis:
         Parameters
         ----------
         X : array of shape (n, d)
+        asked : array of shape (n, d), optional
+            What is to be predicted before each event is looked at; X by default.
 
         Yields
         ------
@@ -223,8 +227,11 @@ class IncrementalOasis:
             How they became that, in order.
         Phi : array of shape (events, l)
             The coordinates of these events, as `transform` returns them.
+        Q : array of shape (events, l before the changes)
+            The coordinates of what was asked for, in the span that there was before.
         """
         rows = self._rows(X)
+        questions = rows if asked is None or asked is X else self._rows(asked)
         if self._points is None and len(rows):
             self._points = np.zeros((0, rows.shape[1]))
         at = 0
@@ -236,14 +243,16 @@ class IncrementalOasis:
             )
             stop = at + seen
             last = stop - (verdict != backend.KEEP)
+            Q = Phi if questions is rows else self.transform(questions[at:stop])
             if last > at:
-                yield slice(at, last), [], Phi[: last - at]
+                yield slice(at, last), [], Phi[: last - at], Q[: last - at]
             self.n_events += seen
             if last < stop:
                 changes = [self._admit(rows[last], Phi[last - at], schur)]
                 if verdict != backend.ADMIT:
                     changes.append(self._remove(verdict))
-                yield slice(last, stop), changes, self.transform(rows[last:stop])
+                transformed = self.transform(rows[last:stop])
+                yield slice(last, stop), changes, transformed, Q[last - at : seen]
             at = stop
 
     def begin(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -254,7 +263,7 @@ class IncrementalOasis:
         """
         rows = self._rows(X)
         first = self._taken(rows) if len(rows) and self.n_events == 0 else 0
-        found = [some.start for some, changes, _ in self.follow(rows[first:]) if changes]
+        found = [some.start for some, changes, *_ in self.follow(rows[first:]) if changes]
         return np.concatenate([np.arange(first), np.array(found, np.int64) + first])
 
     def _taken(self, rows: Matrix) -> int:

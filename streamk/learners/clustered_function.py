@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +15,8 @@ from streamk.learners.growing_features import GrowingFeatures, Matrix
 from streamk.learners.optimizers import Optimizer
 from streamk.state import State
 
-Served = dict[int, tuple[Matrix, Matrix]]
-"""Landmarks and coefficients of clusters."""
+Served = Sequence[tuple[Matrix, Matrix]]
+"""Landmarks and coefficients of each cluster."""
 
 
 class ClusteredFunction:
@@ -46,7 +46,6 @@ class ClusteredFunction:
         self.features, self.optimizer = features, optimizer
         self.sizes, self.error = sizes, error
         self.seen = np.zeros(len(features), np.int64)
-        self._served: Served = {}
 
     @property
     def shift(self) -> float:
@@ -57,63 +56,68 @@ class ClusteredFunction:
             np.abs(self.seen / self.seen.sum() - self.sizes / self.sizes.sum()).sum()
         )
 
-    def learn(self, X: Matrix, y: Matrix, eligible: NDArray[np.bool_]) -> None:
+    def learn(
+        self, X: Matrix, y: Matrix, eligible: NDArray[np.bool_], asked: Matrix | None = None
+    ) -> Matrix:
         """Learn from events X (n, d) one after the other, each after the features grew by it.
 
         Parameters
         ----------
         eligible : bool array of shape (n,)
             Which events may become landmarks.
+        asked : array of shape (n, d), optional
+            Events to be predicted, each before that of X is looked at.
+
+        Returns
+        -------
+        array of shape (n, outputs)
+            What was predicted; of no use where nothing was asked for.
 
         Raises
         ------
         InvalidInput
             If a prediction overflows; the events before it are learned.
         """
-        self._served = {}
         labels, size = self.features.nearest(X), self.features.size
         rows = self.features.grow(X, labels, eligible)
         Phi = self.features.transform(X, labels)
-        at, optimizer = 0, self.optimizer
+        Q = None
+        if asked is not None:
+            Q = Phi if asked is X else self.features.transform(asked, self.features.nearest(asked))
+        at, optimizer, F = 0, self.optimizer, np.empty((len(X), self.optimizer.n_outputs))
         try:
             for count, row in enumerate(rows):
                 if row > at:
-                    optimizer.learn(Phi[at:row, : size + count], y[at:row])
+                    use = size + count
+                    ahead = None if Q is None else Q[at:row, :use]
+                    F[at:row] = optimizer.learn(Phi[at:row, :use], y[at:row], ahead)
+                # The new feature has no coefficient yet, and so no say in what is predicted.
                 optimizer.carry(Admission())
                 at = row
-            optimizer.learn(Phi[at:], y[at:])
+            F[at:] = optimizer.learn(Phi[at:], y[at:], None if Q is None else Q[at:])
         finally:
-            while len(optimizer.W) < self.features.size:
-                optimizer.carry(Admission())
+            while len(self.optimizer.W) < self.features.size:
+                self.optimizer.carry(Admission())
         self.seen += np.bincount(labels, minlength=len(self.seen))
+        return F
 
     def widen(self, W: Matrix) -> None:
         """Take coefficients of more outputs."""
-        self.optimizer.W, self._served = W, {}
+        self.optimizer.W = W
 
     def decide(self, X: Matrix) -> Matrix:
         """Return the outputs (n, outputs) of events."""
-        labels = self.features.nearest(X)
-        self._serve(np.unique(labels).tolist())
-        if not len(X):
-            return np.zeros((0, self.optimizer.n_outputs))
-        return _decided(self.features.kernel, X, labels, self._served)
-
-    def _serve(self, clusters: Iterable[int]) -> None:
-        for s in clusters:
-            if s not in self._served:
-                self._served[s] = self.features.expanded(s, self.optimizer.W)
+        return self.optimizer.outputs(self.features.transform(X, self.features.nearest(X)))
 
     def frozen(self) -> Callable[[Matrix], Matrix]:
-        """Return `decide` as it is now, whatever is learned later."""
-        self._serve(range(len(self.features)))
-        kernel, centers, served = self.features.kernel, self.features.centers, self._served
+        """Return what `decide` says now but for rounding, whatever is learned later."""
+        kernel, centers = self.features.kernel, self.features.centers
+        served = [self.features.expanded(s, self.optimizer.W) for s in range(len(self.features))]
         return lambda X: _decided(kernel, X, nearest(X, centers), served)
 
     def add_columns(self, count: int) -> None:
         """Append columns that were zero in all events so far."""
         self.features.add_columns(count)
-        self._served = {}
 
     @property
     def nbytes(self) -> int:
@@ -151,7 +155,7 @@ class ClusteredFunction:
 
 def _decided(kernel: Kernel, X: Matrix, labels: Labels, served: Served) -> Matrix:
     """Return the outputs (n, outputs) of events of clusters."""
-    F = np.zeros((len(X), next(iter(served.values()))[1].shape[1]))
+    F = np.zeros((len(X), served[0][1].shape[1]))
     for s, rows in by_cluster(labels):
         landmarks, coefficients = served[s]
         if len(landmarks):

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from streamk.backends import CHUNK, Backend
 from streamk.errors import StateError
 
-_SMALL = 2.0**-40
-"""A scale below this (or above its inverse) is multiplied into the array, once in a long time."""
+SCALES = (2.0**-40, 2.0**40)
+"""A scale below the first (or above the other) is multiplied into the array, once in a long time.
+"""
 
 _PIECE = 64
 """Chunks by which the arrays grow (16 KiB an output)."""
@@ -81,7 +82,7 @@ class Coefficients:
     def lazy_scale(self, factor: float) -> float | None:
         """Return the scale after a decay by `factor`, None where the array must be touched."""
         scale = self.scale * factor
-        return scale if _SMALL < abs(scale) < 1.0 / _SMALL else None
+        return scale if SCALES[0] < abs(scale) < SCALES[1] else None
 
     def decay(self, factor: float) -> None:
         """Multiply all coefficients by a factor; 0 clears them."""

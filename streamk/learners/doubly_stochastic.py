@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
 from streamk.learners.predictor import one_row
 from streamk.learners.steps import Constant, Step, step_from_json
-from streamk.learners.supervised import Supervised
+from streamk.learners.supervised import Asked, Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
@@ -51,7 +51,8 @@ class DoublyStochastic(Supervised):
     regularization : float, default 0
         The paper's nu, at least 0.
     batch_size : int, default 8
-        Events a step. `learn_many` cuts what it gets into such mini-batches, in order.
+        Events a step. They are gathered, in whatever calls they come, until there are so many; the
+        coefficients stay as they are until then. `finish` takes a step with fewer.
     block_size : int, default 256
         Features a step.
     max_features : int, default 131072
@@ -89,12 +90,14 @@ class DoublyStochastic(Supervised):
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
     >>> model = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=2048)
     >>> model.learn_many(X[:1500], y[:1500])
+    >>> model.finish()
     >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.9)
     True
     """
 
     TYPE = "doubly-stochastic"
-    FORMAT = 1
+    FORMAT = 2
+    """Of format 1 there were no gathered events."""
 
     def __init__(
         self,
@@ -151,6 +154,7 @@ class DoublyStochastic(Supervised):
             backend=backends.select(backend),
         )
         self.n_events = 0
+        self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
         if columns is not None:
             self.add_columns(columns)
 
@@ -191,8 +195,13 @@ class DoublyStochastic(Supervised):
 
     @property
     def nbytes(self) -> int:
-        """Memory of coefficients and of what is kept of the features, in bytes."""
-        return self._function.nbytes
+        """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
+        return self._function.nbytes + sum(array.nbytes for array in self._gathered)
+
+    @property
+    def n_gathered(self) -> int:
+        """Events that wait for the step of their mini-batch; they count among `n_events`."""
+        return len(self._gathered[1])
 
     @property
     def coefficients(self) -> NDArray[Any]:
@@ -201,19 +210,77 @@ class DoublyStochastic(Supervised):
 
     # Learning
 
-    def learn_checked(self, events: NDArray[Any], labels: NDArray[Any]) -> None:
-        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
-        if self.columns is None:
-            self.add_columns(range(events.shape[1]))
-        rows = self._function.put(events)
-        for first in range(0, len(events), self.batch_size):
-            some = slice(first, first + self.batch_size)
-            self._function.learn(rows[some], self._numbers(labels[some]))
-            self.n_events += len(rows[some])
+    def _follow(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        if self.batch_size == 1:
+            self._follow_singly(events, numbers, asked)
+            return
+        at, known = 0, np.flatnonzero(~np.isnan(numbers))
+        while at < len(events):
+            wanted = self.batch_size - self.n_gathered
+            stop = len(events) if len(known) < wanted else int(known[wanted - 1]) + 1
+            if asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
+            some, known = known[:wanted], known[wanted:]
+            self._gather(events[some], numbers[some])
+            at = stop
+
+    def _follow_singly(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Do `_follow` where each event is a step."""
+        function, at = self._function, 0
+        rows = ahead = function.put(events)
+        if asked is not None and asked.events is not None:
+            ahead = function.put(asked.events)
+        while at < len(events):
+            here = rows[at:]
+            there = here if ahead is rows else ahead[at:]
+            done, F = function.follow(None if asked is None else there, here, numbers[at:])
+            self.n_events += done - int(np.isnan(numbers[at : at + done]).sum())
+            if asked is not None:
+                asked.add(F)
+            at += done
+            if at < len(events):  # this one the long way
+                if asked is not None:
+                    asked.add(self.decide_checked(asked.of(events)[at : at + 1]))
+                if not math.isnan(numbers[at]):
+                    function.learn(rows[at : at + 1], numbers[at : at + 1])
+                    self.n_events += 1
+                at += 1
+
+    def _gather(self, events: NDArray[Any], numbers: NDArray[np.float64]) -> None:
+        """Take in events, no more than the mini-batch lacks, and take its step if it is whole."""
+        X, y = self._gathered
+        whole = len(y) + len(numbers) == self.batch_size
+        if len(y):
+            events, numbers = np.vstack([X, events]), np.append(y, numbers)
+        self.n_events += len(numbers) - len(y) - whole
+        self._gathered = events, numbers
+        if whole:
+            self.finish()
+            self.n_events += 1
+
+    def finish(self) -> None:
+        """Take the step of a mini-batch that is not whole, with the events gathered so far.
+
+        Without any nothing is done.
+
+        Raises
+        ------
+        InvalidInput
+            If predictions overflow; the mini-batch is lost then.
+        """
+        X, y = self._gathered
+        if len(y):
+            self._gathered = X[:0], y[:0]
+            self._function.learn(self._function.put(X), y)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x of shape (d,) with label y, a step by itself."""
-        number = self.number(y)
+        """Learn from one event x of shape (d,) with label y: with ``batch_size=1``, by a step."""
+        number = self.number(y) if self.batch_size == 1 else None
         if number is None or not self._function.learn_one(x, number):
             self.learn_many(one_row(x), [y])
         else:
@@ -241,6 +308,8 @@ class DoublyStochastic(Supervised):
             If a column is there already.
         """
         self._function.add_columns(tuple(names))
+        X, y = self._gathered
+        self._gathered = np.pad(X, ((0, 0), (0, len(names)))), y
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -268,7 +337,8 @@ class DoublyStochastic(Supervised):
         }
         for name in (*_OPTIONS, "n_steps", "n_events"):
             header[name] = getattr(self, name)
-        return State(header, self._function.coefficients.arrays(self._function.n_chunks))
+        arrays = self._function.coefficients.arrays(self._function.n_chunks)
+        return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
 
     @classmethod
     def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
@@ -308,7 +378,22 @@ class DoublyStochastic(Supervised):
                 "it is damaged or was changed by hand"
             ) from error
         function.coefficients.load(state.arrays, function.n_chunks, scale)
+        learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
+        if header["format"] > 1:
+            learner._load_gathered(state.arrays)
         return learner
+
+    def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take gathered events out of a state."""
+        if not all(name in arrays for name in _GATHERED):
+            raise StateError(f"a {self.TYPE!r} state has arrays {' and '.join(_GATHERED)}")
+        X, y = (arrays[name] for name in _GATHERED)
+        if X.shape != (len(y), len(self.columns or ())) or not len(y) < self.batch_size:
+            raise StateError(
+                f"{X.shape} numbers of {len(y)} gathered events do not fit "
+                f"{len(self.columns or ())} columns and batch_size={self.batch_size}"
+            )
+        self._gathered = X.astype(self.dtype), y.astype(np.float64)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -316,7 +401,8 @@ class DoublyStochastic(Supervised):
         Each learner's change since their last common state counts by its share w of the events
         learned since: ``base + w (self - base) + (1 - w) (other - base)``. The weights add up to
         1, so the base cancels and only its number of events is needed. Both must have the same
-        options and seed: their random features are then the same ones.
+        options and seed: their random features are then the same ones. Where there is something to
+        take in, mini-batches are finished first: this learner's, and the other's in a copy.
 
         Parameters
         ----------
@@ -334,8 +420,13 @@ class DoublyStochastic(Supervised):
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
+        self.finish()
+        if other.n_gathered:
+            other = type(self).from_state(other.state())
+            other.finish()
         function = self._function
         share_columns(function, other._function)
+        self._gathered = np.zeros((0, len(self.columns or ())), self.dtype), np.zeros(0)
         if self.is_classifier:
             self._classes.encode(other.classes)
             self._fit_outputs()
@@ -354,6 +445,8 @@ class DoublyStochastic(Supervised):
         self.n_events += others
 
 
+_GATHERED = ("gathered", "gathered_labels")
+"""Arrays of the events that wait for their step."""
 _OPTIONS = (
     "seed",
     "regularization",

@@ -133,7 +133,7 @@ class GrowingFeatures:
         found = []
         for s, places in by_cluster(labels[some]):
             rows = some[places]
-            for part, changes, _ in self._clusters[s].grown.follow(X[rows]):
+            for part, changes, *_ in self._clusters[s].grown.follow(X[rows]):
                 if changes:
                     found.append((int(rows[part.start]), s))
         for _, s in sorted(found):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, Backend, Basis
+from streamk.backends import CHUNK, Backend, Basis, Steps
 from streamk.errors import InvalidInput
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
-from streamk.learners.coefficients import Coefficients
+from streamk.learners.coefficients import SCALES, Coefficients
 from streamk.learners.steps import AdaGrad, Step
 from streamk.losses import Loss
 
@@ -242,6 +242,40 @@ class KernelFunction:
         if alone is None or not alone.takes(x):
             return False
         return self._step_alone(alone, self.put(x), y)
+
+    def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
+        """Predict and learn events one after the other, where that goes a short way.
+
+        Parameters
+        ----------
+        P : array of shape (n, d) or None
+            The events as they are predicted, which may be X; None not to predict.
+        X : array of shape (n, d)
+            The events as they are learned. Both are what `put` returned, or rows of it.
+        y : float64 array of shape (n,)
+            Labels; an event whose label is NaN is not learned.
+
+        Returns
+        -------
+        rows : int
+            How many events were taken, perhaps 0. The next one must go by `decide` and `learn`.
+        F : float64 array of shape (rows, n_outputs)
+            What was predicted, each event before it was learned; of no use without P.
+        """
+        coefficients, t = self.coefficients, self.n_steps
+        alone = self._served(t) if t >= self._n_blocks else None
+        if alone is None:
+            return 0, np.empty((0, coefficients.n_outputs))
+        count, nu = len(y) - int(np.isnan(y).sum()), self._regularization
+        decays = 1.0 - self._step.sizes(t + 1, count) * nu
+        rates = self._step.rates(t + 1, count)
+        steps = Steps(t, self._block_size, self._max_features, decays, rates, SCALES)
+        F = None if P is None else self._xp.empty((len(X), alone.outputs))
+        amplitude = alone.blocks.amplitude
+        rows, scale = alone.single.follow(P, X, y, coefficients.scale, amplitude, steps, F)
+        coefficients.scale = scale
+        self.n_steps = t + rows - int(np.isnan(y[:rows]).sum())
+        return rows, np.empty((rows, alone.outputs)) if F is None else self._get(F[:rows])
 
     def _plan(self, t: int) -> tuple[int, int, float, float]:
         """Return which features step t moves, start and stop, the decay of all and the rate."""

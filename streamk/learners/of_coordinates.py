@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from streamk.learners.classes import Classes, Label, classifies
 from streamk.learners.optimizers import Newton, Optimizer, StochasticGradient
 from streamk.learners.predictor import one_row
 from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
-from streamk.learners.supervised import Supervised
+from streamk.learners.supervised import Asked, Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 
@@ -107,6 +108,23 @@ class OfCoordinates(Supervised):
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
         return self._columns
+
+    def _follow(self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        missing = np.isnan(numbers)
+        edges = [0, *(np.flatnonzero(missing[1:] != missing[:-1]) + 1).tolist(), len(numbers)]
+        for at, stop in pairwise(edges):
+            if not missing[at]:
+                part = asked and asked.part(at, stop)
+                self._learn_labelled(events[at:stop], numbers[at:stop], part)
+            elif asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
+
+    def _learn_labelled(
+        self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events that all have labels."""
+        raise NotImplementedError
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""

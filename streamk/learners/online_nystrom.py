@@ -18,6 +18,7 @@ from streamk.learners.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.optimizers import Part
 from streamk.learners.outputs import aligned, widened
 from streamk.learners.steps import Step
+from streamk.learners.supervised import Asked
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -125,7 +126,6 @@ class OnlineNystrom(OfCoordinates):
         )
         self.max_landmarks, self.tol, self.half_life = max_landmarks, tol, half_life
         self._optimizer = self._make_optimizer()
-        self._served: tuple[Matrix, Matrix] | None = None
         if columns is not None:
             self.add_columns(columns)
 
@@ -149,39 +149,38 @@ class OnlineNystrom(OfCoordinates):
     @property
     def coefficients(self) -> Matrix:
         """Coefficients of the landmarks' kernels, float64 (n_features, n_outputs), a copy."""
-        return np.array(self._serve()[1])
+        return self._landmarks.coefficients(self._optimizer.W)
 
     # Learning
 
-    def learn_checked(self, events: Matrix, labels: NDArray[Any]) -> None:
-        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
-        if self.columns is None:
-            self.add_columns(range(events.shape[1]))
-        numbers = self._numbers(labels)
-        self._served = None
-        for some, changes, Phi in self._landmarks.follow(events):
+    def _learn_labelled(
+        self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events that all have labels."""
+        optimizer = self._optimizer
+        questions = None if asked is None else asked.events
+        for some, changes, Phi, Q in self._landmarks.follow(events, questions):
+            F = None
+            if changes and asked is not None:
+                F = optimizer.outputs(Q)
             for change in changes:
-                self._optimizer.carry(change)
-            before = self._optimizer.n_steps
+                optimizer.carry(change)
+            before = optimizer.n_steps
             try:
-                self._optimizer.learn(Phi, numbers[some])
+                ahead = None if changes or asked is None else Q
+                found = optimizer.learn(Phi, numbers[some], ahead)
             finally:
-                self.n_events += self._optimizer.n_steps - before
+                self.n_events += optimizer.n_steps - before
+            if asked is not None:
+                asked.add(found if F is None else F)
 
     # Predicting
 
     def decide_checked(self, events: Matrix) -> Matrix:
         """Outputs as of `decision_many`, of finite events of the dtype."""
-        if not self.n_features:
-            return np.zeros((len(events), self._optimizer.W.shape[1]))
-        F: Matrix = self.kernel.product(events, *self._serve())
-        return F
-
-    def _serve(self) -> tuple[Matrix, Matrix]:
-        """Return landmarks and coefficients, which are made when they are asked for."""
-        if self._served is None:
-            self._served = self.landmarks, self._landmarks.coefficients(self._optimizer.W)
-        return self._served
+        if self.columns is None:
+            return np.zeros((len(events), self._optimizer.n_outputs))
+        return self._optimizer.outputs(self._landmarks.transform(events))
 
     # Columns and outputs
 
@@ -196,13 +195,12 @@ class OnlineNystrom(OfCoordinates):
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._landmarks.add_columns(len(names))
-        self._columns, self._served = columns, None
+        self._columns = columns
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
         if self._optimizer.n_outputs < self._n_outputs():
             self._optimizer.W = widened(self._optimizer.W, self._n_outputs(), self.loss)
-            self._served = None
 
     # State
 
@@ -282,7 +280,6 @@ class OnlineNystrom(OfCoordinates):
         else:
             self._join(guest, common_events)
         self.n_events += others
-        self._served = None
 
     def _guest(self, other: Self) -> Self:
         """Return a copy of another learner with the columns and classes of this one."""

@@ -80,28 +80,50 @@ class Optimizer:
         """
         raise NotImplementedError
 
-    def learn(self, Phi: Matrix, y: Matrix) -> None:
+    def outputs(self, Q: Matrix) -> Matrix:
+        """Return the outputs (n, outputs) of events with coordinates Q (n, l)."""
+        F = np.empty((len(Q), self.n_outputs))
+        self._twin.outputs(np.ascontiguousarray(Q), self.W, F)
+        return F
+
+    def learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None = None) -> Matrix:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
+
+        Parameters
+        ----------
+        Phi, y : arrays
+        Q : array of shape (n, l), optional
+            The coordinates that each event is predicted by before it is learned.
+
+        Returns
+        -------
+        array of shape (n, outputs)
+            What was predicted, as `outputs` returns it; of no use without Q.
 
         Raises
         ------
         InvalidInput
             If a prediction overflows; the events before it are learned.
         """
-        done = self._learn(np.ascontiguousarray(Phi), np.ascontiguousarray(y, dtype=np.float64))
+        F = np.empty((len(Phi), self.n_outputs))
+        if Q is not None:
+            Q = np.ascontiguousarray(Q)
+        labels = np.ascontiguousarray(y, dtype=np.float64)
+        done = self._learn(np.ascontiguousarray(Phi), labels, Q, F)
         self.n_steps += done
         if done < len(Phi):
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
+        return F
 
     def _labels(self, y: Matrix) -> NDArray[Any]:
         """Return labels as `Loss` takes them."""
         return y.astype(np.intp) if self._loss[2] else y
 
-    def _learn(self, Phi: Matrix, y: Matrix) -> int:
-        """Learn and return how many are learned."""
+    def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
+        """Learn, with the outputs of Q written into F if it is there, and return how many are learned."""
         raise NotImplementedError
 
     def carry(self, change: Change) -> None:
@@ -173,10 +195,10 @@ class StochasticGradient(Optimizer):
         prior[np.diag_indices_from(prior)] += max(RIDGE, len(Phi) * self._regularization)
         self.W, _ = resolved(self.loss, Phi, self._labels(y), np.ones(len(Phi)), W, prior)
 
-    def _learn(self, Phi: Matrix, y: Matrix) -> int:
-        sizes = np.array([self._step.size(self.n_steps + 1 + r) for r in range(len(Phi))])
+    def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
+        sizes = self._step.sizes(self.n_steps + 1, len(Phi))
         decays = 1.0 - sizes * self._regularization
-        return self._twin.descend(Phi, y, self.W, self._loss, decays, sizes)
+        return self._twin.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F)
 
     def join(self, parts: Sequence[Part], common_events: int) -> None:
         """Become the mean, weighed by the events since."""
@@ -249,9 +271,9 @@ class Newton(Optimizer):
         U = np.linalg.cholesky(A[::-1, ::-1])[::-1, ::-1]
         self.T = np.ascontiguousarray(linalg.solve_triangular(U, np.eye(len(U))))
 
-    def _learn(self, Phi: Matrix, y: Matrix) -> int:
+    def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))
-        return self._twin.newton(Phi, y, self.W, self.T, self._loss, *options)
+        return self._twin.newton(Phi, y, self.W, self.T, self._loss, *options, Q, F)
 
     def carry(self, change: Change) -> None:
         """Follow a change of the landmarks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -18,7 +18,9 @@ from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.merging import check_mergeable
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.predictor import Predictor, one_row
+from streamk.learners.prequential import Prequential, Recorder
 from streamk.learners.streaming_meka import StreamingMeka
+from streamk.learners.supervised import Asked, known
 from streamk.state import State
 
 OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka
@@ -31,6 +33,8 @@ TYPES: dict[str, type[OfOneKernel]] = {
 }
 """These by their names."""
 _FLOAT64 = np.dtype(np.float64)
+_PIECE = 1 << 16
+"""Numbers that are scaled together, so that they are still near when they are learned."""
 
 
 def restored(state: State) -> OfOneKernel:
@@ -49,11 +53,14 @@ def restored(state: State) -> OfOneKernel:
 class Scaled(Predictor):
     """A learner that sees every column in units of its spread on the stream.
 
-    The scaling is `streamk.features.scaling.RunningScale`: learned from each batch before the
-    learner sees it, with missing values (NaN) taken as the mean. The mean squared distance of two
-    scaled events is 2, so the learner's bandwidth is relative to that. Numbers to be predicted are
-    standardised too, and predictions given back in their own unit; the parameter of a loss (delta,
-    epsilon) is then in standard deviations of the label.
+    The scaling is `streamk.features.scaling.RunningScale`, with missing values (NaN) taken as the
+    mean. Events go one by one: each is predicted in the scale of those learned before it; to be
+    learned it is taken into the scale first, and scaled by that. So an event unlike all before it
+    is learned as at most the root of their number, and the first ones are in a scale that knows
+    them. The mean squared distance of two scaled events is 2, so the learner's bandwidth is
+    relative to that. Numbers to be predicted are standardised in the same way, and predictions
+    given back in their own unit; the parameter of a loss (delta, epsilon) is then in standard
+    deviations of the label.
 
     Parameters
     ----------
@@ -128,14 +135,71 @@ class Scaled(Predictor):
             As the learner's own, and if a value is infinite.
         """
         events = self._check(X)
-        labels = self.check_labels(y, len(events))
+        self._follow(events, self.check_labels(y, len(events)), None)
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
+
+        Raises
+        ------
+        InvalidInput
+            As of `learn_many`.
+        """
+        events = self._check(X)
+        labels = self.learner.check_some_labels(y, len(events))
+        recorder = Recorder(self, len(events))
+        self._follow(events, labels, recorder.add)
+        return recorder.result()
+
+    def _follow(
+        self,
+        events: NDArray[np.float64],
+        labels: NDArray[Any],
+        add: Callable[[NDArray[np.float64]], None] | None,
+    ) -> None:
+        """Predict events where their outputs are asked for, and learn those that have labels."""
+        there = known(labels)
         if self.columns is None:
+            if add is not None and not there.any():
+                add(self.decision_many(events))
+                return
             self.add_columns(range(events.shape[1]))
-        self._scale.update(events)
+        rows = max(1, _PIECE // max(1, events.shape[1]))
+        for first in range(0, len(events), rows):
+            some = slice(first, first + rows)
+            self._follow_some(events[some], labels[some], there[some], add)
+
+    def _follow_some(
+        self,
+        events: NDArray[np.float64],
+        labels: NDArray[Any],
+        there: NDArray[np.bool_],
+        add: Callable[[NDArray[np.float64]], None] | None,
+    ) -> None:
+        """Do `_follow` for so few events that what they are scaled to is kept."""
+        learner, count, before = self.learner, self.n_events, (self._scale, self._labels)
+        numbers, units = labels, np.empty((len(events), 2, 1))
+        self._scale, self._labels = (scale.copy() for scale in before)
+        scaled, ahead, _ = self._scale.transform_each(
+            events, there, learner.dtype, before=add is not None
+        )
         if not self.is_classifier:
-            self._labels.update(labels[:, None])
-            labels = self._labels.transform(labels[:, None], _FLOAT64)[:, 0]
-        self.learner.learn_checked(self._scale.transform(events, self.learner.dtype), labels)
+            standard, _, units = self._labels.transform_each(
+                labels[:, None], there, _FLOAT64, units=True
+            )
+            numbers = np.where(there, standard[:, 0], math.nan)
+        asked = None
+        if add is not None:
+            asked = Asked(ahead, _Restored(add, None if self.is_classifier else units).add)
+        try:
+            learner.learn_checked(scaled, numbers, asked)
+        except InvalidInput:  # the scale has taken in no event after the one that failed
+            stop = int(np.flatnonzero(there)[self.n_events - count]) + 1
+            self._scale, self._labels = before
+            self._scale.transform_each(events[:stop], there[:stop], learner.dtype)
+            if not self.is_classifier:
+                self._labels.transform_each(labels[:stop, None], there[:stop], _FLOAT64)
+            raise
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner does, or raise InvalidInput."""
@@ -154,6 +218,11 @@ class Scaled(Predictor):
             self._labels.update(label)
             y = self._labels.transform(label, _FLOAT64)[0, 0]
         learner.learn_one(scale.transform(x[None], learner.dtype)[0], y)
+
+    def finish(self) -> None:
+        """Take the step of a mini-batch that is not whole; see `DoublyStochastic.finish`."""
+        if isinstance(self.learner, DoublyStochastic):
+            self.learner.finish()
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs before any decision, float64 (n, n_outputs)."""
@@ -243,3 +312,27 @@ class Scaled(Predictor):
         if ahead:
             self._scale = other._scale.select([there.get(name) for name in self.columns or ()])
             self._labels = other._labels.select(range(len(self._labels)))
+
+
+class _Restored:
+    """Gives outputs on in the label's own unit, of as many events at a time as there are.
+
+    Parameters
+    ----------
+    add : callable
+    units : float64 array of shape (n, 2, 1), or None
+        Mean and factor of the label before each event; None for classes.
+    """
+
+    def __init__(
+        self, add: Callable[[NDArray[np.float64]], None], units: NDArray[np.float64] | None
+    ) -> None:
+        self._add, self._units, self._done = add, units, 0
+
+    def add(self, F: NDArray[np.float64]) -> None:
+        """Take the outputs of the next events."""
+        if self._units is not None:
+            units = self._units[self._done : self._done + len(F)]
+            F = F / units[:, 1] + units[:, 0]
+            self._done += len(F)
+        self._add(F)

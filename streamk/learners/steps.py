@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamk.errors import InvalidInput
 
 
@@ -29,6 +32,14 @@ class Step:
     def rate(self, t: int) -> float:
         """Return the factor of the gradient in step t, gamma_t but for AdaGrad."""
         return self.size(t)
+
+    def sizes(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return gamma_t of so many steps from t = `first` on, bit for bit as `size` does."""
+        raise NotImplementedError
+
+    def rates(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return the factors of the gradient in such steps, as `rate` does."""
+        return self.sizes(first, count)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as JSON data; `step_from_json` turns it back.
@@ -57,6 +68,10 @@ class InverseTime(Step):
         """Return theta / t."""
         return self.theta / t
 
+    def sizes(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return theta / t of so many steps from t = `first` on."""
+        return self.theta / np.arange(first, first + count, dtype=np.float64)
+
 
 @dataclass(frozen=True)
 class Constant(Step):
@@ -73,6 +88,10 @@ class Constant(Step):
     def size(self, t: int) -> float:
         """Return gamma."""
         return self.gamma
+
+    def sizes(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return gamma for each of so many steps."""
+        return np.full(count, self.gamma, np.float64)
 
 
 @dataclass(frozen=True)
@@ -95,6 +114,14 @@ class AdaGrad(Step):
     def size(self, t: int) -> float:
         """Return gamma / sqrt(t), which only the decay of regularisation uses."""
         return self.gamma / math.sqrt(t)
+
+    def sizes(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return gamma / sqrt(t) of so many steps from t = `first` on."""
+        return self.gamma / np.sqrt(np.arange(first, first + count, dtype=np.float64))
+
+    def rates(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return gamma for each of so many steps."""
+        return np.full(count, self.gamma, np.float64)
 
     def rate(self, t: int) -> float:
         """Return gamma: the rest of the step size is each coefficient's own."""

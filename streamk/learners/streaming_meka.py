@@ -24,6 +24,7 @@ from streamk.learners.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.outputs import widened
 from streamk.learners.refactorization import Recipe, Refactorization, Snapshot, kernel_error
 from streamk.learners.steps import Step
+from streamk.learners.supervised import Asked
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -225,14 +226,18 @@ class StreamingMeka(OfCoordinates):
 
     # Learning
 
-    def learn_checked(self, events: Matrix, labels: NDArray[Any]) -> None:
-        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
-        if self.columns is None:
-            self.add_columns(range(events.shape[1]))
-        numbers, at = self._numbers(labels), 0
+    def _learn_labelled(
+        self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events that all have labels."""
+        at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self._clock)
-            self._learn(events[at:stop], numbers[at:stop])
+            some = events[at:stop]
+            ahead = None if asked is None else asked.part(at, stop).of(some)
+            F = self._learn(some, numbers[at:stop], ahead)
+            if asked is not None:
+                asked.add(F)
             at = stop
 
     def _due(self) -> float:
@@ -249,14 +254,17 @@ class StreamingMeka(OfCoordinates):
         then = self._due() if self._next is None else self._next.at
         return int(max(self._clock + 1, min(check, then)))
 
-    def _learn(self, X: Matrix, y: Matrix) -> None:
-        """Learn some events, and do what is to be done after the last of them."""
+    def _learn(self, X: Matrix, y: Matrix, asked: Matrix | None) -> Matrix:
+        """Learn some events, and do what is to be done after the last of them.
+
+        Returns the outputs of what was asked, each row before its event was learned.
+        """
         function = self._function
         assert function is not None
         eligible = np.arange(self._clock + 1, self._clock + 1 + len(X)) % _HELD_BACK != 0
         before = function.optimizer.n_steps
         try:
-            function.learn(X, y, eligible)
+            F = function.learn(X, y, eligible, asked)
         finally:
             done = function.optimizer.n_steps - before
             self.n_events += done
@@ -268,6 +276,7 @@ class StreamingMeka(OfCoordinates):
             if self._next is not None and done:
                 self._next.learn(X, y, eligible)
             self._turn()
+        return F
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,32 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.learners.classes import Label, check_labels, check_numbers, is_number
 from streamk.learners.predictor import Decider
+from streamk.learners.prequential import Prequential, Recorder
 from streamk.losses import Loss
+
+
+class Asked(NamedTuple):
+    """What is to be predicted while events are learned."""
+
+    events: NDArray[Any] | None
+    """Each event (n, d) as it is predicted, finite and of the dtype; None: as it is learned."""
+    add: Callable[[NDArray[np.float64]], None]
+    """Takes the outputs of the next events."""
+
+    def part(self, first: int, stop: int) -> Asked:
+        """Return what is asked of some of the events."""
+        return Asked(None if self.events is None else self.events[first:stop], self.add)
+
+    def of(self, events: NDArray[Any]) -> NDArray[Any]:
+        """Return events, given as they are learned, as they are predicted."""
+        return events if self.events is None else self.events
+
+
+def known(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels are there: not None among classes, not NaN among numbers."""
+    if labels.dtype == object:
+        return np.array([label is not None for label in labels.tolist()], dtype=bool)
+    return ~np.isnan(labels)
 
 
 class Supervised(Decider):
@@ -32,8 +58,49 @@ class Supervised(Decider):
         """The labels seen so far, in the order of the probabilities; () for regression."""
         return self._classes.labels
 
-    def learn_checked(self, events: NDArray[Any], labels: NDArray[Any]) -> None:
-        """Learn as `learn_many` from finite events of the dtype and what `check_labels` gave."""
+    def learn_checked(
+        self, events: NDArray[Any], labels: NDArray[Any], asked: Asked | None = None
+    ) -> None:
+        """Learn from events one after the other, each predicted before if that is asked for.
+
+        Parameters
+        ----------
+        events : array of shape (n, d)
+            Finite, of the dtype.
+        labels : array of shape (n,)
+            What `check_labels` or `check_some_labels` gave.
+        asked : Asked, optional
+        """
+        there = known(labels)
+        if self.columns is None and (asked is None or there.any()):
+            self.add_columns(range(events.shape[1]))
+        at = 0
+        for row in (*self._newcomers(labels), len(labels)):
+            if row > at:
+                numbers = self._numbers(labels[at:row], there[at:row])
+                self._follow(events[at:row], numbers, asked and asked.part(at, row))
+            if row < len(labels):  # predicted by the outputs so far, learned by one more
+                some = slice(row, row + 1)
+                if asked is not None:
+                    asked.add(self.decide_checked(asked.of(events)[some]))
+                self._follow(events[some], self._numbers(labels[some], there[some]), None)
+            at = row + 1
+
+    def _newcomers(self, labels: NDArray[Any]) -> list[int]:
+        """Return the rows whose classes are new there."""
+        if not self.is_classifier:
+            return []
+        seen, rows = {None, *self.classes}, []
+        for row, label in enumerate(labels.tolist()):
+            if label not in seen:
+                seen.add(label)
+                rows.append(row)
+        return rows
+
+    def _follow(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
         raise NotImplementedError
 
     def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
@@ -50,7 +117,9 @@ class Supervised(Decider):
         raise NotImplementedError
 
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events in their order.
+        """Learn from events one after the other.
+
+        What is learned depends on the events and their order, not on how they come in calls.
 
         Parameters
         ----------
@@ -65,6 +134,45 @@ class Supervised(Decider):
         """
         events = self._check(X)
         self.learn_checked(events, self.check_labels(y, len(events)))
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event in turn, then learn it, unless its label is None.
+
+        Predictions and what is learned are, bit for bit, those of single events.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : sequence of n labels as of `learn_many`, or None
+
+        Returns
+        -------
+        Prequential
+
+        Raises
+        ------
+        InvalidInput
+            As of `learn_many`.
+        """
+        events = self._check(X)
+        labels, recorder = self.check_some_labels(y, len(events)), Recorder(self, len(events))
+        self.learn_checked(events, labels, Asked(None, recorder.add))
+        return recorder.result()
+
+    def check_some_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return labels as `check_labels` does, some of which may be None.
+
+        These stay None among classes, and become NaN among numbers.
+        """
+        if isinstance(y, np.ndarray) and y.dtype != object:
+            return self.check_labels(y, n)
+        missing = np.array([label is None for label in y], dtype=bool)
+        if not missing.any():
+            return self.check_labels(y, n)
+        stand_in: Any = "" if self.is_classifier else 0.0
+        labels = self.check_labels([stand_in if label is None else label for label in y], n)
+        labels[missing] = None if self.is_classifier else math.nan
+        return labels
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events, plain labels (object) or numbers (float64).
@@ -109,11 +217,15 @@ class Supervised(Decider):
     def _check(self, X: ArrayLike) -> NDArray[Any]:
         return check_events(X, self.dtype, self.columns)
 
-    def _numbers(self, labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Return labels as the loss takes them, new classes getting their outputs."""
+    def _numbers(self, labels: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return labels as the loss takes them, new classes getting their outputs.
+
+        Where there is none, it is NaN.
+        """
         if not self.is_classifier:
             return labels
-        numbers = self._classes.encode(labels).astype(np.float64)
+        numbers = np.full(len(labels), math.nan)
+        numbers[there] = self._classes.encode(labels[there])
         self._fit_outputs()
         return numbers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ def warm_up() -> None:
         for model in _models(task):
             model.learn_many(X, y)
             model.predict_many(X)
+            if hasattr(model, "predict_then_learn_many"):
+                model.predict_then_learn_many(X, y)
             # Single events have loops of their own, once all features are in use.
             model.learn_one(X[0], y[0])
             model.predict_one(X[0])
@@ -31,8 +34,9 @@ def warm_up() -> None:
 
 def _models(task: str) -> Iterator[Learner]:
     yield create(MultiKernel.TYPE, task=task)
-    for sampler in ("iid", "hadamard"):
-        options: dict[str, Any] = {"sampler": sampler, "max_features": 256, "batch_size": 8}
+    for sampler, batch_size in product(("iid", "hadamard"), (1, 8)):
+        options: dict[str, Any] = {"block_size": 256, "max_features": 256}
+        options |= {"sampler": sampler, "batch_size": batch_size}
         yield create(DoublyStochastic.TYPE, task=task, **options)
     for optimizer in ("sgd", "newton"):
         yield create(OnlineNystrom.TYPE, task=task, optimizer=optimizer, max_landmarks=4)

@@ -24,7 +24,8 @@ class DeviceBackend(Generator, Projection, Pairwise):
         super().__init__(device)
         # Columns are scaled before they are brought to the device.
         host = select("auto")
-        self.measure, self.spread, self.rescale = host.measure, host.spread, host.rescale
+        self.measure, self.spread = host.measure, host.spread
+        self.rescale, self.rescale_each = host.rescale, host.rescale_each
         self.extend, self.choose = host.extend, host.choose
 
     def single(

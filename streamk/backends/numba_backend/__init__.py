@@ -12,7 +12,7 @@ from streamk.backends.numba_backend.projection import (
     predict,
     step,
 )
-from streamk.backends.numba_backend.scaling import measure, rescale, spread
+from streamk.backends.numba_backend.scaling import measure, rescale, rescale_each, spread
 from streamk.backends.numba_backend.single import single
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "predict",
     "put",
     "rescale",
+    "rescale_each",
     "rotations",
     "single",
     "spread",

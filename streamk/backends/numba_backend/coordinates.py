@@ -29,13 +29,25 @@ def _dot(a: Any, b: Any, first: Any) -> Any:
 
 
 @compiled
+def _output(phi: Any, W: Any, f: Any) -> None:
+    f[:] = 0.0
+    for i in range(phi.shape[0]):
+        for k in range(W.shape[1]):
+            f[k] += phi[i] * W[i, k]
+
+
+@exact
+def outputs(Q: Any, W: Any, F: Any) -> None:
+    """Write the outputs of each row."""
+    for r in range(Q.shape[0]):
+        _output(Q[r], W, F[r])
+
+
+@compiled
 def _slopes(phi: Any, y: Any, W: Any, loss: Any, F: Any, G: Any) -> Any:
     """Write outputs into F and the loss's slopes in them into G; return whether F is finite."""
     code, parameter, classes = loss
-    F[:] = 0.0
-    for i in range(phi.shape[0]):
-        for k in range(W.shape[1]):
-            F[0, k] += phi[i] * W[i, k]
+    _output(phi, W, F[0])
     for k in range(W.shape[1]):
         if not math.isfinite(F[0, k]):
             return False
@@ -52,11 +64,15 @@ def _move(W: Any, decay: Any, direction: Any, factor: Any, g: Any) -> None:
 
 
 @exact
-def descend(Phi: Any, y: Any, W: Any, loss: Any, decays: Any, rates: Any) -> Any:
+def descend(
+    Phi: Any, y: Any, W: Any, loss: Any, decays: Any, rates: Any, Q: Any = None, F: Any = None
+) -> Any:
     """Take a gradient step for each row; return how many are learned."""
-    F, G = np.empty((1, W.shape[1])), np.empty((1, W.shape[1]))
+    f, G = np.empty((1, W.shape[1])), np.empty((1, W.shape[1]))
     for r in range(Phi.shape[0]):
-        if not _slopes(Phi[r], y[r : r + 1], W, loss, F, G):
+        if Q is not None:
+            _output(Q[r], W, F[r])
+        if not _slopes(Phi[r], y[r : r + 1], W, loss, f, G):
             return r
         _move(W, decays[r], Phi[r], rates[r], G[0])
     return Phi.shape[0]
@@ -112,17 +128,20 @@ def _gain(T: Any, phi: Any, size: Any, forgetting: Any, b: Any) -> Any:
 
 @exact
 def newton(
-    Phi: Any, y: Any, W: Any, T: Any, loss: Any, forgetting: Any, ridge: Any, turn: Any, pulls: Any
-) -> Any:
+    Phi: Any, y: Any, W: Any, T: Any, loss: Any, forgetting: Any, ridge: Any, turn: Any, pulls: Any,
+    Q: Any = None, F: Any = None,
+) -> Any:  # fmt: skip
     """Take a step of second order for each row; return how many are learned."""
-    size, outputs = T.shape[0], W.shape[1]
-    F, G = np.empty((1, outputs)), np.empty((1, outputs))
+    size, many = T.shape[0], W.shape[1]
+    f, G = np.empty((1, many)), np.empty((1, many))
     b, row, pull = np.empty(size), np.empty(size), np.zeros(size)
     back = math.sqrt((1.0 - forgetting) * ridge * size / pulls)
     for r in range(Phi.shape[0]):
-        if not _slopes(Phi[r], y[r : r + 1], W, loss, F, G):
+        if Q is not None:
+            _output(Q[r], W, F[r])
+        if not _slopes(Phi[r], y[r : r + 1], W, loss, f, G):
             return r
-        h = math.sqrt(max(_curvature(F[0], G[0], y[r], loss), FLATTEST))
+        h = math.sqrt(max(_curvature(f[0], G[0], y[r], loss), FLATTEST))
         for i in range(size):
             row[i] = h * Phi[r, i]
         a = _gain(T, row, size, forgetting, b)
@@ -130,7 +149,7 @@ def newton(
         for p in range(pulls if forgetting < 1.0 and size > 0 else 0):
             i = ((turn + r) * pulls + p) % size
             pull[i] = back
-            for k in range(outputs):
+            for k in range(many):
                 G[0, k] = back * W[i, k]
             a = _gain(T, pull, i + 1, 1.0, b)
             _move(W, 1.0, b, 1.0 / a, G[0])

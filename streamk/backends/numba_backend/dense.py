@@ -130,7 +130,7 @@ def _tile(rows: int) -> Any:
     return tile
 
 
-_rows_tile, _row_tile = _tile(ROWS), _tile(1)
+_rows_tile, _pair_tile, _row_tile = _tile(ROWS), _tile(2), _tile(1)
 
 
 @compiled
@@ -147,3 +147,16 @@ def evaluate_dense(
             _rows_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, minus)
         for r in range(whole, n):
             _row_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, minus)
+
+
+@compiled
+def evaluate_pair(
+    X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, chunks: Any, outputs: Any, minus: Any
+) -> None:
+    """Add up all features of two rows and keep them, one row's after the other's.
+
+    Each waits less for the other than for itself.
+    """
+    for c in range(chunks):
+        at, row = c * CHUNK, chunks * CHUNK
+        _pair_tile(X, W, b, A, acc, phi, X.shape[1], outputs, 0, c, at, row, minus)

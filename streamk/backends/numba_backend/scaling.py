@@ -72,3 +72,24 @@ def rescale(X: Any, mean: Any, factor: Any, out: Any) -> Any:
             out[r, j] = 0.0 if math.isnan(z) else min(max(z, -FARTHEST), FARTHEST)
             large += abs(X[r, j]) > LARGEST
     return large == 0
+
+
+@exact
+def rescale_each(
+    X: Any, known: Any, statistics: Any, factor: Any, before: Any, after: Any, units: Any
+) -> None:
+    """Rescale row by row, those that are known being taken into the statistics in between.
+
+    `before` and `units`, the mean and the factor there, are left out where they are None.
+    """
+    count, mean, squares, numeric = statistics
+    for r in range(X.shape[0]):
+        row = X[r : r + 1]
+        if before is not None:
+            rescale(row, mean, factor, before[r : r + 1])
+        if units is not None:
+            units[r, 0], units[r, 1] = mean, factor
+        if known[r]:
+            measure(row, count, mean, squares, numeric)
+            spread(count, mean, squares, numeric, factor)
+        rescale(row, mean, factor, after[r : r + 1])

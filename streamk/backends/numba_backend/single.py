@@ -3,7 +3,8 @@
 Handing an array to compiled code takes about 60 ns, which for one event is a good part of its
 time. So what stays the same from event to event, the arrays of a basis and of coefficients, is
 handed over as a table of their addresses. These calls keep the interpreter's lock, so that two
-threads never share their room.
+threads never share their room. Many events in turn are one call, which lets the lock go and so has
+room of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from streamk import backends
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard, Steps
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.addresses import pointer
-from streamk.backends.numba_backend.compiling import compiling
-from streamk.backends.numba_backend.dense import evaluate_dense
+from streamk.backends.numba_backend.compiling import compiling, exact
+from streamk.backends.numba_backend.dense import evaluate_dense, evaluate_pair
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish
 from streamk.backends.numba_backend.vectors import Emitter, data
@@ -30,8 +31,10 @@ from streamk.backends.single import BatchOfOne
 
 _alone = compiling()
 
-_A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL = range(11)
-_CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(11, 17)
+_A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL, _SPARE, _BOTH = range(
+    13
+)
+_CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(13, 19)
 """Places in the table: addresses of arrays, then numbers; the last one is -1."""
 
 
@@ -108,6 +111,25 @@ def _evaluate(table: Any, X: Any, strides: Any, minus: Any, phi: Any, outputs: A
 
 
 @_alone
+def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, minus: Any, outputs: Any) -> Any:
+    """Add up the features of two rows, the first one's being kept; return the sums of each."""
+    chunks, d = table[_CHUNKS], x.shape[1]
+    acc = carray(pointer(table[_ACC], x), (2, outputs, LANES))
+    phi = carray(pointer(table[_PHI], x), (2, chunks, 1, CHUNK))
+    if strides is None:
+        A = carray(pointer(table[_A], x), (chunks, outputs, CHUNK))
+        b = carray(pointer(table[_B], x), (chunks, CHUNK))
+        W = carray(pointer(table[_FREQUENCIES], x), (chunks, d, CHUNK))
+        both = carray(pointer(table[_BOTH], x), (2, d))
+        both[0], both[1], acc[:] = x[0], p[0], 0.0
+        evaluate_pair(both, W, b, A, acc, phi, chunks, outputs, minus)
+    else:
+        acc[1:] = _evaluate(table, p, strides, minus, None, outputs)
+        _evaluate(table, x, strides, minus, phi[0], outputs)
+    return acc[:1], acc[1:]
+
+
+@_alone
 def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
     factor, weight, rate = factors
@@ -131,8 +153,8 @@ def _finite(x: Any) -> Any:
 
 
 @cache
-def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any]:
-    """Return the functions that predict and learn with such a basis; None: a dense one.
+def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any, Any]:
+    """Return the functions that predict, learn and do both with such a basis; None: a dense one.
 
     What is known of the basis costs nothing in a call that way.
     """
@@ -167,7 +189,45 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
         table[_START], table[_STOP] = block
         return _learn(table, X, y, (factor, weight, rate), acc, F.reshape((1, outputs)))
 
-    return predict, step
+    @exact
+    def follow(
+        address: Any, P: Any, same: Any, X: Any, y: Any, scale: Any, amplitude: Any, steps: Any,
+        F: Any,
+    ) -> Any:  # fmt: skip
+        """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
+        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
+        first, size, features, decays, rates, (low, high) = steps
+        blocks, outputs, t = -(-features // size), F.shape[1], 0
+        minus = None
+        if cosine:
+            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
+        phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
+        spare = carray(pointer(table[_SPARE], np.float64(0.0)), (1, outputs))
+        for r in range(X.shape[0]):
+            at, x, factor = min(r, F.shape[0] - 1), X[r : r + 1], scale * amplitude
+            f = F[at : at + 1]
+            if np.isnan(y[r]):
+                if P is not None:
+                    finish(_evaluate(table, P[r : r + 1], strides, minus, None, outputs), factor, f)
+                continue
+            now = scale * decays[t]
+            if not low < abs(now) < high:
+                return r, scale
+            if P is None or same:
+                acc = _evaluate(table, x, strides, minus, phi, outputs)
+            else:
+                acc, ahead = _evaluate_both(table, x, P[r : r + 1], strides, minus, outputs)
+                finish(ahead, factor, f)
+            start = (first + t) % blocks * size
+            stop = min(start + size, features)
+            table[_START], table[_STOP] = start, stop
+            rate = rates[t] / (stop - start) / now
+            if not _learn(table, x, y[r], (factor, amplitude, rate), acc, f if same else spare):
+                return r, scale
+            scale, t = now, t + 1
+        return X.shape[0], scale
+
+    return predict, step, follow
 
 
 class Single:
@@ -196,14 +256,26 @@ class Single:
             x, frequencies, radii = basis.widths[0], basis.signs, basis.radii
             strides, masks = STRIDES[x], np.empty(chunks * MASKS, np.uint16)
             join_all(frequencies[:chunks], x // CHUNK, masks)
-        room = [np.empty(size, dtype) for size in (x, outputs * LANES, outputs, chunks * CHUNK)]
         code, parameter, classes = loss
-        label = np.array([0.0, parameter])
-        arrays = (A, squares, frequencies, radii, basis.b, masks, *room, label)
-        addresses = [array.ctypes.data if array.size else 0 for array in arrays]
-        table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
-        compiled_predict, compiled_step = _compiled(strides, cosine, wide)
-        address, kept = table.ctypes.data, (table, *arrays)
+        fixed = (A, squares, frequencies, radii, basis.b, masks)
+
+        def prepared(rows: int, d: int) -> tuple[Any, tuple[Any, ...]]:
+            """Return a table with room of its own for so many rows, and what it points to."""
+            sizes = (x, rows * outputs * LANES, outputs, rows * chunks * CHUNK)
+            room = [np.empty(size, dtype) for size in sizes]
+            label, spare, both = (
+                np.array([0.0, parameter]),
+                np.empty(outputs),
+                np.empty(2 * d, dtype),
+            )
+            arrays = (*fixed, *room, label, spare, both)
+            addresses = [array.ctypes.data if array.size else 0 for array in arrays]
+            table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
+            return table, arrays
+
+        compiled_predict, compiled_step, compiled_follow = _compiled(strides, cosine, wide)
+        kept = prepared(1, 0)
+        address = kept[0].ctypes.data
 
         # Functions, as methods would cost more. `kept`: they know no more than an address, and
         # either may outlive this object.
@@ -224,7 +296,17 @@ class Single:
             done: bool = compiled_step(address, x, y, block, factor, weight, rate, F)
             return done
 
-        self.predict, self.step = predict, step
+        def follow(
+            P: Any, X: Any, y: Any, scale: float, amplitude: float, steps: Steps, F: Any
+        ) -> tuple[int, float]:
+            own = prepared(2, X.shape[1])
+            into = np.empty((1, outputs)) if F is None else F
+            rows, scale = compiled_follow(
+                own[0].ctypes.data, P, P is X, X, y, scale, amplitude, tuple(steps), into
+            )
+            return int(rows), float(scale)
+
+        self.predict, self.step, self.follow = predict, step, follow
 
 
 def single(

@@ -22,7 +22,7 @@ from streamk.backends.numpy_backend.projection import (
     single,
     step,
 )
-from streamk.backends.numpy_backend.scaling import measure, rescale, spread
+from streamk.backends.numpy_backend.scaling import measure, rescale, rescale_each, spread
 
 __all__ = [
     "accumulate",
@@ -44,6 +44,7 @@ __all__ = [
     "predict",
     "put",
     "rescale",
+    "rescale_each",
     "rotations",
     "sigmoid",
     "single",

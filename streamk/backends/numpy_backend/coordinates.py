@@ -15,6 +15,17 @@ from streamk.backends.numpy_backend.learning import loss_gradient, softmax
 Array = NDArray[Any]
 
 
+def _output(phi: Array, W: Array) -> Array:
+    # Summed up in turn, so that coordinates whose coefficients are 0 change no bit.
+    return np.cumsum(phi[:, None] * W, axis=0)[-1] if len(W) else np.zeros(W.shape[1])
+
+
+def outputs(Q: Array, W: Array, F: Array) -> None:
+    """Write the outputs of each row."""
+    for q, f in zip(Q, F, strict=True):
+        f[:] = _output(q, W)
+
+
 def _slopes(f: Array, y: float, loss: Loss) -> Array | None:
     """Return the loss's slopes in the outputs f, None if one of these is not finite."""
     if not np.isfinite(f).all():
@@ -24,10 +35,21 @@ def _slopes(f: Array, y: float, loss: Loss) -> Array | None:
     return np.asarray(G[0])
 
 
-def descend(Phi: Array, y: Array, W: Array, loss: Loss, decays: Array, rates: Array) -> int:
+def descend(
+    Phi: Array,
+    y: Array,
+    W: Array,
+    loss: Loss,
+    decays: Array,
+    rates: Array,
+    Q: Array | None = None,
+    F: Array | None = None,
+) -> int:
     """Take a gradient step for each row; return how many are learned."""
     for r, phi in enumerate(Phi):
-        g = _slopes(phi @ W, float(y[r]), loss)
+        if Q is not None and F is not None:
+            F[r] = _output(Q[r], W)
+        g = _slopes(_output(phi, W), float(y[r]), loss)
         if g is None:
             return r
         W *= decays[r]
@@ -77,12 +99,16 @@ def newton(
     ridge: float,
     turn: int,
     pulls: int,
+    Q: Array | None = None,
+    F: Array | None = None,
 ) -> int:
     """Take a step of second order for each row; return how many are learned."""
     size = len(T)
     back = math.sqrt((1.0 - forgetting) * ridge * size / pulls)
     for r, phi in enumerate(Phi):
-        f = phi @ W
+        if Q is not None and F is not None:
+            F[r] = _output(Q[r], W)
+        f = _output(phi, W)
         g = _slopes(f, float(y[r]), loss)
         if g is None:
             return r

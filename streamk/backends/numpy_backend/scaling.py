@@ -64,3 +64,29 @@ def rescale(X: NDArray[Any], mean: NDArray[Any], factor: NDArray[Any], out: NDAr
         Z = (X - mean) * factor
     out[...] = np.where(np.isnan(Z), 0.0, np.clip(Z, -FARTHEST, FARTHEST))
     return not (np.abs(X) > LARGEST).any()
+
+
+def rescale_each(
+    X: NDArray[Any],
+    known: NDArray[np.bool_],
+    statistics: tuple[NDArray[Any], ...],
+    factor: NDArray[Any],
+    before: NDArray[Any] | None,
+    after: NDArray[Any],
+    units: NDArray[Any] | None,
+) -> None:
+    """Rescale row by row, those that are known being taken into the statistics in between.
+
+    `before` and `units`, the mean and the factor there, are left out where they are None.
+    """
+    mean = statistics[1]
+    for r in range(len(X)):
+        row = X[r : r + 1]
+        if before is not None:
+            rescale(row, mean, factor, before[r : r + 1])
+        if units is not None:
+            units[r] = mean, factor
+        if known[r]:
+            measure(row, *statistics)
+            spread(*statistics, factor)
+        rescale(row, mean, factor, after[r : r + 1])
