@@ -232,8 +232,8 @@ def test_texts_of_events(tmp_path: Path) -> None:
     name = "airlines_h2o_44k"
     X = np.ones((2, SETS[name].columns), dtype=np.float32)
     X[0, 2] = np.nan
-    columns = [*"abcdefgh", *TEXTS[name]]
-    lists = {column: np.array([f"{column}-0", f"{column}-1"]) for column in TEXTS[name]}
+    columns = [*"abcdefgh", *TEXTS[name].values()]
+    lists = {column: np.array([f"{column}-0", f"{column}-1"]) for column in columns[8:]}
     np.savez(
         tmp_path / f"{name}.npz", X=X, y=np.array([0, 1]), feature_names=np.array(columns), **lists
     )

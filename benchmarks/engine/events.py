@@ -13,8 +13,8 @@ from benchmarks import data as sets
 from benchmarks.data import Dataset, Directory
 
 LABEL = "label"
-TEXTS = {"airlines_h2o_44k": ("UniqueCarrier", "Origin", "Dest")}
-"""Columns that the file has as numbers of texts."""
+TEXTS = {"airlines_h2o_44k": {8: "UniqueCarrier", 9: "Origin", 10: "Dest"}}
+"""Columns that the file has as numbers of texts, and under which name the list of these."""
 
 Event = tuple[dict[str, Any], Any]
 
@@ -23,8 +23,7 @@ def load(name: str, directory: Directory, n: int, *, quick: bool) -> list[Event]
     """The first n events of a set (0: all), None in place of what is missing."""
     data = sets.load(name, directory, quick=quick).first(n)
     columns = [[None if v != v else v for v in column.tolist()] for column in data.X.T]
-    for column in TEXTS.get(name, ()):
-        j = data.columns.index(column)
+    for j, column in TEXTS.get(name, {}).items():
         columns[j] = _texts(name, directory, column, columns[j], quick)
     rows = (dict(zip(data.columns, row, strict=True)) for row in zip(*columns, strict=True))
     return list(zip(rows, data.y.tolist(), strict=True))

@@ -38,7 +38,7 @@ RATES = (100, 1_000, 10_000, 30_000)
 GOAL = 1.5
 """Times the echo's latency, of `PERCENTILES`."""
 PERCENTILES = (50, 99)
-WARM_UP = 2048
+WARM_UP = 8192
 """Events that are sent at once before those that are measured."""
 PATIENCE = 120.0
 """Seconds without a prediction after which the run is given up."""
@@ -55,6 +55,8 @@ def measure(
     # What is compiled is kept: the processes that run the engine find it.
     Engine(MemorySource((few.X, few.y), columns=few.columns), _model(), label=LABEL).run()
     cases = []
+    for client in clients.installed():  # the broker compiles, too
+        _measure(broker, _echo, client, values, max(rates), round(max(rates) * seconds))
     for rate in rates:
         for client in clients.installed():
             n = max(1, round(rate * seconds))

@@ -51,7 +51,7 @@ class Model:
 
 
 MODELS = {
-    "default model": Model("multi-kernel", {}, 80_000, 75_000),
+    "default": Model("multi-kernel", {}, 80_000, 75_000),
     "one kernel": Model(
         "doubly-stochastic",
         {"block_size": FEATURES, "max_features": FEATURES},
@@ -60,7 +60,7 @@ MODELS = {
     ),
 }
 """As the table calls them."""
-FLOORS = "floors"
+FLOORS = "client alone"
 ALONE, FROM_FILE, TO_FILE = "learner alone", "file", "file to file"
 READING, ECHO = "reading, {}", "reading and writing, {}"
 FROM_TOPIC, TO_TOPIC = "topic, {}", "topic to topic, {}"
@@ -222,9 +222,12 @@ def render(found: Mapping[str, Any]) -> str:
         cores = found["cores"].get(name, {})
         used = [f"{cores[who]['median']:.2f}" if who in cores else "" for who in _WHO]
         rows.append([name, *common.ranged(figure), *used])
-    title = f"{found['events']:,} events of elec2, events/s"
-    rates = common.table([title, "median", "range", *(f"cores, {who}" for who in _WHO)], rows)
-    text = f"The machine has {found['machine_cores']} cores."
+    title = f"{found['events']:,} events, events/s"
+    rates = common.table([title, "median", "range", "cores", "broker's"], rows)
+    text = (
+        f"Events of elec2 as JSON. cores: used by this process, of {found['machine_cores']};"
+        " broker's: by the broker meanwhile."
+    )
     return f"{rates}\n{text}\n\n{hot.goals_table(found['goals'])}"
 
 
