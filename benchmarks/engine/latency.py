@@ -54,9 +54,9 @@ def measure(
     few = data.first(WARM_UP)
     # What is compiled is kept: the processes that run the engine find it.
     Engine(MemorySource((few.X, few.y), columns=few.columns), _model(), label=LABEL).run()
+    # The broker compiles, too.
+    _measure(broker, _echo, clients.installed()[0], values, max(rates), round(max(rates) * seconds))
     cases = []
-    for client in clients.installed():  # the broker compiles, too
-        _measure(broker, _echo, client, values, max(rates), round(max(rates) * seconds))
     for rate in rates:
         for client in clients.installed():
             n = max(1, round(rate * seconds))
