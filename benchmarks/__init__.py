@@ -5,6 +5,7 @@ Run from the repository's root::
     python -m benchmarks.first_light --data DIR
     python -m benchmarks.adult --data DIR
     python -m benchmarks.speed --data DIR
+    python -m benchmarks.engine --data DIR
     python -m benchmarks.features
     python -m benchmarks.step --data DIR
     python -m benchmarks.memory

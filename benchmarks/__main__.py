@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import adult, common, first_light, page, scaling
+from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
 from benchmarks.memory import __main__ as memory
 from benchmarks.speed import __main__ as speed
@@ -18,7 +19,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     given = ["--data", options.data] if options.data else []
     given += ["--quick"] if options.quick else []
     # The short ones first: what is wrong with the machine or the data shows early.
-    for benchmark in (scaling, features, step, memory, speed, adult, first_light):
+    for benchmark in (scaling, features, step, memory, speed, adult, first_light, engine):
         benchmark.run(given)
     if not options.quick:
         page.main()

@@ -31,6 +31,7 @@ _PACKAGES = (
     "river",
     "scikit-learn",
     "torch",
+    "confluent-kafka",
     "kafka-python",
     "msgspec",
 )

@@ -2,11 +2,10 @@
 
 Every model predicts each event before it learns it. All take the same events in the same order,
 in one process and in turn, a thousand events at a time (the engine, all of them at once); all have
-their default options, but for the engine's second line, a model that grows for as long as it
+their default options, but for the engine's third line, a model that grows for as long as it
 learns. River's linear models come after a StandardScaler, as they need one; ours scale by
 themselves. An event is scored by its predicted probabilities; the log loss takes them as at least
-1e-15. Events for which a model knows no class yet (the first one, or the engine's first batch of
-256) are not scored.
+1e-15. An event for which a model knows no class yet, the first one, is not scored.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ EVENTS = 20_000
 TURN = 1_000
 SETS = ("elec2", "covtype_subset93k", "a9a", "airlines_h2o_44k", "rialto")
 _GROWING = {"batch_size": 8, "block_size": 256, "max_features": 1 << 17}
-ENGINES: dict[str, tuple[int, dict[str, Any]]] = {
-    "streamk, engine, 1": (1, {}),
-    "streamk, engine, 256": (256, {}),
-    "streamk, growing, 256": (256, _GROWING),
+ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "streamk, engine": ("multi-kernel", {}),
+    "streamk, engine, one kernel": ("doubly-stochastic", {}),
+    "streamk, engine, growing": ("doubly-stochastic", _GROWING),
 }
-"""Events in a batch of the engine, and options of its model of one kernel."""
+"""The engine's model and its options."""
 
 
 # --- the models ---------------------------------------------------------------------------------
@@ -155,15 +154,15 @@ def _progress(done: int, scores: Mapping[str, Score]) -> None:
     common.note(f"  {done:,} events: " + "; ".join(rates))
 
 
-def through_engine(data: Dataset, batch: int, model_options: Mapping[str, Any]) -> dict[str, Any]:
+def through_engine(data: Dataset, name: str, model_options: Mapping[str, Any]) -> dict[str, Any]:
     """Our learner, fed by the engine from memory."""
     from connectors.memory import MemorySource
     from streamk.engine import Engine
     from streamk.learners import create
 
-    model = create("doubly-stochastic", task="classification", seed=SEED, **model_options)
+    model = create(name, task="classification", seed=SEED, **model_options)
     source = MemorySource((data.X, data.y), columns=data.columns)
-    engine = Engine(source, model, label="label", absent="missing", batch_size=batch)
+    engine = Engine(source, model, label="label")
     began = time.perf_counter()
     report = engine.run()
     seconds = time.perf_counter() - began
@@ -206,12 +205,13 @@ _FIGURES = (("accuracy", "accuracy", ".4f"), ("log loss", "log_loss", ".3f"))
 def render(document: Mapping[str, Any]) -> str:
     """The tables: accuracy, log loss, events/s."""
     sets: Mapping[str, Any] = document["results"]
+    names = list(next(iter(sets.values()))["models"])
     tables = []
     for title, key, form in (*_FIGURES, ("events/s", "events_per_s", ",.0f")):
         header = [title, *(name.partition("_")[0] for name in sets)]
         rows = [
             [name, *(format(found["models"][name][key], form) for found in sets.values())]
-            for name in (*ENGINES, *ONE_BY_ONE)
+            for name in names
         ]
         tables.append(common.table(header, rows))
     counts = ", ".join(f"{name} {found['data']['events']:,}" for name, found in sets.items())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import adult, common, first_light, scaling
+from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
 from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
@@ -31,6 +32,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         "first_light": first_light.render,
         "adult": adult.render,
         "speed": speed.render,
+        engine.NAME: engine.render,
         "features": features.render,
         "step": step.render,
         "memory": memory.render,

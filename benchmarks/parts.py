@@ -1,4 +1,4 @@
-"""Benchmarks of parts, each of which may come from a run of its own (--only)."""
+"""Benchmarks of parts, each of which may come from a run of its own (--only, --parts)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Render = Callable[[Mapping[str, Any]], str]
 _ORIGIN = ("date", "revision", "machine", "versions")
 
 
-def add_only(parser: argparse.ArgumentParser, parts: Sequence[str]) -> None:
-    """The option `--only`."""
+def add_only(parser: argparse.ArgumentParser, parts: Sequence[str], flag: str = "--only") -> None:
+    """The option for the parts that are wanted, `only` of the options."""
     parser.add_argument(
-        "--only",
+        flag,
+        dest="only",
         nargs="+",
         choices=parts,
         metavar="PART",

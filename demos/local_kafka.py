@@ -193,6 +193,11 @@ class LocalKafka:
             raise LocalKafkaError("this broker has no SASL listener: start it with users={...}")
         return f"127.0.0.1:{self._sasl_port}"
 
+    @property
+    def pid(self) -> int | None:
+        """Process number of the running broker, None when it is not running."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> LocalKafka:
         """Start the broker and return when it answers.
 

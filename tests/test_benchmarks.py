@@ -196,13 +196,60 @@ def test_the_exponent_is_that_of_a_power() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_speed_through_kafka(tmp_path: Path, kafka_address: str) -> None:
-    arguments = ("--parts", "kafka", "latency", "--kafka", kafka_address)
-    found = quick("benchmarks.speed", tmp_path / "out.json", *arguments)
-    assert found["kafka"]["json"]["events"] == found["kafka"]["float32"]["events"]
-    assert [row["name"] for row in found["latency"]["rates"]] == ["engine", "plain echo"]
-    for row in found["latency"]["rates"]:
-        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+def test_the_command_says_what_rivers_loop_says(tmp_path: Path, kafka_address: str) -> None:
+    sets = ("rialto", "airlines_h2o_44k", "cadata_california_housing")
+    arguments = ("--parts", "equal", "--sets", *sets, "--kafka", kafka_address)
+    found = quick("benchmarks.engine", tmp_path / "out.json", *arguments)
+    assert tuple(found["equal"]["sets"]) == sets
+    for name, one in found["equal"]["sets"].items():
+        assert one["equal"] == {"file": True, "kafka": True}, (name, one)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_engine(tmp_path: Path, kafka_address: str) -> None:
+    from benchmarks.engine import clients, rates
+
+    arguments = ("--parts", "rates", "latency", "--kafka", kafka_address)
+    found = quick("benchmarks.engine", tmp_path / "out.json", *arguments)
+    assert list(found) == ["rates", "latency"]
+    ways = len(found["rates"]["events_per_s"])
+    each = 2 * len(clients.installed())
+    assert ways == each + len(rates.MODELS) * (3 + each)
+    # Of a broker that was not started here the share of the processor is not known.
+    assert all(list(used) == ["process"] for used in found["rates"]["cores"].values())
+    assert [case["client"] for case in found["latency"]["cases"]] == list(clients.installed())
+    for case in found["latency"]["cases"]:
+        for figures in case["figures"].values():
+            assert 0 < figures["p50_ms"]["low"] <= figures["p99_ms"]["low"]
+
+
+def test_figures_that_are_not_equal() -> None:
+    from benchmarks.engine.equal import _is_equal
+
+    found = {"scored": 9, "hits": 5, "accuracy": 5 / 9, "log_loss": 0.7}
+    assert _is_equal(found | {"log_loss": 0.7 * (1 + 1e-12)}, found)
+    assert not _is_equal(found | {"log_loss": 0.7 * (1 + 1e-8)}, found)
+    assert not _is_equal(found | {"hits": 6}, found)
+    assert not _is_equal({"scored": 9}, found)
+
+
+def test_texts_of_events(tmp_path: Path) -> None:
+    from benchmarks.data import SETS
+    from benchmarks.engine.events import TEXTS, encoded, load
+
+    name = "airlines_h2o_44k"
+    X = np.ones((2, SETS[name].columns), dtype=np.float32)
+    X[0, 2] = np.nan
+    columns = [*"abcdefgh", *TEXTS[name].values()]
+    lists = {column: np.array([f"{column}-0", f"{column}-1"]) for column in columns[8:]}
+    np.savez(
+        tmp_path / f"{name}.npz", X=X, y=np.array([0, 1]), feature_names=np.array(columns), **lists
+    )
+    (x, label), (other, _) = load(name, tmp_path, 0, quick=False)
+    assert (x["c"], other["c"], x["Dest"], label) == (None, 1.0, "Dest-1", False)
+    (line, _) = encoded([(x, label), (other, True)])
+    assert json.loads(line) == x | {"label": False}
 
 
 # --- data ---------------------------------------------------------------------------------------

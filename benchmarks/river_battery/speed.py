@@ -2,8 +2,8 @@
 
 All take the same events in turn, round after round, and go on learning from one round to the next:
 ours and ARF through River's `progressive_val_score`, and the model that `streamk run` makes through
-the engine from memory, in batches of 256. A round follows some events that are not timed. A stream
-of more columns than the engine looks for by itself is left out.
+the engine from memory. A round follows some events that are not timed. A stream of more columns
+than the engine looks for by itself is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks import common, hot
 from benchmarks.river_battery import ours, rivers
 from benchmarks.river_battery.contestant import SEED, Contestant
 from benchmarks.river_battery.streams import Stream
-from connectors.schema import MAX_COLUMNS
+from streamk.encoding.schema import MAX_COLUMNS
 
 NAME = "river_battery_speed"
 ROUNDS = 3
@@ -105,7 +105,7 @@ def _by_engine(stream: Stream) -> Callable[[Stream], float]:
 
     def seconds(model: Any, part: Stream) -> float:
         source = MemorySource((part.table().astype(np.float32), part.y), columns=columns)
-        engine = Engine(source, model, label="label", absent="missing")
+        engine = Engine(source, model, label="label")
         return common.timed(engine.run)
 
     seconds(create(MODEL, task=task, seed=SEED), stream.first(_COMPILES))

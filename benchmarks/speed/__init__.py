@@ -3,8 +3,6 @@
 The parts, each a module with `measure(...)` and `rows(...)`:
 
 memory   the engine from memory
-kafka    the engine from Kafka, against polling alone plus learning alone
-latency  event in to prediction out through Kafka
 river    the River adapter one event at a time, against ARF
 state    bytes of a model's state; seconds of an import
 """

@@ -11,6 +11,9 @@ from streamk.learners import Learner, create
 
 FEATURES = 1024
 BATCH = 256
+"""Events that share a step of the learner."""
+AT_ONCE = 1024
+"""Events handed over in a call, as the engine does it; any number gives the same model."""
 SEED = 1
 
 
@@ -32,14 +35,17 @@ def through_engine(data: Dataset, mini_batch: int = BATCH, **options: Any) -> An
     """Predict and learn all events with the engine, from memory; returns its report."""
     source = MemorySource((data.X, data.y), columns=data.columns)
     learner = model(data, mini_batch, **options)
-    return Engine(source, learner, label="label", batch_size=BATCH).run()
+    return Engine(source, learner, label="label").run()
 
 
 def by_hand(data: Dataset, mini_batch: int = BATCH) -> None:
-    """Predict and learn all events batch by batch, without an engine."""
-    learner = model(data, mini_batch)
-    for first in range(0, len(data), BATCH):
-        some = slice(first, first + BATCH)
-        if first:
-            learner.predict_proba_many(data.X[some])
-        learner.learn_many(data.X[some], data.y[some])
+    """Predict and learn all events without an engine."""
+    learn_all(model(data, mini_batch), data)
+
+
+def learn_all(learner: Learner, data: Dataset) -> None:
+    """Predict, then learn each event, with a learner that has met none, nothing around it."""
+    learner.add_columns(data.columns)
+    for first in range(0, len(data), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        learner.predict_then_learn_many(data.X[some], data.y[some])

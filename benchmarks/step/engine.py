@@ -1,4 +1,4 @@
-"""The engine from memory on elec2: 1,024 features, batches of 256, predicting and learning.
+"""The engine from memory on elec2: 1,024 features, mini-batches of 256, predicting and learning.
 
 As in `benchmarks.speed.memory`, which has more ways to do it, their work counted, and scikit-learn.
 """
