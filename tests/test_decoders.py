@@ -427,6 +427,43 @@ def test_arrays_have_columns_as_their_first_values_come() -> None:
     np.testing.assert_array_equal(twin.X, out.X)
 
 
+@pytest.mark.parametrize("encoding", ["rows", "dict"])
+def test_strict_without_columns_takes_those_of_the_first_event_learned(encoding: str) -> None:
+    n = math.nan
+    X = np.array([[1, 2, n], [n, 1, n], [1, 1, n], [n, 2, n], [n, n, 3]])
+    y = [None, 0, 1, 1, 0]
+    decoding = decoder(encoding, Schema(label="y", mode="strict"), fields=("a", "b", "c"))
+    rows = Rows(X, y)
+    events = [
+        {k: v for k, v in zip("abc", x, strict=True) if v == v} | {"y": label}
+        for x, label in zip(X.tolist(), y, strict=True)
+    ]
+    whole = decoding.decode(rows if encoding == "rows" else events)
+    assert decoding.schema.columns == ("b",)
+    assert [(event.row, event.column) for event in whole.bad] == [(2, "a"), (4, "c")]
+    again = decoder(encoding, decoding.schema, fields=("a", "b", "c"))
+    more = again.decode(rows[2:] if encoding == "rows" else events[2:])
+    assert [event.row for event in more.bad] == [0, 2]
+
+
+def test_records_of_no_size_do_not_tell_how_many_numbers_there_are() -> None:
+    values = [None, b"", floats(1, 2, 0), floats(3, 4, 1)]
+    whole = decoder("float32", Schema(label="y")).decode(values)
+    parts = decoder("float32", Schema(label="y"))
+    found = [parts.decode([value]) for value in values]
+    assert whole.X.tolist() == [[1, 2], [3, 4]]
+    assert [len(out.bad) for out in found] == [1, 1, 0, 0]
+    assert parts.schema.columns == (0, 1)
+
+
+def test_a_field_without_a_column_gets_one() -> None:
+    kinds: dict[Any, Any] = {"a": "number", "b": "number", "c": "text"}
+    decoding = decoder("json", Schema(("b",), label="y", kinds=kinds))
+    out = decoding.decode([b'{"a": 1, "b": 2, "c": "x", "y": 0}', b'{"b": 2, "y": 0}'])
+    assert decoding.schema.columns == ("b", "a", "c=x")
+    assert out.X.tolist() == [[2, 1, 1], [2, 0, 0]]
+
+
 def test_only_events_that_are_learned_bring_columns() -> None:
     decoding = decoder("json", Schema(label="y"))
     out = decoding.decode([b'{"a": 1, "y": null}', b'{"b": 1, "y": 0}', b'{"c": 1, "y": null}'])
@@ -516,9 +553,11 @@ def test_what_cannot_fit_is_said_before_the_first_event() -> None:
         decoder("csv", schema, fields=("a",))
     with pytest.raises(BadRecord, match="label 'y' is not among the fields"):
         decoder("float32", schema, fields=("a",))
-    strict = Schema(("a",), label="y", mode="strict")
-    with pytest.raises(BadRecord, match="'b' is no column of the schema"):
-        decoder("float32", strict, fields=("a", "b", "y"))
+    with pytest.raises(BadRecord, match="column 0 of the schema has a number for its name"):
+        decoder("json", Schema((0,)))
+    few = Schema(label="y", max_columns=2)
+    with pytest.raises(BadRecord, match="3 numbers, 2 columns allowed"):
+        decoder("rows", few).decode(Rows(np.ones((1, 3)), [1]))
     with pytest.raises(BadRecord, match="no number 'a'"):
         decoder("rows", schema, fields=())
     with pytest.raises(BadRecord, match="rows of 2 columns, 1 expected"):

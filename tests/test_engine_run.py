@@ -365,6 +365,34 @@ def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_pat
     assert all(map(math.isfinite, report.whole.values()))
 
 
+def test_how_many_bad_events_end_a_run_does_not_depend_on_how_they_come() -> None:
+    bad, good = [b"?"] * 255, [json.dumps(event).encode() for event in events(3)]
+    assert run(MemorySource(bad + good)).counts.learned == 3
+    for cut in (1, 100, 255):
+        live, thread = trickle([*bad, b"?", *good], cut)
+        with pytest.raises(EngineError, match="none of the first 256 events can be learned from"):
+            run(live)
+        thread.join()
+
+
+def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
+    stream = [{"a": 1.0, "y": None}, {"a": 2.0, "y": "up"}, {"a": 3.0, "y": "down"}]
+    for every in (1, 2, 3):
+        sink = MemorySink()
+        live, thread = trickle(stream, every)
+        run(live, sink=sink)
+        thread.join()
+        assert [output.value["prediction"] for output in sink.outputs] == [None, None, "up"]
+        assert sink.outputs[1].value == {"prediction": None}
+
+
+def test_events_before_one_that_ends_the_run_are_written() -> None:
+    sink = MemorySink()
+    with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable"):
+        run(MemorySource(bad_stream()), on_error="raise", sink=sink)
+    assert [output.offset for output in sink.outputs] == list(range(20))
+
+
 def test_raise_names_the_event() -> None:
     with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable.*on_error"):
         run(MemorySource(bad_stream()), on_error="raise")
@@ -388,7 +416,7 @@ def test_many_bad_events_in_a_row() -> None:
 
 def test_the_model_refuses() -> None:
     stream = [{**event, "y": 1e9 * event["a"]} for event in events(2 * BATCH)]
-    model = learner(loss="squared", step=Constant(1e9))
+    model = learner(loss="squared", step=Constant(1e30))
     with pytest.raises(
         EngineError, match=r"model refuses an event from 0 offset 0 to 0 offset 31: .*overflowed"
     ):

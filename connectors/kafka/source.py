@@ -337,6 +337,8 @@ class _Rebalances:
         self._keeping_errors(lambda: self._source._assign(numbers))
 
     def _keeping_errors(self, tell: Callable[[], None]) -> None:
+        if self._source._callback_error is not None:
+            return  # it ends the run; what follows from it would take its place
         try:
             tell()
         except BaseException as error:

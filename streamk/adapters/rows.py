@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
+from streamk.backends import LARGEST
 from streamk.encoding import ColumnTable, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
 from streamk.errors import InvalidInput
@@ -90,10 +91,13 @@ class Model:
         return rows
 
     def rows_of_columns(self, names: Sequence[Hashable], numbers: Numbers) -> Numbers | None:
-        """Return events that came as named columns of an array; None if some are not known."""
+        """Return events that came as named columns of an array, None unless all are in order.
+
+        That is, unless all columns are known and given, and no number is to be refused.
+        """
         places = self._table.numbers
         known = [places.get(name) for name in names]  # type: ignore[call-overload]
-        if None in known or len(known) < len(self._table):
+        if None in known or len(known) < len(self._table) or (np.abs(numbers) > LARGEST).any():
             return None
         rows = np.empty((len(numbers), len(known)))
         rows[:, known] = numbers

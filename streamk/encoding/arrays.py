@@ -38,8 +38,12 @@ class _ArrayDecoder:
             raise BadRecord(f"the events have no number {lacking[0]!r}, which the schema has")
         used = [name for name in names if name not in schema.ignore]
         extra = [name for name in used if name not in self.table.numbers]
-        if schema.mode == "strict" and schema.columns and extra:
-            raise BadRecord(f"{extra[0]!r} is no column of the schema; add it or ignore it")
+        most = schema.max_columns
+        if len(self.table) + len(extra) > most and schema.mode == "open":
+            raise BadRecord(
+                f"the events have {len(used)} numbers, {most} columns allowed; ignore some or raise"
+                " max_columns"
+            )
         self._unknown = {name: self._names.index(name) for name in extra}
         self._label = schema.label
         self._take: npt.NDArray[np.intp] | None = None
@@ -71,12 +75,43 @@ class _ArrayDecoder:
             if keep[row] and labels is not None:
                 bad[int(index[row])] = self._refusal(int(index[row]), labels[row])
             keep[row] = False
+        if self._unknown and self.table.schema.mode == "strict":
+            for row, name in self._strangers(cells, y, keep):
+                i = int(index[row])
+                bad[i] = BadEvent(i, name, f"unknown column: {name!r} is not in the schema")
+                keep[row] = False
         if not keep.all():
             y = [label for label, kept in zip(y, keep, strict=True) if kept]
             cells, index = cells[keep], index[keep]
         growth = self._grow(cells, y) if self._unknown and len(cells) else []
         rejected = [bad[i] for i in sorted(bad)]
         return Decoded(self._columns_of(cells), y, index, rejected, growth)
+
+    def _strangers(
+        self, cells: Floats, y: list[Any], keep: npt.NDArray[np.bool_]
+    ) -> list[tuple[int, Name]]:
+        """Return the rows that have a number which a strict schema does not, and its name.
+
+        Without columns the schema has those of the first event learned.
+        """
+        unknown, first = dict(self._unknown), 0
+        filled = ~np.isnan(cells[:, list(unknown.values())])
+        if not len(self.table):
+            learned = np.array([self._label is None or label is not None for label in y], bool)
+            found = np.flatnonzero(keep & learned & filled.any(axis=1))
+            if not len(found):
+                return []
+            first = int(found[0]) + 1
+            names = list(unknown)
+            unknown = {
+                n: unknown[n] for n, has in zip(names, filled[first - 1], strict=True) if not has
+            }
+        rows = []
+        for row in range(first, len(cells)):
+            name = next((n for n, j in unknown.items() if not np.isnan(cells[row, j])), None)
+            if keep[row] and name is not None:
+                rows.append((row, name))
+        return rows
 
     def _grow(self, cells: Floats, y: list[Any]) -> list[tuple[int, int]]:
         """Append the columns that have their first value in these events."""

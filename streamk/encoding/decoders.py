@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from connectors.base import ENCODINGS, MAX_EVENT_BYTES, Rows
 from connectors.errors import BadRecord
 from streamk.encoding.arrays import Float32Decoder, RowsDecoder
-from streamk.encoding.decoded import Decoded
+from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.named import NamedDecoder
 from streamk.encoding.schema import Schema
 from streamk.encoding.values import Name
@@ -93,6 +95,10 @@ class _Sized:
     def decode(self, values: Sequence[Any]) -> Decoded:
         if self._inner is None:
             width = _width(values)
+            if width is None:
+                bad = [BadEvent(i, None, _UNSIZED) for i in range(len(values))]
+                nothing = np.zeros((0, len(self._schema.columns)))
+                return Decoded(nothing, [], np.zeros(0, dtype=np.int64), bad, [])
             if self._encoding == "float32" and self._schema.label is not None:
                 width -= 1
             width = max([width, *(int(name) + 1 for name in self._schema.columns)])
@@ -109,9 +115,12 @@ class _Sized:
         return Float32Decoder(self._schema, names, self._max)
 
 
-def _width(values: Sequence[Any]) -> int:
-    """The numbers in an event: the columns of rows, the size of the first whole record."""
+_UNSIZED = "undecodable: not a whole number of float32 numbers"
+
+
+def _width(values: Sequence[Any]) -> int | None:
+    """The numbers in an event: the columns of rows, the size of the first whole record if any."""
     if isinstance(values, Rows):
         return int(values.X.shape[1])
     sizes = (len(v) // 4 for v in values if isinstance(v, bytes) and v and len(v) % 4 == 0)
-    return next(sizes, 1)
+    return next(sizes, None)

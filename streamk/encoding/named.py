@@ -93,6 +93,12 @@ class NamedDecoder:
         self._unknown: list[int] = []
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             raise BadRecord(f"the label {schema.label!r} is not in the header")
+        numbered = [name for name in schema.columns if isinstance(name, int)]
+        if encoding != "dict" and numbered:
+            raise BadRecord(
+                f"column {numbered[0]} of the schema has a number for its name, which no field of"
+                f" {encoding} has; name the columns by texts"
+            )
 
     @property
     def schema(self) -> Schema:
@@ -148,7 +154,13 @@ class NamedDecoder:
                 break
             except Rejected:
                 continue
-        label, ignored, kinds = self._label, self._ignore, self.table.kinds
+        label, ignored, table = self._label, self._ignore, self.table
+        # A field of which there is no column yet goes the careful way.
+        kinds = {
+            name: kind
+            for name, kind in table.kinds.items()
+            if name in (table.numbers if kind == "number" else table.texts)
+        }
         order = {name: i for i, name in enumerate(first)}
         names: list[Name] = [*kinds, *(name for name in ignored if name in order)]
         if label is not None:
@@ -325,7 +337,8 @@ class NamedDecoder:
             label = self._labels.one(fields.pop(self._label))
         event = self.table.read(fields)
         # An event that is not learned brings no columns, unless none is ever learned.
-        brings = label is not None or self._label is None or self._strict
+        strict = self._strict and len(self.table) > 0
+        brings = label is not None or self._label is None or strict
         return event, label, brings and self.table.admit(event)
 
     # Both together.

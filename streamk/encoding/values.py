@@ -77,13 +77,13 @@ def parse_number(value: Any) -> float | None:
         return value
     if isinstance(value, str) and "_" in value:
         return None
-    if not isinstance(value, _NUMBER_LIKE):
+    if not (isinstance(value, _NUMBER_LIKE) or hasattr(value, "__float__")):
         return None
     try:
         return float(value)
     except OverflowError:  # a whole number past the range of double
         return math.inf
-    except ValueError:
+    except (TypeError, ValueError):
         return None
 
 

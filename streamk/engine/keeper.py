@@ -209,14 +209,16 @@ class Keeper:
         Those that stay come back in `assigned`; events read and not taken are read again, since
         without some partitions they have another order.
         """
-        self._trainer.settle()
         if not self._feed.sequencer.partitions:
             return  # given up already, when a commit was refused
         try:
+            self._trainer.settle()
             self.save()
         except Revoked:
             return
         except ConnectorError as error:
+            if self._store is None:
+                raise
             self._go_back(error)
         else:
             self._places = self._feed.release()

@@ -45,7 +45,7 @@ def predictions(
         full = len(names)
         values = [
             {"prediction": label, "probabilities": dict(zip(names, row))}  # noqa: B905 is slower
-            if k == full
+            if k == full > 0
             else _of_fewer(label, names[:k], row[:k])
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
         ]

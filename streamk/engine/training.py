@@ -144,10 +144,10 @@ class Trainer:
         """
         self._began = True
         known = len(self._decoder.schema.columns)
-        decoded = self._decoder.decode(batch.values)
-        if decoded.bad and self._on_error == "raise":
-            self.settle()
-            raise EngineError(_complaint(batch, decoded.bad[0]))
+        decoded = self._decode(batch)
+        refused = decoded.bad[0] if decoded.bad and self._on_error == "raise" else None
+        if refused is not None:
+            decoded = _before(decoded, refused.row)
         schema = self._decoder.schema
         job = (decoded, schema, known)
         if len(batch) <= _FEW:
@@ -160,8 +160,18 @@ class Trainer:
         before, self._waiting = self._waiting, _Work(batch, decoded, schema, future)
         if before is not None:
             self._emit(before)
+        if refused is not None:
+            self.settle()
+            raise EngineError(_complaint(batch, refused))
         if len(batch) <= _FEW:
             self.settle()
+
+    def _decode(self, batch: Batch) -> Decoded:
+        try:
+            return self._decoder.decode(batch.values)
+        except BadRecord as error:
+            self.settle()
+            raise EngineError(f"events {_range(batch)} cannot be read: {error}") from error
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -178,7 +188,7 @@ class Trainer:
     def end(self) -> None:
         """Settle, and raise `EngineError` if no event could be used."""
         self.settle()
-        self._check_use(1)
+        self._check_use([], 0, 0, most=1)
 
     def close(self) -> None:
         """Let go of the thread."""
@@ -231,11 +241,17 @@ class Trainer:
         return joined(pieces, model), model.classes
 
     def _rest(self, X: Any, y: list[Any]) -> Prequential:
-        if self.model.columns is None:  # events without a value, or without a label
-            if all(label is None for label in y):
-                return nothing(self.model, len(X))
-            self.model.add_columns(())
-        return self.model.predict_then_learn_many(X, y)
+        if self.model.columns is not None:
+            return self.model.predict_then_learn_many(X, y)
+        # Events without a value; columns come, though none, with the first one learned.
+        first = next((i for i, label in enumerate(y) if label is not None), len(y))
+        before = nothing(self.model, first)
+        if first == len(y):
+            return before
+        self.model.add_columns(())
+        return joined(
+            [before, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
+        )
 
     def _predict(self, X: Any) -> Prequential:
         if self.model.columns is None:
@@ -248,12 +264,17 @@ class Trainer:
         """Write predictions and events that cannot be used, and count and score them."""
         predicted, classes = work.learned.result()
         batch, decoded = work.batch, work.decoded
+        labelled = [i for i, label in enumerate(decoded.y) if label is not None]
+        good = decoded.good
+        self._check_use(
+            decoded.bad,
+            int(good[0]) if len(good) else len(batch),
+            int(good[labelled[0]]) if labelled else len(batch),
+        )
         if decoded.bad:
             self._report(batch, decoded.bad)
-        labelled = [i for i, label in enumerate(decoded.y) if label is not None]
         self.counts.learned += len(labelled)
         self.counts.unlabelled += len(decoded.y) - len(labelled)
-        self._check_use(_PATIENCE)
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes))
         self._score(predicted, classes, decoded.y)
@@ -280,17 +301,28 @@ class Trainer:
         if self._on_error == "dead-letter" and self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
-    def _check_use(self, most: int) -> None:
-        """Raise `EngineError` if so many events could not be used, and none be learned from."""
-        bad = sum(self.counts.bad.values())
-        usable = self.counts.learned or (
-            self.counts.unlabelled and not self.counts.bad.get("label out of domain")
-        )
-        if usable or bad < most or self._first_bad is None:
+    def _check_use(
+        self, bad: list[BadEvent], usable: int, learned: int, *, most: int = _PATIENCE
+    ) -> None:
+        """Raise `EngineError` if so many events could not be used before the first that could.
+
+        `usable` and `learned` are the places of the first ones in a batch, `bad` those of the
+        batch that cannot be used. Labels that are refused are held against those learned.
+        """
+        counts, refusal = self.counts, "label out of domain"
+        useless = refused = 0
+        if not (counts.learned or counts.unlabelled):
+            useless = sum(counts.bad.values()) + sum(event.row < usable for event in bad)
+        if not counts.learned:
+            refused = counts.bad.get(refusal, 0)
+            refused += sum(event.row < learned and event.kind == refusal for event in bad)
+        if max(useless, refused) < most:
             return
+        first = self._first_bad or next(iter(bad), None)
+        reason = "of what the run before has told" if first is None else first.reason
         raise EngineError(
-            f"none of the first {bad + self.counts.unlabelled} events can be learned from, the"
-            f" first because: {self._first_bad.reason}; check the label, the task and the format"
+            f"none of the first {max(useless, refused) + counts.unlabelled} events can be learned"
+            f" from, the first because: {reason}; check the label, the task and the format"
         )
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
@@ -337,6 +369,18 @@ def _cut(X: Any, width: int) -> Any:
     return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
 
 
+def _before(decoded: Decoded, row: int) -> Decoded:
+    """Return the events before one of the batch."""
+    n = int(np.searchsorted(decoded.good, row))
+    growth = [(i, width) for i, width in decoded.growth if i < n]
+    return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)
+
+
+def _range(batch: Batch) -> str:
+    first, last = batch.position(0), batch.position(len(batch) - 1)
+    return f"from {first[0]} offset {first[1]} to {last[0]} offset {last[1]}"
+
+
 def _complaint(batch: Batch, event: BadEvent) -> str:
     partition, offset = batch.position(event.row)
     return (
@@ -352,8 +396,4 @@ def _refusals(batch: Batch) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        first, last = batch.position(0), batch.position(len(batch) - 1)
-        raise EngineError(
-            f"the model refuses an event from {first[0]} offset {first[1]} to {last[0]}"
-            f" offset {last[1]}: {error}"
-        ) from error
+        raise EngineError(f"the model refuses an event {_range(batch)}: {error}") from error

@@ -428,7 +428,7 @@ class DoublyStochastic(Supervised):
         share_columns(function, other._function)
         self._gathered = np.zeros((0, len(self.columns or ())), self.dtype), np.zeros(0)
         if self.is_classifier:
-            self._classes.encode(other.classes)
+            self._classes.add(other.classes)
             self._fit_outputs()
         function.n_steps = max(self.n_steps, other.n_steps)
         theirs = matched(

@@ -272,7 +272,7 @@ class OnlineNystrom(OfCoordinates):
             return
         known = self.columns or ()
         self.add_columns([name for name in other.columns or () if name not in known])
-        self._classes.encode(other.classes)
+        self._classes.add(other.classes)
         self._fit_outputs()
         guest = self._guest(other)
         if mine == 0:

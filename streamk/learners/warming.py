@@ -25,8 +25,7 @@ def warm_up() -> None:
         for model in _models(task):
             model.learn_many(X, y)
             model.predict_many(X)
-            if hasattr(model, "predict_then_learn_many"):
-                model.predict_then_learn_many(X, y)
+            model.predict_then_learn_many(X, y)
             # Single events have loops of their own, once all features are in use.
             model.learn_one(X[0], y[0])
             model.predict_one(X[0])
