@@ -111,7 +111,7 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
         if (found := re.search(r"\(default ([\d.]+)\)", action.help or ""))
     }
     assert shown.pop("seed") == 0
-    assert {"checkpoint_every", "idle_timeout", "window"} < shown.keys()
+    assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
 
 
@@ -359,7 +359,7 @@ def test_csv_and_regression(tmp_path: Path) -> None:
     out, _ = streamk(*run, *ONE_KERNEL, "--set", "loss=huber", "--json", cwd=tmp_path)
     assert "rmse" in json.loads(out)["whole"]
     _, err = streamk(*run, cwd=tmp_path, status=2)
-    assert "to learn numbers choose the task regression" in err
+    assert "numbers are learned with the task regression" in err
 
 
 def test_a_river_data_set(tmp_path: Path) -> None:
@@ -650,7 +650,7 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
         r"SHA-256 ok",
         r"multi-kernel, \d,\d{3} random features",
         r"pending_bytes 8388608, seed 5",
-        r"5 columns +age, device=desktop, device=phone, device=tablet, seconds",
+        r"5 columns +age, (device=\w+, )+seconds",
         r"classes +True, False|classes +False, True",
         r"accuracy +0\.\d{4}",
         r"next offset +600 of events.ndjson",

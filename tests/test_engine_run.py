@@ -132,12 +132,12 @@ def test_a_trained_model_serves_without_label() -> None:
 
 
 def test_the_task_must_fit() -> None:
-    with pytest.raises(EngineError, match=r"none of the first 40 events .* label out of domain"):
+    with pytest.raises(InvalidInput, match=r"none of the first 40 events .* label out of domain"):
         run(MemorySource(events(40)), learner(loss="squared"))
-    with pytest.raises(EngineError, match=r"none of the first \d+ events .* label out of domain"):
+    with pytest.raises(InvalidInput, match=r"none of the first \d+ events .* label out of domain"):
         run(MemorySource(events(4000)), learner(loss="squared"))
     some = [{**event, "y": None} if i % 5 == 0 else event for i, event in enumerate(events(40))]
-    with pytest.raises(EngineError, match=r"none of the first 40 events can be learned from"):
+    with pytest.raises(InvalidInput, match=r"none of the first 40 events can be learned from"):
         run(MemorySource(some), learner(loss="squared"))
     schema = Schema(("a",), label="y", label_type="str")
     with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
@@ -370,7 +370,7 @@ def test_how_many_bad_events_end_a_run_does_not_depend_on_how_they_come() -> Non
     assert run(MemorySource(bad + good)).counts.learned == 3
     for cut in (1, 100, 255):
         live, thread = trickle([*bad, b"?", *good], cut)
-        with pytest.raises(EngineError, match="none of the first 256 events can be learned from"):
+        with pytest.raises(InvalidInput, match="none of the first 256 events can be learned from"):
             run(live)
         thread.join()
 

@@ -184,7 +184,8 @@ def test_a_learner_whose_columns_come_late_is_the_oracle(backend):
         k, "logistic", 11, ("constant", 0.3), nu=0.01, columns=range(70), widths=(64, 64),
         block_size=100, max_features=250,
     )  # fmt: skip
-    learner = model(dtype="float64", backend=backend, max_features=250, classes=["no", "yes"])
+    options = {"dtype": "float64", "max_features": 250, "batch_size": 6}
+    learner = model(backend=backend, classes=["no", "yes"], **options)
     learner.add_columns(range(50))
     for first in range(0, 60, 6):
         some = slice(first, first + 6)

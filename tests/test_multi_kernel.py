@@ -363,7 +363,6 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
             create("multi-kernel", task=task, seed=2),
             label="y",
             until_end=True,
-            batch_size=16,
             checkpoint=directory,
             checkpoint_every=48,
             sink=sink,

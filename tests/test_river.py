@@ -367,7 +367,7 @@ def test_columns_are_named_by_numbers_and_tuples_too() -> None:
         ({1.5: 1.0}, "1.5"),
         ({-1: 1.0}, "-1"),
         ({None: 1.0, 3: 1.0}, "None"),
-        ({"a": 10**400, "b": 1.0}, "'a' is past the range"),
+        ({"a": 10**400, "b": 1.0}, "'a' is 1000.*past 1e"),
         ({("c", "d"): 1.0, "('c', 'd')": 1.0}, "twice"),
     ],
 )
@@ -695,7 +695,7 @@ def test_an_event_that_is_no_dict_is_refused(x: Any) -> None:
 
 def test_the_labels_of_a_refused_first_event_are_forgotten() -> None:
     model = KernelClassifier(seed=1)
-    with pytest.raises(InvalidInput, match="'a' is inf; drop the event or give NaN"):
+    with pytest.raises(InvalidInput, match="'a' is inf"):
         model.learn_one({"a": np.inf}, True)
     model.learn_one({"a": 1.0}, "up")
     assert list(model.predict_proba_one({"a": 1.0})) == ["up"]

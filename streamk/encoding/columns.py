@@ -112,6 +112,7 @@ class ColumnTable:
     >>> table = ColumnTable(Schema())
     >>> event = table.read({"price": 3, "colour": "red", "size": None})
     >>> table.admit(event)
+    True
     >>> table.schema.columns, table.row(event)
     (('colour=red', 'price'), array([1., 3.]))
     """

@@ -10,6 +10,8 @@ column, a number as text, an event that is wrong) is read again by the careful w
 from __future__ import annotations
 
 import csv
+import difflib
+import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -331,8 +333,9 @@ class NamedDecoder:
         label = None
         if self._label is not None:
             if self._label not in fields:
+                hint = _nearest(str(self._label), tuple(map(str, fields)))
                 raise Rejected(
-                    "label missing", f"the event has no field {self._label!r}", self._label
+                    "label missing", f"the event has no field {self._label!r}{hint}", self._label
                 )
             label = self._labels.one(fields.pop(self._label))
         event = self.table.read(fields)
@@ -401,6 +404,13 @@ class NamedDecoder:
                 X[:, table.numbers[name]] = np.where((code >= 0) | lacking, np.nan, 0.0)
             has = np.flatnonzero(code >= 0)
             X[has, code[has]] = 1.0
+
+
+@functools.lru_cache(maxsize=64)
+def _nearest(label: str, names: tuple[str, ...]) -> str:
+    """A hint at the field that was probably meant, or nothing."""
+    near = difflib.get_close_matches(label, names, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 _Pick = Callable[[Sequence[Any]], Sequence[Any]]

@@ -235,6 +235,8 @@ class Engine:
 
         Raises
         ------
+        InvalidInput
+            If none of the first 256 events, or of all, can be learned from.
         EngineError, StateError, ConnectorError
             See `streamk.errors` and `connectors.errors`. What the last checkpoint holds is safe.
         """

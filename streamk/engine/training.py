@@ -121,6 +121,8 @@ class Trainer:
             )
         self._initial = schema
         self.use(schema)
+        if model.columns is None and schema.columns:
+            model.add_columns(schema.columns)
 
     @property
     def schema(self) -> Schema | None:
@@ -186,7 +188,7 @@ class Trainer:
             self._emit(waiting)
 
     def end(self) -> None:
-        """Settle, and raise `EngineError` if no event could be used."""
+        """Settle, and raise `InvalidInput` if no event could be used."""
         self.settle()
         self._check_use([], 0, 0, most=1)
 
@@ -304,7 +306,7 @@ class Trainer:
     def _check_use(
         self, bad: list[BadEvent], usable: int, learned: int, *, most: int = _PATIENCE
     ) -> None:
-        """Raise `EngineError` if so many events could not be used before the first that could.
+        """Raise `InvalidInput` if so many events could not be used before the first that could.
 
         `usable` and `learned` are the places of the first ones in a batch, `bad` those of the
         batch that cannot be used. Labels that are refused are held against those learned.
@@ -320,7 +322,7 @@ class Trainer:
             return
         first = self._first_bad or next(iter(bad), None)
         reason = "of what the run before has told" if first is None else first.reason
-        raise EngineError(
+        raise InvalidInput(
             f"none of the first {max(useless, refused) + counts.unlabelled} events can be learned"
             f" from, the first because: {reason}; check the label, the task and the format"
         )

@@ -131,7 +131,7 @@ class DoublyStochastic(Supervised):
         self.seed = check_seed(seed)
         self.regularization = regularization
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
-        self.cache_bytes, self.threads = cache_bytes, threads
+        self.cache_bytes, self.threads, self._backend = cache_bytes, threads, backend
         self.sampler, self.dtype = check_sampler(sampler, kernel), check_dtype(dtype)
         self._check_options()
         if classes and not self.is_classifier:
@@ -422,7 +422,7 @@ class DoublyStochastic(Supervised):
             return
         self.finish()
         if other.n_gathered:
-            other = type(self).from_state(other.state())
+            other = type(self).from_state(other.state(), backend=other._backend)
             other.finish()
         function = self._function
         share_columns(function, other._function)

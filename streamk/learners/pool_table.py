@@ -14,7 +14,7 @@ from streamk.learners.arena import side_by_side
 _ROOM = (
     *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
     *("F", "G", "SEEN", "KEPT", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM"),
-    "OUT",
+    *("NEWTON_ROOM", "OUT"),
 )
 """Arrays that a forecast writes."""
 

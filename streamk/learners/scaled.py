@@ -77,7 +77,8 @@ class Scaled(Predictor):
     >>> import numpy as np
     >>> from streamk.kernels import Gaussian
     >>> from streamk.learners import DoublyStochastic, Scaled
-    >>> model = Scaled(DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=512))
+    >>> options = {"max_features": 512, "block_size": 512, "batch_size": 1}
+    >>> model = Scaled(DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, **options))
     >>> model.learn_many([[1000.0, 1.0], [3000.0, np.nan]], ["low", "high"])
     >>> model.predict_many([[2900.0, 1.0]])
     array(['high'], dtype=object)
