@@ -66,6 +66,10 @@ class Classes:
         """Return the number of a plain label, None if it is not one of these."""
         return self._index.get(label) if type(label) in _PLAIN else None
 
+    def know(self, labels: Iterable[Label]) -> bool:
+        """Whether plain labels are all among these."""
+        return self._index.keys() >= set(labels)
+
     def __len__(self) -> int:
         return len(self._index)
 

@@ -58,6 +58,8 @@ class PooledLearning(Pooled):
 
     def _until_new(self, labels: NDArray[Any]) -> int:
         """Return how many labels come before a new class, which is learned on its own at first."""
+        if self._classes.know(labels[1:]):
+            return len(labels)
         known = self._classes.number
         for n, label in enumerate(labels[1:], start=1):
             if known(label) is None:
