@@ -18,13 +18,13 @@ from typing import Any, Literal, get_args
 
 from connectors.base import Sink, Source
 from connectors.errors import Revoked
-from streamk.encoding import Absent, Mode, Schema
+from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
 from streamk.engine.progress import Pace, Snapshot, process_bytes
 from streamk.engine.sequence import Pass
-from streamk.engine.training import Counts, OnError, SchemaOptions, Trainer
+from streamk.engine.training import Counts, OnError, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
@@ -203,7 +203,7 @@ class Engine:
         self._trainer = Trainer(
             model,
             source,
-            SchemaOptions(label, schema, absent, ignore),
+            schema if isinstance(schema, Schema) else _found(model, label, schema, absent, ignore),
             sink=sink,
             dead_letters=dead_letters,
             on_error=on_error,
@@ -411,6 +411,14 @@ def _label(label: str | int | None, schema: Schema | Mode) -> str | int | None:
     if label not in (None, schema.label):
         raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
     return schema.label
+
+
+def _found(
+    model: Learner, label: str | int | None, mode: Mode, absent: Absent, ignore: tuple[Any, ...]
+) -> Schema:
+    """Return the schema whose columns are found along the stream."""
+    kind: LabelType | None = None if label is None or model.is_classifier else "float"
+    return Schema(label=label, label_type=kind, mode=mode, absent=absent, ignore=ignore)
 
 
 def _check_whole(least: int, **options: int | None) -> None:

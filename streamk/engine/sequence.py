@@ -305,27 +305,20 @@ class Sequencer:
 
     # --- events out -------------------------------------------------------------------------
 
-    def _peek(self, n: int) -> Batch:
-        """The next `n` ready events (at least one), left where they are."""
-        parts: list[Batch] = []
-        start = self._start
-        for segment in self._ready:
-            stop = min(len(segment), start + n)
-            whole = start == 0 and stop == len(segment)
-            parts.append(segment if whole else segment.slice(start, stop))
-            n -= stop - start
-            start = 0
-            if not n:
-                break
-        return Batch.join(parts)
-
     def take(self, n: int) -> Batch:
         """Take the next `n` ready events, or all if fewer: `offsets` move past them."""
-        batch = self._peek(n)
-        n = len(batch)
-        self._start += n
-        while self._ready and self._start >= len(self._ready[0]):
-            self._start -= len(self._ready.popleft())
+        parts: list[Batch] = []
+        n = min(n, self.ready)
+        while n > sum(map(len, parts)):
+            head, start = self._ready[0], self._start
+            stop = min(len(head), start + n - sum(map(len, parts)))
+            whole = start == 0 and stop == len(head)
+            parts.append(head if whole else head.slice(start, stop))
+            self._start = stop
+            if stop == len(head):
+                self._ready.popleft()
+                self._start = 0
+        batch = Batch.join(parts)
         self.ready -= n
         self.events += n
         self.clock = int(batch.clocks[-1])

@@ -17,7 +17,7 @@ import numpy as np
 
 from connectors.base import Sink, Source
 from connectors.errors import BadRecord
-from streamk.encoding import Absent, BadEvent, Decoded, Decoder, Mode, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.batch import Batch
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
 from streamk.engine.outputs import dead_letter, predictions
@@ -25,7 +25,7 @@ from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.prequential import Prequential, joined, nothing
 
-__all__ = ["Counts", "OnError", "SchemaOptions", "Trainer"]
+__all__ = ["Counts", "OnError", "Trainer"]
 
 OnError = Literal["raise", "skip", "dead-letter"]
 
@@ -33,16 +33,6 @@ _PATIENCE = 256
 """Events that cannot be used, with none before or among them that can, that end a run."""
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
-
-
-@dataclass(frozen=True)
-class SchemaOptions:
-    """How the columns are found; see `streamk.encoding.Schema` for each."""
-
-    label: str | int | None
-    schema: Schema | Mode
-    absent: Absent
-    ignore: tuple[str | int, ...]
 
 
 @dataclass
@@ -85,7 +75,7 @@ class Trainer:
         self,
         model: Learner,
         source: Source,
-        options: SchemaOptions,
+        schema: Schema,
         *,
         sink: Sink | None,
         dead_letters: Sink | None,
@@ -104,16 +94,6 @@ class Trainer:
         self._waiting: _Work | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
-        schema = options.schema
-        if not isinstance(schema, Schema):
-            number = options.label is not None and not model.is_classifier
-            schema = Schema(
-                label=options.label,
-                label_type="float" if number else None,
-                mode=schema,
-                absent=options.absent,
-                ignore=options.ignore,
-            )
         if schema.absent == "missing" and not model.takes_missing:
             raise InvalidInput(
                 "absent='missing' is for models that take missing values; wrap the learner in"
