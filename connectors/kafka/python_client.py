@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
@@ -42,6 +42,10 @@ _NAP = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
 _TIMEOUT_MS = int(1000 * REQUEST_TIMEOUT)
+_REST = 0.1
+"""Seconds between two questions to brokers that are away."""
+
+_T = TypeVar("_T")
 
 
 class PythonClient:
@@ -198,6 +202,10 @@ class PythonReader:
         except errors.OffsetOutOfRangeError as error:
             [(tp, wanted), *_] = error.args[0].items()
             raise Gone(tp.partition, wanted) from None
+        except errors.KafkaConnectionError:
+            # As with most brokers that are away: nothing has come yet.
+            time.sleep(timeout)
+            return {}
         except errors.LogTruncationError as error:
             # An unclean election took records away that were already read.
             number = next(iter(error.divergent_offsets)).partition
@@ -213,7 +221,8 @@ class PythonReader:
 
     def position(self, number: int) -> int:
         """The next offset to read."""
-        position = self._consumer.position(self._one(number), timeout_ms=_TIMEOUT_MS)
+        tp = self._one(number)
+        position = _ask(lambda: self._consumer.position(tp, timeout_ms=_TIMEOUT_MS))
         if position is None:
             raise errors.KafkaTimeoutError(f"no position of partition {number}")
         return int(position)
@@ -234,16 +243,17 @@ class PythonReader:
     def start(self, number: int) -> int:
         """The earliest offset that can be read."""
         tp = self._one(number)
-        return int(self._consumer.beginning_offsets([tp], _TIMEOUT_MS)[tp])
+        return int(_ask(lambda: self._consumer.beginning_offsets([tp], _TIMEOUT_MS))[tp])
 
     def end(self, number: int) -> int:
         """One past the last offset that can be read now."""
         tp = self._one(number)
-        return int(self._consumer.end_offsets([tp], _TIMEOUT_MS)[tp])
+        return int(_ask(lambda: self._consumer.end_offsets([tp], _TIMEOUT_MS))[tp])
 
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
-        found = self._consumer.committed(self._one(number), metadata=True, timeout_ms=_TIMEOUT_MS)
+        tp = self._one(number)
+        found = _ask(lambda: self._consumer.committed(tp, metadata=True, timeout_ms=_TIMEOUT_MS))
         return None if found is None or found.offset < 0 else (found.offset, found.metadata)
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
@@ -253,7 +263,7 @@ class PythonReader:
             self._one(number): OffsetAndMetadata(offset, metadata, -1)
             for number, offset in offsets.items()
         }
-        self._consumer.commit(wanted, timeout_ms=_TIMEOUT_MS)
+        _ask(lambda: self._consumer.commit(wanted, timeout_ms=_TIMEOUT_MS))
 
     def close(self) -> None:
         """Leave the group."""
@@ -282,6 +292,22 @@ class PythonReader:
 
         threading.Thread(target=run, name="streamk-rebalance", daemon=True).start()
         await done
+
+
+def _ask(question: Callable[[], _T]) -> _T:
+    """The answer to a question, asked again while no broker can be reached, up to a limit.
+
+    kafka-python asks again by itself, but fails where the search for the group's coordinator finds
+    that the brokers have just gone: a broker that restarts would end a run.
+    """
+    deadline = time.monotonic() + REQUEST_TIMEOUT
+    while True:
+        try:
+            return question()
+        except errors.KafkaConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_REST)
 
 
 class _Beside(AsyncConsumerRebalanceListener):  # type: ignore[misc]
