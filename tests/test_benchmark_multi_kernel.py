@@ -70,9 +70,10 @@ def test_patches_are_undone() -> None:
 
 def test_a_patch_is_of_something_that_is_there() -> None:
     from benchmarks.multi_kernel.variants import Variant
-    from streamk.learners import drift
+    from streamk.learners import upkeep
 
-    with pytest.raises(AttributeError), Variant("", "", patches=((drift, "_NONE", 0),)).constants():
+    missing = Variant("", "", patches=((upkeep, "_NONE", 0),))
+    with pytest.raises(AttributeError), missing.constants():
         pass
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 from numpy.typing import ArrayLike
 
 from benchmarks.multi_kernel.direct import LATE, Make
-from streamk.learners import MultiKernel, drift, expert_pool, sleeping
+from streamk.learners import MultiKernel, expert_pool, upkeep
 from streamk.learners.expert_pool import BANKS, LEVEL
 
 _NEVER = 1e-300
@@ -80,13 +80,13 @@ ALL_LATE = Variant("all, late", f"as it is, labels {LATE} events late", delay=LA
 LESS = (
     Variant(
         "no restarts",
-        "no alarm after drift: drift._ALARM is infinite",
-        patches=((drift, "_ALARM", math.inf),),
+        "no alarm after drift: upkeep.ALARM is infinite",
+        patches=((upkeep, "ALARM", math.inf),),
     ),
     Variant(
         "no sleeping",
-        "no bank is ever old enough to sleep: sleeping._TRIAL is infinite",
-        patches=((sleeping, "_TRIAL", math.inf),),
+        "no bank is ever old enough to sleep: upkeep.TRIAL is infinite",
+        patches=((upkeep, "TRIAL", math.inf),),
     ),
     Variant(
         "no forgetting",

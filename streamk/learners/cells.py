@@ -103,6 +103,14 @@ def squares(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float3
     return found
 
 
+def restart(held: Mapping[str, NDArray[Any]], outputs: int, rule: int, kept: float) -> None:
+    """Let a rule forget all cells; of the others' squared slopes the part `kept` stays."""
+    from streamk.backends.numba_backend.experts import grids
+
+    grids.restart(held["CELLS_A"], outputs, rule, np.float32(kept))
+    held["FACTORS"][:, rule] = 1.0
+
+
 def _aligned(rows: int, columns: int) -> NDArray[np.float32]:
     """Return zeros that begin on a cache line, so that no row takes a line more than it must."""
     room = np.zeros(rows * columns + 16, np.float32)

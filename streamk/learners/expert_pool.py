@@ -368,16 +368,12 @@ class ExpertPool(PoolTable):
         again, and the mixing is free to move.
         """
         a = self.arrays
-        last, held = len(GRID_RULES) - 1, (a, self.outputs)
-        for A, squares, axis, rule in (
-            (a["LINEAR_A"], a["LINEAR_SQUARES"], 0, 0),
-            (a["LADDER_A"], a["LADDER_SQUARES"], 1, 0),
-            (cells.coefficients(*held).swapaxes(1, 2), cells.squares(*held), 1, last),
-        ):
+        for bank, axis in (("LINEAR", 0), ("LADDER", 1)):
+            squares = a[f"{bank}_SQUARES"]
             squares *= np.float32(_RESTART)
-            for array in (A, squares):
-                np.moveaxis(array, axis, 0)[rule] = 0.0
-        a["FACTORS"][:, last] = 1.0
+            for array in (a[f"{bank}_A"], squares):
+                np.moveaxis(array, axis, 0)[0] = 0.0
+        cells.restart(a, self.outputs, len(GRID_RULES) - 1, _RESTART)
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
         a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START

@@ -213,7 +213,6 @@ class MultiKernel(PooledLearning):
                     self._follow_unit(old)
                 number = self._standardized(label)[0]
             self._learn_row(x, float(number))
-            self._count(1)
 
     # Predicting
 

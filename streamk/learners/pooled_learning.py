@@ -14,13 +14,16 @@ from streamk.learners.prequential import Recorder
 from streamk.learners.rescaling import unit_change
 from streamk.learners.upkeep import PERIOD
 
+_AT_ONCE = 256
+"""Events that are learned before another thread that wants to predict gets its turn."""
+
 
 class PooledLearning(Pooled):
     """A pool of experts that learns; see `streamk.learners.MultiKernel`.
 
-    Events are learned in runs, a pass of the compiled loops each. None but the first event of a run
-    changes anything that is not in the pool itself: the columns' scale, the labels' unit, the
-    classes, or who is awake.
+    Events are learned in runs, mostly a pass of the compiled loops each. None but the first event
+    of a run changes anything that is not in the pool itself: the columns' scale, the labels' unit
+    or the classes.
     """
 
     def _learn_events(
@@ -43,11 +46,7 @@ class PooledLearning(Pooled):
                     self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            stop = min(
-                len(events),
-                first + self._scale.until_change(),
-                first + PERIOD - self.n_events % PERIOD,
-            )
+            stop = min(len(events), first + _AT_ONCE, first + self._scale.until_change())
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
             else:
@@ -89,7 +88,6 @@ class PooledLearning(Pooled):
                 self._follow_unit(old)
             numbers = self._standardized(labels)
         self._learn_rows(events, numbers, recorder, predicted)
-        self._count(len(events))
 
     def _follow_columns(self) -> None:
         """Let the experts follow a change of the columns' scale."""
@@ -141,13 +139,6 @@ class PooledLearning(Pooled):
         center, inverse = self._unit if unit is None else unit
         return np.asarray(out / inverse + center)
 
-    def _count(self, events: int) -> None:
-        """Count events, and look at how learning goes every now and then."""
-        self.n_events += events
-        if self.n_events % PERIOD == 0:
-            self._settle()
-            self._upkeep.review(self._pool)
-
     def _learn_rows(
         self,
         events: NDArray[np.float64],
@@ -182,13 +173,27 @@ class PooledLearning(Pooled):
         recorder: Recorder | None,
     ) -> None:
         """Do `_learn_rows` by the compiled loops alone."""
-        pool = self._pool
+        pool, upkeep = self._pool, self._upkeep
         self._settle()
         seen, places = self._recalled(events, asked=recorder is None)
         out = np.empty((len(events), pool.outputs))
         errors = None if self._errors is None else self._errors.arrays
-        rows = self._padded(events)
-        self._loops.learn(pool.table, rows, numbers, seen, places, errors, out)
+        rows, first = self._padded(events), 0
+        while first < len(rows):
+            rest = slice(first, None)
+            learned, found = self._loops.learn(
+                pool.table,
+                rows[rest],
+                numbers[rest],
+                seen,
+                places[rest],
+                errors,
+                out[rest],
+                upkeep.plan(self.n_events),
+            )
+            upkeep.follow(pool, found)
+            first += learned
+            self.n_events += learned
         # Balanced weights change with each label, and decisions with them.
         weights = self._weights
         step = 1 if weights is not None and weights.balanced and recorder is not None else len(out)
@@ -239,6 +244,10 @@ class PooledLearning(Pooled):
         self._loops.update(pool.table, seen, number)
         if self._guests:
             self._guests.learn(event[None], number)
+        self.n_events += 1
+        if self.n_events % PERIOD == 0:
+            self._settle()
+            self._upkeep.review(self._pool)
 
     def _say(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
         """Forecast an event (d,); what is said of it stays in the pool's room for a while."""

@@ -1,4 +1,4 @@
-"""What is looked at every now and then: whether the stream has changed, and who is of use."""
+"""What follows from a review of the experts: new beginnings after drift, and sleep for the idle."""
 
 from __future__ import annotations
 
@@ -9,41 +9,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import StateError
-from streamk.learners.drift import PageHinkley
 from streamk.learners.expert_pool import BANKS, WINDOW, ExpertPool
-from streamk.learners.sleeping import Sleeping
 
 PERIOD = 32
 """Events between two reviews."""
+ALARM = 6.0
+"""Sum of the rises of the loss, in deviations, that is drift."""
+TRIAL = 64.0
+"""Reviews that a bank is awake for at least."""
+_SHORTEST = 64.0
+"""Reviews that a bank sleeps for at least."""
 
 
 class Upkeep:
-    """Starts experts of a pool anew after drift, and sends idle ones to sleep."""
+    """Starts experts of a pool anew after drift, and sends idle ones to sleep.
+
+    The reviews are compiled, see `streamk.backends.numba_backend.experts.reviews`.
+    """
 
     def __init__(self) -> None:
-        self._drift, self._sleeping = PageHinkley(), Sleeping(len(BANKS))
+        self._drift = np.zeros(5)
+        self._sleeping = np.zeros((len(BANKS) + 1, 3))
+        self._wake()
         self.alarms = 0
         """Drifts that were found."""
 
+    def plan(self, events: int) -> tuple[Any, ...]:
+        """Return what the compiled loops need to review the pool after so many events."""
+        return events % PERIOD, PERIOD, self._drift, self._sleeping, _limits()
+
     def review(self, pool: ExpertPool) -> None:
         """Look at the last `PERIOD` events of a pool."""
-        gains, loss = pool.balance()
-        awake = pool.arrays["AWAKE"]
-        window = BANKS.index(WINDOW)
-        if self._drift.update(loss):
+        found = _reviews().review(pool.table, self._drift, self._sleeping, _limits())
+        self.follow(pool, found)
+
+    def follow(self, pool: ExpertPool, found: int) -> None:
+        """Do what a review calls for."""
+        reviews = _reviews()
+        if found == reviews.ALARM:
             self.alarms += 1
-            if not awake[window]:
+            if not pool.arrays["AWAKE"][BANKS.index(WINDOW)]:
                 pool.forget_window()
             pool.restart()
-            self._sleeping.wake()
-        elif window in self._sleeping.review(gains, loss, awake):
+            self._wake()
+        elif found == reviews.WINDOW_WOKE:
             pool.forget_window()
+
+    def _wake(self) -> None:
+        """Begin the trials of all banks anew."""
+        self._sleeping[:-1] = 0.0, 0.0, _SHORTEST
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return everything needed to go on exactly from here."""
         return {
-            "drift": self._drift.values.copy(),
-            "sleeping": self._sleeping.values.copy(),
+            "drift": self._drift.copy(),
+            "sleeping": self._sleeping.copy(),
             "alarms": np.array([float(self.alarms)]),
         }
 
@@ -58,6 +78,17 @@ class Upkeep:
         for name, own in self.arrays().items():
             if name not in arrays or arrays[name].shape != own.shape:
                 raise StateError(f"array {name!r} of a pool of experts must have shape {own.shape}")
-        self._drift.values[...] = arrays["drift"]
-        self._sleeping.values[...] = arrays["sleeping"]
+        self._drift[...] = arrays["drift"]
+        self._sleeping[...] = arrays["sleeping"]
         self.alarms = int(arrays["alarms"][0])
+
+
+def _limits() -> tuple[float, float, float]:
+    return ALARM, TRIAL, _SHORTEST
+
+
+def _reviews() -> Any:
+    """Return the compiled reviews, which are not imported before they are needed."""
+    from streamk.backends.numba_backend.experts import reviews
+
+    return reviews

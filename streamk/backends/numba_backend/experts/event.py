@@ -12,6 +12,7 @@ from streamk.backends.numba_backend.experts import (
     mixture,
     offsets,
     opinions,
+    reviews,
     spread,
 )
 from streamk.backends.numba_backend.experts import places as at
@@ -87,7 +88,9 @@ def update(table: Any, seen: Any, y: Any) -> None:
 
 
 @fast
-def learn(table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: Any) -> None:
+def learn(
+    table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: Any, upkeep: Any
+) -> Any:
     """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
 
     The mixing learns from what was said of an event when it had to be predicted: that is at its
@@ -96,11 +99,21 @@ def learn(table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: 
 
     `errors` are the arrays of the running quantiles of errors, None if labels are classes. There
     are no guests: what they say depends on the events before.
+
+    `upkeep` is a tuple: the events since the last review, the events between two of them, then the
+    arguments of `reviews.review`.
+
+    Returns
+    -------
+    (int, int)
+        How many events were learned, and what the review after the last of them has found. They
+        are not all if it has found something.
     """
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
     now = single(table, at.KEPT, (mixture.kept_rows(table), k))
     predicted = double(table, at.OUT, (k,))
     shares = double(table, at.SHARES, (table[at.MIXERS_SHARE], e))
+    since, period, drift, sleeping, limits = upkeep
     for i in range(len(X)):
         forecast_one(table, X[i])
         out[i] = predicted
@@ -109,3 +122,10 @@ def learn(table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: 
             missed = np.float32(y[i]) - then[len(then) - 1, 0]
             spread.learn(np.float64(missed), then[:e], shares[0], errors)
         update(table, then, y[i])
+        since += 1
+        if since == period:
+            since = 0
+            found = reviews.review(table, drift, sleeping, limits)
+            if found != reviews.QUIET:
+                return i + 1, found
+    return len(X), reviews.QUIET

@@ -96,6 +96,26 @@ def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
 
 
 @fast
+def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
+    """Let a rule forget everything, and the others take long steps again.
+
+    Of the others' squared slopes the part `kept` stays. Most cells have never been met, have no
+    squared slopes and are not written to: their pages may not even be there.
+    """
+    first = RULES * outputs
+    for i in range(len(A)):
+        met = np.float32(0.0)
+        for j in range(first, first + RULES):
+            met += A[i, j]
+        if met > 0.0:
+            for k in range(outputs):
+                A[i, RULES * k + rule] = 0.0
+            for j in range(first, first + RULES):
+                A[i, j] *= kept
+            A[i, first + rule] = 0.0
+
+
+@fast
 def lay(G: Any, side: Any) -> None:
     """Lay slopes (rules, outputs) out as a cell is, with zeros elsewhere."""
     for i in range(len(side)):

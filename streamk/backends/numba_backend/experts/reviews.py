@@ -1,0 +1,156 @@
+"""Reviews of a pool: whether the stream has changed, and which banks are worth their time.
+
+They are rounded as they are written, so that a review gives the same wherever it is called from.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from streamk.backends.numba_backend.compiling import exact
+from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.experts.banks import NEWTON, WINDOW
+from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
+from streamk.backends.numba_backend.experts.reach import double, flags
+
+QUIET, ALARM, WINDOW_WOKE = range(3)
+"""What a review has found."""
+BANKS = NEWTON + 1
+
+_DRIFT = 0.2
+"""Deviations by which losses may rise without counting."""
+_HIGHEST = 4.0
+"""Deviations that a single value counts for at most."""
+_FEWEST = 8
+"""Values before the first alarm, whose mean and deviation others are judged by."""
+
+_MEMORY = 1.0 / 32
+"""Weight of a review in the running means."""
+_WORTH = 0.002
+"""Part of the loss that a bank has to spare the others to stay awake."""
+_LONGEST = 1024.0
+"""Most reviews that a bank sleeps for."""
+_GAIN, _AGE, _NAP = range(3)
+"""Columns of the values of sleeping: running gain, reviews since the last change, next nap."""
+
+
+@exact
+def rises(values: Any, value: Any, limit: Any) -> bool:
+    """Take in a value; return whether it sets off the alarm of a Page-Hinkley test for a rise.
+
+    The test (Page 1954; Hinkley 1971) is in deviations: it adds up how far values lie above their
+    mean since the last alarm, less a fifth of a deviation each. The alarm comes when the sum has
+    risen by `limit` from its least. After an alarm it begins anew.
+
+    Parameters
+    ----------
+    values : float64 array of shape (5,)
+        Count, mean, sum of squared deviations, the sum and its least: all of its state.
+    value, limit : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.zeros(5)
+    >>> any(rises(values, 1.0 + 0.1 * (n % 3), 6.0) for n in range(100))
+    False
+    >>> any(rises(values, 2.0 + 0.1 * (n % 3), 6.0) for n in range(10))
+    True
+    """
+    count, mean, squares = values[0], values[1], values[2]
+    total, least = values[3], values[4]
+    if count >= _FEWEST:
+        deviation = math.sqrt(squares / (count - 1.0)) + 1e-9 * abs(mean) + 1e-300
+        total += min((value - mean) / deviation, _HIGHEST) - _DRIFT
+        least = min(least, total)
+        if total - least > limit:
+            values[:] = 0.0
+            return True
+    count += 1.0
+    change = value - mean
+    mean += change / count
+    squares += change * (value - mean)
+    values[0], values[1], values[2], values[3], values[4] = count, mean, squares, total, least
+    return False
+
+
+@exact
+def doze(values: Any, gains: Any, loss: Any, trial: Any, shortest: Any, awake: Any) -> int:
+    """Send banks to sleep that do not earn their weight, and wake them for trials.
+
+    Sleeping experts cost nothing, and the mixture goes on as if they said what it says itself
+    ("specialists", Freund et al. 1997). The first bank never sleeps.
+
+    Parameters
+    ----------
+    values : float64 array of shape (banks + 1, 3)
+        Running gain, reviews since the last change and the next nap of each bank; the last row has
+        the running loss.
+    gains : float64 array of shape (banks,)
+        Mean of what the lack of each bank would have cost an event.
+    loss : float
+        Mean loss of an event.
+    trial : float
+        Reviews that a bank is awake for at least.
+    shortest : float
+        Reviews that it sleeps for: each time twice as many, until it has been of use.
+    awake : bool array of shape (banks,)
+        Which are awake, changed here.
+
+    Returns
+    -------
+    int
+        The banks that were woken: bit `bank` is set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values, awake = np.zeros((3, 3)), np.array([True, True])
+    >>> values[:2, 2] = 64.0
+    >>> for _ in range(100):
+    ...     woken = doze(values, np.array([0.1, 0.0]), 0.5, 64.0, 64.0, awake)
+    >>> awake, woken
+    (array([ True, False]), 0)
+    """
+    banks, woken = len(gains), 0
+    values[banks, _GAIN] += _MEMORY * (loss - values[banks, _GAIN])
+    for bank in range(banks):
+        known = values[bank]
+        if awake[bank]:
+            known[_GAIN] += _MEMORY * (gains[bank] - known[_GAIN])
+        known[_AGE] += 1.0
+        if bank == 0:
+            continue
+        if awake[bank] and known[_AGE] >= trial:
+            if known[_GAIN] >= _WORTH * values[banks, _GAIN]:
+                known[_NAP] = shortest
+            else:
+                awake[bank], known[_AGE] = False, 0.0
+        elif not awake[bank] and known[_AGE] >= known[_NAP]:
+            awake[bank] = True
+            woken |= 1 << bank
+            known[_GAIN], known[_AGE], known[_NAP] = 0.0, 0.0, min(2.0 * known[_NAP], _LONGEST)
+    return woken
+
+
+@exact
+def review(table: Any, drift: Any, sleeping: Any, limits: Any) -> int:
+    """Close the account of the events since the last review; return what was found.
+
+    Where that is `ALARM` no bank was sent to sleep or woken. `drift` has the values of `rises`,
+    `sleeping` those of `doze`, and `limits` (limit, trial, shortest) of both.
+    """
+    alarm, trial, shortest = limits
+    account, awake = double(table, at.ACCOUNT, (BANKS + 3,)), flags(table, at.AWAKE, (BANKS,))
+    loss = account[LOST] / max(1.0, account[EVENTS])
+    gains = account[:BANKS]
+    for bank in range(BANKS):
+        gains[bank] /= max(1.0, account[REVIEWED])
+    found = QUIET
+    if rises(drift, loss, alarm):
+        found = ALARM
+    elif doze(sleeping, gains, loss, trial, shortest, awake) & (1 << WINDOW):
+        found = WINDOW_WOKE
+    account[:] = 0.0
+    return found
