@@ -13,7 +13,7 @@ from typing import Any
 import naive_encoding
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from connectors.base import Rows
@@ -292,12 +292,54 @@ def test_the_fast_and_the_careful_way_agree(events: list[dict[str, Any]], schema
     together = decoder("dict", schema).decode(events)
     one_by_one = decoder("dict", schema)
     # A longer and never matching field list: nothing fits the fast way any more.
-    one_by_one._reading = lambda _names: one_by_one._refuse
+    one_by_one._reading = lambda _names: (one_by_one._refuse, lambda _values: None)
     careful = one_by_one.decode(events)
     np.testing.assert_array_equal(together.X, careful.X)
     assert together.y == careful.y
     assert together.bad == careful.bad
     assert together.growth == careful.growth
+
+
+PIECES = (
+    b'{"a":1,"y":0}',
+    b'{"a":2.5,"t":"u","y":1}',
+    b'{"a":null,"y":1}',
+    b'{"a":1,"y":0},{"a":2,"y":1}',  # two in the place of one,
+    b'{"a":1,"t":"u',  # and one in two places
+    b'{","y":1}',
+    b'v"}',
+    b'"y":1}',
+    b'{"a":1',
+    b'{"a":1,"t":"{","y":0}',
+    b' {"a":3,"y":1} ',
+    b"",
+    b"{}",
+    b"[]",
+    b"{",
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=6), st.booleans())
+@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], texts=False)
+@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], texts=True)
+def test_no_event_is_read_across_its_ends(values: list[bytes], texts: bool) -> None:
+    """JSON events are read many at a time where that is the same as one at a time."""
+    known = [b'{"a":1,"y":0}', b'{"a":1,"t":"u","y":0}'][: 1 + texts]
+    together, alone = decoder("json", Schema(label="y")), decoder("json", Schema(label="y"))
+    together.decode(known)
+    alone.decode(known)
+    found = together.decode(values)
+    parts = [alone.decode([value]) for value in values]
+    X = [part.X for part in parts if len(part.X)]
+    assert len(found.X) == len(X)
+    for row, one in zip(found.X, X, strict=True):
+        np.testing.assert_array_equal(row[: one.shape[1]], one[0])
+        assert not row[one.shape[1] :].any()
+    assert found.y == [y for part in parts for y in part.y]
+    assert [(bad.row, bad.reason) for bad in found.bad] == [
+        (i, bad.reason) for i, part in enumerate(parts) for bad in part.bad
+    ]
 
 
 def test_a_column_never_means_two_things() -> None:

@@ -67,6 +67,7 @@ class ConfluentClient:
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""
+        failures = _Failures()
         settings = {
             "acks": "all",
             "enable.idempotence": True,
@@ -81,9 +82,10 @@ class ConfluentClient:
             "queue.buffering.max.kbytes": 256 << 10,
             "partitioner": "murmur2_random",  # by keys as all other clients do
             "delivery.report.only.error": True,
+            "on_delivery": failures.note,
         }
         producer = _connect(cluster, Producer, settings, writing.topic)
-        return ConfluentWriter(producer, writing, cluster.connect_timeout)
+        return ConfluentWriter(producer, failures, writing, cluster.connect_timeout)
 
 
 def _connect(cluster: Cluster, client: Any, settings: dict[str, Any], topic: str) -> Any:
@@ -117,16 +119,37 @@ def _connect(cluster: Cluster, client: Any, settings: dict[str, Any], topic: str
     return made
 
 
-class ConfluentWriter:
-    """The `Writer` on a Producer."""
+class _Failures:
+    """How many records a producer has failed to deliver, and the first reason."""
 
-    def __init__(self, producer: Producer, writing: Writing, patience: float) -> None:
+    def __init__(self) -> None:
+        self._count = 0
+        self._reason: KafkaException | None = None
+
+    def note(self, error: KafkaError | None, _: Message) -> None:
+        """Take a delivery report."""
+        if error is not None:
+            self._count += 1
+            self._reason = self._reason or KafkaException(error)
+
+    def take(self) -> tuple[int, Exception | None]:
+        """Those since the last call."""
+        found = self._count, self._reason
+        self._count, self._reason = 0, None
+        return found
+
+
+class ConfluentWriter:
+    """The `Writer` on a Producer, whose delivery reports are noted in `failures`."""
+
+    def __init__(
+        self, producer: Producer, failures: _Failures, writing: Writing, patience: float
+    ) -> None:
         self._producer = producer
+        self.failures = failures.take
         self._topic = writing.topic
         self._patience = patience
         self._timeout = writing.delivery_timeout
-        self._failed = 0
-        self._reason: KafkaException | None = None
 
     def find(self) -> bool:
         """Whether the topic is there, or comes when it was asked for."""
@@ -141,9 +164,7 @@ class ConfluentWriter:
         """Hand over one record, waiting for room."""
         while True:
             try:
-                self._producer.produce(
-                    self._topic, value, key, headers=headers, on_delivery=self._note
-                )
+                self._producer.produce(self._topic, value, key, headers=headers)
             except BufferError:
                 # Full. Outputs are delivered or given up in time, so there will be room.
                 self._producer.poll(NAP)
@@ -165,19 +186,8 @@ class ConfluentWriter:
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    def failures(self) -> tuple[int, Exception | None]:
-        """How many records failed since the last call, and the first reason."""
-        found = self._failed, self._reason
-        self._failed, self._reason = 0, None
-        return found
-
     def close(self) -> None:
         """Let go of the connections."""
         self._producer.purge()
         self._producer.flush(5)
         self._producer.close()
-
-    def _note(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._failed += 1
-            self._reason = self._reason or KafkaException(error)

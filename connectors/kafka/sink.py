@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,6 @@ class KafkaSink:
             servers, Security.load() if security is None else security, connect_timeout
         )
         self._encoder = msgspec.json.Encoder()
-        self._origins: dict[str, list[tuple[str, bytes]]] = {}
         self._closed = False
         self._client = choose(client)
         self._writer: Writer = self._client.writer(self._cluster, Writing(topic, delivery_timeout))
@@ -82,13 +82,16 @@ class KafkaSink:
         """
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
         encode, send = self._encoder.encode, self._writer.send
+        partition: str | None = None
         for output in outputs:
+            if output.partition != partition:
+                partition, origin = output.partition, _origin(output.partition)
             try:
                 value = encode(output.value)
             except (TypeError, ValueError) as error:
                 raise BadRecord(f"{_place(output)} cannot be written as JSON: {error}") from None
             try:
-                send(value, output.key, self._headers(output))
+                send(value, output.key, [*origin, ("streamk-offset", b"%d" % output.offset)])
             except TooLarge as error:
                 raise BadRecord(f"{_place(output)} is too large for Kafka: {error}") from None
             except self._client.error as error:
@@ -133,15 +136,10 @@ class KafkaSink:
     def __repr__(self) -> str:
         return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
 
-    def _headers(self, output: Output) -> list[tuple[str, bytes]]:
-        """The position of the input; all but the offset is the same in a whole partition."""
-        origin = self._origins.get(output.partition)
-        if origin is None:
-            origin = self._origins[output.partition] = _origin(output.partition)
-        return [*origin, ("streamk-offset", b"%d" % output.offset)]
 
-
+@functools.lru_cache(maxsize=1 << 12)
 def _origin(partition: str) -> list[tuple[str, bytes]]:
+    """The headers that all outputs for a partition have in common."""
     position = split_partition(partition)
     if position is None:
         return [("streamk-partition", partition.encode())]

@@ -15,7 +15,8 @@ import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from itertools import chain
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import msgspec
@@ -52,15 +53,27 @@ _NULL, _ABSENT = -1, -2
 """In the place of a text's column."""
 
 
+_Read = Callable[[Any], Sequence[Any]]
+_ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
+
+_opens = methodcaller("startswith", b"{")
+
+
+def _none(_values: Sequence[Any]) -> None:
+    """Read no events at once."""
+
+
 @dataclass(slots=True)
 class _Fast:
     """How to read the events that look like the usual one.
 
     `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
-    does so with NaN in the place of nulls.
+    does so with NaN in the place of nulls. `read_all` gives the values of many events at once, or
+    None where it cannot tell.
     """
 
-    read: Callable[[Any], Sequence[Any]]
+    read: _Read
+    read_all: _ReadAll
     numbers: Callable[[Sequence[Any]], Sequence[Any]]
     filled: Callable[[Sequence[Any]], Sequence[Any]]
     number_fields: list[Name]
@@ -70,7 +83,7 @@ class _Fast:
 
 @dataclass(slots=True)
 class _Rowset:
-    """The events that went the fast way, by columns."""
+    """The events that went the fast way, by columns; `packed` are the numbers of one or more."""
 
     index: list[int] = field(default_factory=list)
     packed: list[bytes] = field(default_factory=list)
@@ -178,8 +191,10 @@ class NamedDecoder:
         # A field that has held a text first and a number later counts as text.
         numbers = [i for i, name in used if kinds.get(name) == "number"]
         pick = _picker(numbers)
+        read, read_all = self._reading(names)
         return _Fast(
-            read=self._reading(names),
+            read=read,
+            read_all=read_all,
             numbers=_parsing(pick, filled=False) if self._encoding == "csv" else pick,
             filled=_parsing(pick, filled=True) if self._encoding == "csv" else _filling(pick),
             number_fields=[names[i] for i in numbers],
@@ -187,11 +202,11 @@ class NamedDecoder:
             label_at=None if label is None else names.index(label),
         )
 
-    def _reading(self, names: list[Name]) -> Callable[[Any], Sequence[Any]]:
+    def _reading(self, names: list[Name]) -> tuple[_Read, _ReadAll]:
         if self._encoding == "json":
             return self._json_reading(names)
         if self._encoding == "csv":
-            return self._csv_reading
+            return self._csv_reading, _none
         n = len(names)
 
         def read(event: Any) -> Sequence[Any]:
@@ -200,7 +215,7 @@ class NamedDecoder:
             return [event[name] for name in names]
 
         if n < 2:
-            return read
+            return read, _none
         pick = itemgetter(*names)
 
         def read_at_once(event: Any) -> Sequence[Any]:
@@ -208,9 +223,9 @@ class NamedDecoder:
                 raise ValueError
             return pick(event)  # type: ignore[no-any-return]
 
-        return read_at_once
+        return read_at_once, _none
 
-    def _json_reading(self, names: list[Name]) -> Callable[[Any], Sequence[Any]]:
+    def _json_reading(self, names: list[Name]) -> tuple[_Read, _ReadAll]:
         absent = float("nan") if self._missing else 0.0
         fields: list[tuple[str, Any, Any]] = []
         for i, name in enumerate(names):
@@ -233,7 +248,7 @@ class NamedDecoder:
             )
         except ValueError:
             # A name that msgspec cannot give to a field (a quote, a control character).
-            return self._refuse
+            return self._refuse, _none
         decode, unpack, most = (
             msgspec.json.Decoder(shape).decode,
             msgspec.structs.astuple,
@@ -245,7 +260,26 @@ class NamedDecoder:
                 raise ValueError
             return unpack(decode(value))
 
-        return read
+        if self._ignore:  # may hold anything
+            return read, _none
+        decode_all = msgspec.json.Decoder(list[shape]).decode  # type: ignore[valid-type]
+
+        def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:
+            """Read events as one list, if none can begin or end in the midst of another.
+
+            Fields are no objects here. So where there are no more braces than events, and each
+            event begins with one, that is the beginning of an object and there is no other.
+            """
+            try:
+                text = b",".join(values)
+                alone = text.count(b"{") == len(values) and all(map(_opens, values))
+                if not alone or max(map(len, values)) > most:
+                    return None
+                return list(map(unpack, decode_all(b"[%b]" % text)))
+            except _REFUSALS:
+                return None
+
+        return read, read_all
 
     def _refuse(self, _value: Any) -> Sequence[Any]:
         raise ValueError
@@ -265,12 +299,17 @@ class NamedDecoder:
         if start == len(values):
             return rows, refused
         fast = self._way(values, start)
+        every = fast.read_all(values[start:] if start else values)
+        if every is not None and not fast.texts:
+            at_once = self._packed(fast, every, start)
+            if at_once is not None:
+                return at_once, refused
         pack = struct.Struct(f"{len(fast.number_fields)}d").pack
         tables = [(i, self._lookup(name)) for i, name in fast.texts]
         read, numbers, label_at = fast.read, fast.numbers, fast.label_at
         for i in range(start, len(values)):
             try:
-                cells = read(values[i])
+                cells = read(values[i]) if every is None else every[i - start]
                 try:
                     packed = pack(*numbers(cells))
                 except (struct.error, ValueError):  # most often a null or an empty cell
@@ -285,6 +324,20 @@ class NamedDecoder:
             if label_at is not None:
                 rows.labels.append(cells[label_at])
         return rows, refused
+
+    @staticmethod
+    def _packed(fast: _Fast, every: list[Sequence[Any]], start: int) -> _Rowset | None:
+        """Events from `start` on of which all values are there; None if some number is null."""
+        try:
+            numbers = np.fromiter(chain.from_iterable(map(fast.numbers, every)), np.float64)
+        except TypeError:
+            return None
+        at = fast.label_at
+        return _Rowset(
+            index=list(range(start, start + len(every))),
+            packed=[numbers.tobytes()],
+            labels=[] if at is None else list(map(itemgetter(at), every)),
+        )
 
     def _lookup(self, name: Name) -> Callable[[Any], int]:
         """Return the function from the text of a field to the place of its column."""
