@@ -321,8 +321,8 @@ PIECES = (
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=6), st.booleans())
-@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], texts=False)
-@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], texts=True)
+@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], False)
+@example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], True)
 def test_no_event_is_read_across_its_ends(values: list[bytes], texts: bool) -> None:
     """JSON events are read many at a time where that is the same as one at a time."""
     known = [b'{"a":1,"y":0}', b'{"a":1,"t":"u","y":0}'][: 1 + texts]
