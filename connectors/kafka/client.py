@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from connectors.errors import BadURL, Unavailable
 from connectors.kafka.cluster import Cluster, Fault
@@ -30,10 +31,17 @@ __all__ = [
     "Writer",
     "Writing",
     "choose",
+    "errors",
+    "persist",
 ]
+
+_T = TypeVar("_T")
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a single question to the cluster (an offset, a commit) may take."""
+
+_REST = 0.1
+"""Seconds between two questions to brokers that are away."""
 
 # The cost of a poll per event halves when fetches are large; what a poll does not return stays
 # in the client as bytes.
@@ -210,6 +218,26 @@ def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
         yield
     except client.error as error:
         raise cluster.explain(client.fault(error), error, doing) from None
+
+
+def persist(question: Callable[[], _T], error: type[Exception], away: Callable[[Any], bool]) -> _T:
+    """Return the answer to a question, asked again while an `error` means that brokers are away.
+
+    Clients ask again by themselves, but not in every moment of a broker's restart: each was seen to
+    give up at once where it had just lost the group's coordinator.
+
+    >>> answers = iter(["", "", "7"])
+    >>> persist(lambda: int(next(answers)), ValueError, lambda error: True)
+    7
+    """
+    deadline = time.monotonic() + REQUEST_TIMEOUT
+    while True:
+        try:
+            return question()
+        except error as found:
+            if not away(found) or time.monotonic() > deadline:
+                raise
+            time.sleep(_REST)
 
 
 class _Package(NamedTuple):

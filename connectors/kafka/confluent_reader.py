@@ -26,6 +26,7 @@ from connectors.kafka.client import (
     Listener,
     Reading,
     Records,
+    persist,
 )
 
 __all__ = ["LOGGER", "NAP", "ConfluentReader", "consumer_settings", "partition_numbers"]
@@ -33,6 +34,18 @@ __all__ = ["LOGGER", "NAP", "ConfluentReader", "consumer_settings", "partition_n
 _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
 _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partition)
+
+_AWAY = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+"""Errors that mean that a broker is away, or just back."""
 
 LOGGER = "confluent_kafka"
 """Name of the logger that librdkafka's messages go to."""
@@ -273,9 +286,8 @@ class ConfluentReader:
 
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
-        (found,) = self._consumer.committed([self._one(number)], timeout=REQUEST_TIMEOUT)
-        if found.error is not None:
-            raise KafkaException(found.error)
+        asked = [self._one(number)]
+        (found,) = _ask(lambda: self._consumer.committed(asked, timeout=REQUEST_TIMEOUT))
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
@@ -285,14 +297,11 @@ class ConfluentReader:
             for number, offset in offsets.items()
         ]
         try:
-            found = self._consumer.commit(offsets=wanted, asynchronous=False)
+            _ask(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 raise _fenced(error.args[0]) from None
             raise
-        for done in found or ():
-            if done.error is not None:
-                raise KafkaException(done.error)
 
     def close(self) -> None:
         """Leave the group."""
@@ -307,9 +316,7 @@ class ConfluentReader:
         for both at once, `get_watermark_offsets`, was seen to give the end as the start (2.15.0).
         """
         asked = TopicPartition(self._topic, number, which)
-        (found,) = self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT)
-        if found.error is not None:
-            raise KafkaException(found.error)
+        (found,) = _ask(lambda: self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT))
         return int(found.offset)
 
     def _one(self, number: int) -> TopicPartition:
@@ -318,6 +325,19 @@ class ConfluentReader:
     def _at(self, number: int) -> TopicPartition:
         offset = self._positions[number]
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
+
+
+def _ask(question: Callable[[], Any]) -> list[TopicPartition]:
+    """Return the answer to a question about partitions; the error of one is that of all."""
+
+    def ask() -> list[TopicPartition]:
+        found: list[TopicPartition] = question() or []
+        for one in found:
+            if one.error is not None:
+                raise KafkaException(one.error)
+        return found
+
+    return persist(ask, KafkaException, lambda error: error.args[0].code() in _AWAY)
 
 
 def _by_partition(messages: list[Any]) -> dict[int, list[Any]]:

@@ -32,6 +32,7 @@ from connectors.kafka.client import (
     Records,
     TooLarge,
     Writing,
+    persist,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastComplaint
 from connectors.kafka.python_mends import Mends
@@ -42,8 +43,6 @@ _NAP = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
 _TIMEOUT_MS = int(1000 * REQUEST_TIMEOUT)
-_REST = 0.1
-"""Seconds between two questions to brokers that are away."""
 
 _T = TypeVar("_T")
 
@@ -295,19 +294,7 @@ class PythonReader:
 
 
 def _ask(question: Callable[[], _T]) -> _T:
-    """The answer to a question, asked again while no broker can be reached, up to a limit.
-
-    kafka-python asks again by itself, but fails where the search for the group's coordinator finds
-    that the brokers have just gone: a broker that restarts would end a run.
-    """
-    deadline = time.monotonic() + REQUEST_TIMEOUT
-    while True:
-        try:
-            return question()
-        except errors.KafkaConnectionError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_REST)
+    return persist(question, errors.KafkaConnectionError, lambda _: True)
 
 
 class _Beside(AsyncConsumerRebalanceListener):  # type: ignore[misc]

@@ -254,7 +254,9 @@ class Engine:
                 stack.callback(sink.close)
             stack.callback(self._trainer.close)
             stack.enter_context(self._signals())
-            stack.enter_context(_interpreter())
+            stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+            stack.callback(gc.set_threshold, *gc.get_threshold())
+            _tune()
             if self._checkpoint is not None:
                 self._store = Store(self._checkpoint, keep=self._keep)
             keeper = Keeper(
@@ -442,14 +444,8 @@ def _check_choice(name: str, value: Any, choices: Any) -> None:
         raise InvalidInput(f"{name}={value!r} is none of {known}")
 
 
-@contextmanager
-def _interpreter() -> Iterator[None]:
-    """Set the interpreter up for a run, and as it was afterwards."""
-    interval, (young, *older) = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+def _tune() -> None:
+    """Set the interpreter up for a run."""
+    sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+    young, *older = gc.get_threshold()
     gc.set_threshold(young and max(young, _YOUNG), *older)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-        gc.set_threshold(young, *older)

@@ -9,6 +9,7 @@ Regression: mean absolute error and root mean squared error.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,11 +35,15 @@ def score_classes(
     Probabilities (n, classes) are NaN where a class was not known.
     """
     number = {label: k for k, label in enumerate(classes)}
-    truth = np.fromiter((number.get(label, -1) for label in labels), np.intp, len(labels))
-    p = np.where(truth < 0, 0.0, probabilities[np.arange(len(truth)), truth])
-    p = np.clip(np.nan_to_num(p), LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
-    hits = [prediction == label for prediction, label in zip(predictions, labels, strict=True)]
-    return np.column_stack([np.array(hits, dtype=np.float64), -np.log(p)])
+    truth = [number.get(label, -1) for label in labels]
+    p = probabilities[np.arange(len(truth)), truth]
+    if -1 in truth:
+        p[[k < 0 for k in truth]] = 0.0
+    scores = np.empty((len(truth), 2))
+    scores[:, 0] = list(map(operator.eq, predictions, labels))
+    # The greater of NaN and a number is the number.
+    scores[:, 1] = -np.log(np.fmin(np.fmax(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
+    return scores
 
 
 def score_numbers(predictions: Floats, labels: Sequence[float]) -> Floats:
@@ -79,8 +84,8 @@ class Metrics:
         """Add the scores (n, 2) of further events, as `score_…` gives them."""
         before, self.scored = self.scored, self.scored + len(scores)
         # One after the other, so that the sums do not depend on the division into calls.
-        self._sums = np.cumsum(np.vstack([self._sums, scores]), axis=0)[-1]
-        scores = np.vstack([self._last, scores])
+        self._sums = np.cumsum(np.concatenate([self._sums[None], scores]), axis=0)[-1]
+        scores = np.concatenate([self._last, scores])
         offset = self.scored - len(scores)
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:

@@ -7,10 +7,11 @@ A model predicts each event before it learns it, in the order of the sequence
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -54,14 +55,8 @@ class Counts:
     bad: dict[str, int]
 
 
-@dataclass
-class _Work:
-    """A batch that is decoded and learned, or being learned, and not emitted yet."""
-
-    batch: Batch
-    decoded: Decoded
-    schema: Schema
-    learned: Future[tuple[Prequential, tuple[Any, ...]]]
+_Learned = Callable[[], tuple[Prequential, tuple[Any, ...]]]
+"""Waits for predictions, and gives the classes that were known after them."""
 
 
 class Trainer:
@@ -91,7 +86,7 @@ class Trainer:
         self._on_error = on_error
         self._began = False
         self._first_bad: BadEvent | None = None
-        self._waiting: _Work | None = None
+        self._waiting: tuple[Batch, Decoded, _Learned] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
         if schema.absent == "missing" and not model.takes_missing:
@@ -130,23 +125,19 @@ class Trainer:
         refused = decoded.bad[0] if decoded.bad and self._on_error == "raise" else None
         if refused is not None:
             decoded = _before(decoded, refused.row)
-        schema = self._decoder.schema
-        job = (decoded, schema, known)
+        learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         if len(batch) <= _FEW:
             self.settle()
-            future: Future[Any] = Future()
-            future.set_result(self._learn(*job, batch))
+            self._emit(batch, decoded, learn)
         else:
             self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
-            future = self._threads.submit(self._learn, *job, batch)
-        before, self._waiting = self._waiting, _Work(batch, decoded, schema, future)
-        if before is not None:
-            self._emit(before)
+            learning = self._threads.submit(learn)
+            before, self._waiting = self._waiting, (batch, decoded, learning.result)
+            if before is not None:
+                self._emit(*before)
         if refused is not None:
             self.settle()
             raise EngineError(_complaint(batch, refused))
-        if len(batch) <= _FEW:
-            self.settle()
 
     def _decode(self, batch: Batch) -> Decoded:
         try:
@@ -165,7 +156,7 @@ class Trainer:
         """
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._emit(waiting)
+            self._emit(*waiting)
 
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if no event could be used."""
@@ -213,7 +204,7 @@ class Trainer:
                 if row > start:
                     part = slice(start, row)
                     pieces.append(self._rest(_cut(X[part], known), y[part]))
-                pieces.append(self._predict(_cut(X[row : row + 1], known)))
+                pieces.append(self._rest(_cut(X[row : row + 1], known), [None]))
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
@@ -235,17 +226,11 @@ class Trainer:
             [before, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
         )
 
-    def _predict(self, X: Any) -> Prequential:
-        if self.model.columns is None:
-            return nothing(self.model, len(X))
-        return self.model.predict_then_learn_many(X, [None] * len(X))
-
     # --- what follows -----------------------------------------------------------------------
 
-    def _emit(self, work: _Work) -> None:
+    def _emit(self, batch: Batch, decoded: Decoded, learned: _Learned) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
-        predicted, classes = work.learned.result()
-        batch, decoded = work.batch, work.decoded
+        predicted, classes = learned()
         labelled = [i for i, label in enumerate(decoded.y) if label is not None]
         good = decoded.good
         self._check_use(
