@@ -898,3 +898,55 @@ def cheapest(p: Sequence[float], weights: Sequence[float]) -> int:
         for k in range(len(p))
     ]
     return costs.index(min(costs))
+
+
+# --- reviews of a pool --------------------------------------------------------------------------
+
+
+class PageHinkley:
+    """A rise of the mean (Page 1954; Hinkley 1971) in deviations, by all values since an alarm.
+
+    Everything is computed anew from these values, the mean and deviation before each of them too.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.values: list[float] = []
+
+    def update(self, value: float) -> bool:
+        """Take in a value; return whether that is an alarm."""
+        self.values.append(value)
+        total = least = 0.0
+        for n in range(8, len(self.values)):
+            before = np.array(self.values[:n])
+            deviation = before.std(ddof=1) + 1e-9 * abs(before.mean()) + 1e-300
+            total += min((self.values[n] - before.mean()) / deviation, 4.0) - 0.2
+            least = min(least, total)
+        if total - least > self.limit:
+            self.values.clear()
+            return True
+        return False
+
+
+class Dozing:
+    """Which banks are awake: one of them, and the running loss of all."""
+
+    def __init__(self) -> None:
+        self.gain, self.loss, self.age, self.nap = 0.0, 0.0, 0, 64
+        self.awake = True
+
+    def review(self, gain: float, loss: float) -> bool:
+        """Take in what its lack would have cost and the loss; return whether it wakes up."""
+        self.loss = self.loss * 31 / 32 + loss / 32
+        self.age += 1
+        if self.awake:
+            self.gain = self.gain * 31 / 32 + gain / 32
+            if self.age >= 64 and self.gain >= 0.002 * self.loss:
+                self.nap = 64
+            elif self.age >= 64:
+                self.awake, self.age = False, 0
+        elif self.age >= self.nap:
+            self.awake, self.gain, self.age = True, 0.0, 0
+            self.nap = min(2 * self.nap, 1024)
+            return True
+        return False

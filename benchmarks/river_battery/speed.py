@@ -26,7 +26,7 @@ WARM = 1_000
 _COMPILES = 600
 """Events after which the engine has compiled all that it needs, with a model of their own."""
 RIVER_GOAL = 20
-ENGINE_GOALS = {"binary": 60, "classes": 20}
+ENGINE_GOALS = {"binary": 60, "classes": 30}
 """Times ARF's rate."""
 LOOP, ENGINE, FOREST = "streamk, River's loop", "streamk, engine", "River ARF, 10"
 _FOREST = next(c for c in rivers.CONTESTANTS if c.name == FOREST)
