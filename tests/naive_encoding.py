@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 OWN, SHARED = 256, 64
@@ -22,6 +24,7 @@ def encode(
     for event in events:
         values: dict[str, float] = {}
         texts: set[str] = set()
+        times: set[str] = set()
         missing: set[str] = set()
         for name, value in event.items():
             number = as_number(value)
@@ -29,6 +32,9 @@ def encode(
                 missing.add(name)
             elif number is not None:
                 values[name] = number
+            elif as_time(value) is not None:
+                values |= {f"{name}@{part}": x for part, x in as_time(value).items()}
+                times.add(name)
             else:
                 known = own.setdefault(name, set())
                 if value not in known and len(known) >= OWN:
@@ -40,7 +46,7 @@ def encode(
                 values[column] = 1.0
                 texts.add(name)
         fields = {name: name for name in event}
-        fields |= {column: column.partition("=")[0] for column in values if column not in event}
+        fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
         known_columns = {column for _, column in columns}
         new = sorted(column for column in values if column not in known_columns)
         columns += [(fields[column], column) for column in new]
@@ -52,8 +58,10 @@ def encode(
                 row.append(math.nan)
             elif field not in event:
                 row.append(absent)
-            else:  # another text, or a number where this is a text, or the reverse
-                row.append(math.nan if column == field and field in texts else 0.0)
+            elif column == field:  # its number, where it holds a text or a time
+                row.append(math.nan)
+            else:  # another text, or a time where it holds something else
+                row.append(math.nan if "@" in column else 0.0)
         yield [column for _, column in columns], row
 
 
@@ -64,4 +72,30 @@ def as_number(value: Any) -> float | None:
             return float(value) if "_" not in value else None
         except ValueError:
             return None
-    return None if value is None else float(value)
+    return None if value is None or isinstance(value, datetime) else float(value)
+
+
+def as_time(value: Any) -> dict[str, float] | None:
+    """Return the numbers of a time or of a text that reads as one."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if value[4:5] == "-" else None
+        except ValueError:
+            return None
+    if value is None:
+        return None
+    local = value.replace(tzinfo=None)
+    offset = value.utcoffset() or timedelta()
+    day = timedelta(days=1)
+    midnight = datetime(local.year, local.month, local.day)
+    new_year, next_year = datetime(local.year, 1, 1), datetime(local.year + 1, 1, 1)
+    turns = {
+        "day": (local - midnight) / day,
+        "week": (local - midnight + local.weekday() * day) / (7 * day),
+        "year": (local - new_year) / (next_year - new_year),
+    }
+    found = {"elapsed": (local - offset - datetime(1970, 1, 1)).total_seconds()}
+    for name, turn in turns.items():
+        found[f"{name}_sin"] = math.sin(2 * math.pi * turn)
+        found[f"{name}_cos"] = math.cos(2 * math.pi * turn)
+    return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import itertools
 import json
 import math
 import struct
+from datetime import date, datetime
 from typing import Any
 
 import naive_encoding
@@ -20,6 +20,7 @@ from connectors.base import Rows
 from connectors.errors import BadRecord
 from streamk.encoding import BAD_KINDS, Decoded, Schema, decoder
 from streamk.encoding.columns import OWN
+from streamk.encoding.times import Moment
 
 SCHEMA = Schema(
     ("a", "b", "c=x", "c=z"),
@@ -91,7 +92,7 @@ BAD = [
     ("json", {**GOOD, "a": "one"}, "a=one", "unknown column"),
     ("json", {**GOOD, "a": [1]}, "a", "wrong type"),
     ("json", {**GOOD, "c": 5}, "c", "unknown column"),
-    ("dict", {**GOOD, "a": datetime.date(2020, 1, 1)}, "a", "wrong type"),
+    ("dict", {**GOOD, "a": {1, 2}}, "a", "wrong type"),
     ("dict", {**GOOD, 1.5: 1}, None, "wrong type"),
     ("dict", {**GOOD, (1, 2): 1}, "(1, 2)", "unknown column"),
     ("csv", {**GOOD, "a": "one"}, "a=one", "unknown column"),
@@ -396,6 +397,7 @@ FIELD_VALUES = st.one_of(
     st.integers(-3, 3),
     st.sampled_from([1e12 + 0.5, 1.7e9 + 1 / 3, math.nan]),
     st.sampled_from(["", "x", "z", "w", "N/A", "7", "1e3", "nan", "1_0", "#5"]),
+    st.sampled_from(["2024-02-29", "2024-02-30", "1969-12-31 23:59", "2023-12-31T23:59:30+05:30"]),
 )
 
 
@@ -414,10 +416,54 @@ def test_columns_and_numbers_are_the_oracles(
     assert list(decoding.schema.columns) == (found[-1][0] if found else [])
     widths = [len(columns) for columns, _ in found]
     for row, (_, expected) in zip(out.X, found, strict=True):
-        np.testing.assert_array_equal(row[: len(expected)], expected)
+        np.testing.assert_allclose(row[: len(expected)], expected, rtol=1e-12, atol=1e-12)
     assert out.growth == [
         (i, width) for i, width in enumerate(widths) if width > (widths[i - 1] if i else 0)
     ]
+
+
+def test_times_however_they_are_written() -> None:
+    """One moment of a stream, as texts and as objects, and one that is missing."""
+    [expected] = [row for _, row in naive_encoding.encode([{"t": "2024-02-29T06:30:00+01:00"}])]
+    written: list[Any] = [
+        "2024-02-29T06:30:00+01:00",
+        "2024-02-29 06:30:00 +01:00",
+        "2024-02-29T06:30+0100",
+        "2024-02-29T06:30:00,000+01",
+        datetime.fromisoformat("2024-02-29T06:30:00+01:00"),
+    ]
+    decoding = decoder("dict", Schema())
+    out = decoding.decode([{"t": time} for time in [*written, None]])
+    assert decoding.schema.columns == tuple(sorted(f"t@{part}" for part in Moment._fields))
+    np.testing.assert_allclose(out.X[:-1], [expected] * len(written), rtol=1e-12)
+    assert np.isnan(out.X[-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("time", "same"),
+    [
+        (date(2024, 2, 29), "2024-02-29"),
+        (np.datetime64("2024-02-29T01:02:03.000000004"), "2024-02-29T01:02:03"),
+        (np.datetime64("NaT"), None),
+        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00Z"),
+        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00 UTC"),
+    ],
+)
+def test_times_of_python_and_numpy(time: Any, same: str | None) -> None:
+    decoding = decoder("dict", Schema())
+    first, second = decoding.decode([{"t": "2024-01-01"}, {"t": time}, {"t": same}]).X[1:]
+    np.testing.assert_array_equal(first, second)
+    assert np.isnan(first).any() == (same is None)
+
+
+def test_a_schema_keeps_times_and_texts_apart() -> None:
+    events = [{"t": "2024-01-01", "u@elapsed": 5, "v": "x@elapsed"}, {"t": "soon"}, {"t": 3}]
+    decoding = decoder("dict", Schema())
+    X = decoding.decode(events).X
+    again = decoder("dict", Schema.from_json(decoding.schema.to_json()))
+    np.testing.assert_array_equal(again.decode(events).X, X)
+    assert not again.decode(events).growth
+    assert {"u@elapsed", "v=x@elapsed", "t=soon", "t"} < set(decoding.schema.columns)
 
 
 def test_ever_new_texts_share_columns() -> None:

@@ -4,9 +4,13 @@ One set of rules for every way in: JSON, CSV and Parquet through the engine, dic
 through the adapters.
 
 - A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
-- Another text `s` is column "c=s" with value 1; the field's other texts are then 0, and its number
-  is missing. The first 256 texts of a field have a column each; any further one goes to one of
-  the 64 columns "c=#0" to "c=#63" by its hash, so a field takes 321 columns at most.
+- A date or a time, or a text that reads as one, is a number in each of the seven columns
+  "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
+- Another text `s` is column "c=s" with value 1. The first 256 texts of a field have a column each;
+  any further one goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
+  columns at most.
+- Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
+  other kinds are missing: NaN.
 - A null, a NaN and an empty text are missing: NaN in all columns of the field.
 - A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
 - A new column comes with the first event learned that has a value for it, and was 0 before. The
@@ -25,6 +29,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
 from streamk.encoding.schema import Kind, Schema
+from streamk.encoding.times import Moment, is_no_time, parse_time
 from streamk.encoding.values import Name, Rejected, parse_number, show, sort_key
 from streamk.features.columns import column_key
 
@@ -44,7 +49,7 @@ class TextColumns(dict[Any, int]):
     """The place of the column of each text of a field.
 
     A text that shares a column is found by its hash. One that would need a new column, or reads
-    as a number, raises KeyError.
+    as a number or a time, raises KeyError.
     """
 
     def __init__(self) -> None:
@@ -73,7 +78,7 @@ class TextColumns(dict[Any, int]):
 
     def __missing__(self, text: Any) -> int:
         shares = self.own >= OWN and isinstance(text, str) and text
-        if not shares or parse_number(text) is not None:
+        if not shares or parse_number(text) is not None or parse_time(text) is not None:
             raise KeyError(text)
         return self._shared[self.label(text)]
 
@@ -86,8 +91,8 @@ class Event:
     ----------
     cells : dict of column to float
         Columns that are not 0 or missing; also such as are not in the table.
-    texts, numbers, missing : list of field
-        Fields that hold a text, a number, nothing.
+    texts, numbers, times, missing : list of field
+        Fields that hold a text, a number, a time, nothing.
     new : dict of column to field
         Those of `cells` that are not in the table.
     """
@@ -95,6 +100,7 @@ class Event:
     cells: dict[Name, float] = field(default_factory=dict)
     texts: list[Name] = field(default_factory=list)
     numbers: list[Name] = field(default_factory=list)
+    times: list[Name] = field(default_factory=list)
     missing: list[Name] = field(default_factory=list)
     new: dict[Name, Name] = field(default_factory=dict)
 
@@ -125,6 +131,8 @@ class ColumnTable:
         """The place of the number of each field that has had one."""
         self.texts: dict[Name, TextColumns] = {}
         """The columns of the texts of each field that has had one."""
+        self.times: dict[Name, dict[str, int]] = {}
+        """The places of the parts of `Moment`, of each field that has had one."""
         self.kinds: dict[Name, Kind] = dict(schema.kinds)
         self._blank = np.nan if schema.absent == "missing" else 0.0
         for name, kind in self.kinds.items():
@@ -183,16 +191,14 @@ class ColumnTable:
     def row(self, event: Event) -> Numbers:
         """Return an event as an array of shape (columns,), without columns not in the table."""
         row = np.full(len(self.places), self._blank)
-        texts, numbers = self.texts, self.numbers
-        for name in event.texts:
-            if name in numbers:
-                row[numbers[name]] = np.nan
-            if self._blank and name in texts:
-                row[texts[name].places] = 0.0
-        if self._blank:
-            for name in event.numbers:
-                if name in texts:
-                    row[texts[name].places] = 0.0
+        for held in (event.numbers, event.texts, event.times):
+            for name in held:
+                if self._blank and name in self.texts:
+                    row[self.texts[name].places] = 0.0
+                if name in self.numbers and held is not event.numbers:
+                    row[self.numbers[name]] = np.nan
+                if name in self.times and held is not event.times:
+                    row[list(self.times[name].values())] = np.nan
         for name in event.missing:
             row[self.places_of(name)] = np.nan
         for column, number in event.cells.items():
@@ -203,8 +209,9 @@ class ColumnTable:
 
     def places_of(self, name: Name) -> list[int]:
         """Return the places of all columns of a field."""
-        places = self.texts[name].places if name in self.texts else []
-        return [*places, self.numbers[name]] if name in self.numbers else places
+        texts = self.texts[name].places if name in self.texts else ()
+        number = (self.numbers[name],) if name in self.numbers else ()
+        return [*texts, *number, *self.times.get(name, {}).values()]
 
     def _append(self, column: Name, owner: Name) -> None:
         place = self.places[column] = len(self.places)
@@ -212,8 +219,13 @@ class ColumnTable:
             self.numbers[owner] = place
             self.kinds.setdefault(owner, "number")
             return
-        self.texts.setdefault(owner, TextColumns()).add(str(column)[len(str(owner)) + 1 :], place)
-        self.kinds.setdefault(owner, "text")
+        mark, rest = str(column)[len(str(owner))], str(column)[len(str(owner)) + 1 :]
+        if mark == "=":
+            self.texts.setdefault(owner, TextColumns()).add(rest, place)
+            self.kinds.setdefault(owner, "text")
+            return
+        self.times.setdefault(owner, {})[rest] = place
+        self.kinds.setdefault(owner, "time")
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
@@ -222,13 +234,7 @@ class ColumnTable:
             return
         number = parse_number(cell)
         if number is None:
-            if not isinstance(cell, str):
-                kinds = "a number, a boolean, a text or null"
-                raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
-            texts = self.texts.get(name)
-            column: Name = f"{name}={cell if texts is None else texts.label(cell)}"
-            event.texts.append(name)
-            self._put(event, column, name, 1.0)
+            self._take_other(event, name, cell)
         elif number != number:
             event.missing.append(name)
         elif abs(number) > LARGEST:
@@ -236,6 +242,25 @@ class ColumnTable:
         else:
             event.numbers.append(name)
             self._put(event, name, name, number)
+
+    def _take_other(self, event: Event, name: Name, cell: Any) -> None:
+        """Put the value of a field that is no number into an event."""
+        texts = self.texts.get(name)
+        known = texts is not None and isinstance(cell, str) and cell in texts
+        moment = None if known else parse_time(cell)
+        if moment is not None:
+            event.times.append(name)
+            for part, number in zip(Moment._fields, moment, strict=True):
+                self._put(event, f"{name}@{part}", name, number)
+        elif isinstance(cell, str):
+            event.texts.append(name)
+            label = cell if texts is None else texts.label(cell)
+            self._put(event, f"{name}={label}", name, 1.0)
+        elif is_no_time(cell):
+            event.missing.append(name)
+        else:
+            kinds = "a number, a boolean, a text, a time or null"
+            raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
 
     def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
         if column in event.cells:
