@@ -132,12 +132,11 @@ def test_a_trained_model_serves_without_label() -> None:
 
 
 def test_the_task_must_fit() -> None:
-    with pytest.raises(InvalidInput, match=r"none of the first 40 events .* label out of domain"):
-        run(MemorySource(events(40)), learner(loss="squared"))
-    with pytest.raises(InvalidInput, match=r"none of the first \d+ events .* label out of domain"):
-        run(MemorySource(events(4000)), learner(loss="squared"))
+    for n in (40, 4000):
+        with pytest.raises(InvalidInput, match=rf"none of the {n} events .* label out of domain"):
+            run(MemorySource(events(n)), learner(loss="squared"))
     some = [{**event, "y": None} if i % 5 == 0 else event for i, event in enumerate(events(40))]
-    with pytest.raises(InvalidInput, match=r"none of the first 40 events can be learned from"):
+    with pytest.raises(InvalidInput, match=r"none of the 40 events can be learned from"):
         run(MemorySource(some), learner(loss="squared"))
     schema = Schema(("a",), label="y", label_type="str")
     with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
@@ -365,14 +364,36 @@ def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_pat
     assert all(map(math.isfinite, report.whole.values()))
 
 
-def test_how_many_bad_events_end_a_run_does_not_depend_on_how_they_come() -> None:
-    bad, good = [b"?"] * 255, [json.dumps(event).encode() for event in events(3)]
-    assert run(MemorySource(bad + good)).counts.learned == 3
-    for cut in (1, 100, 255):
-        live, thread = trickle([*bad, b"?", *good], cut)
-        with pytest.raises(InvalidInput, match="none of the first 256 events can be learned from"):
-            run(live)
-        thread.join()
+@pytest.mark.parametrize("cut", [1, 100, 1000])
+def test_no_beginning_ends_a_run(cut: int, caplog: pytest.LogCaptureFixture) -> None:
+    odd: list[bytes] = [
+        b"[1, 2]",
+        b"?",
+        json.dumps({f"c{i}": 1 for i in range(17_000)} | {"y": "up"}).encode(),
+        b'{"y": [1]}',
+        b'{"a": [1], "y": "up"}',
+    ]
+    good = [json.dumps(event).encode() for event in events(30)]
+    live, thread = trickle([*odd * 60, *good], cut)
+    report = run(live)
+    thread.join()
+    assert report.counts.learned == 30
+    assert sum(report.counts.bad.values()) == 300
+    told = [record.getMessage() for record in caplog.records if "cannot be used" in record.msg]
+    assert len(told) == len(report.counts.bad) == 5
+    assert "at 0 offset 0 cannot be used: not an object" in told[0]
+
+
+def test_too_many_bad_events_end_a_run_that_wants_it() -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good, *[b"?"] * 300]
+    assert run(MemorySource(stream), max_bad_share=0.25).counts.bad == {"undecodable": 300}
+    with pytest.raises(EngineError, match=r"300 of 1200 events .* undecodable 300\), .* 0.24 "):
+        run(MemorySource(stream), max_bad_share=0.24)
+    with pytest.raises(EngineError, match=r"101 of 201 events"):  # fewer are looked at in the end
+        run(MemorySource([*good[:100], *[b"?"] * 101]), max_bad_share=0.5)
+    with pytest.raises(InvalidInput, match=r"max_bad_share=1.5 must lie between 0 and 1"):
+        run(MemorySource(stream), max_bad_share=1.5)
 
 
 def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
