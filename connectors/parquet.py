@@ -158,7 +158,7 @@ class ParquetSink:
         names = dict.fromkeys(name for record in self._waiting for name in record)
         try:
             columns = {
-                name: self._pyarrow.array([record.get(name) for record in self._waiting])
+                name: self._pyarrow.array([_cell(record.get(name)) for record in self._waiting])
                 for name in names
                 if name != "key"
             }
@@ -202,6 +202,11 @@ class ParquetSink:
     def close(self) -> None:
         """Flush."""
         self.flush()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as Parquet holds it, which has no object without fields."""
+    return None if value == {} else value
 
 
 def _source(url: URL) -> Source:

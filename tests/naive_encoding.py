@@ -66,8 +66,13 @@ def encode(
 
 
 def as_number(value: Any) -> float | None:
-    """Return a number, or one that a text reads as."""
+    """Return a number, or one that a text reads as; NaN is a missing one."""
+    if value in ("", "NA", "N/A", "null", "#N/A"):
+        return math.nan
     if isinstance(value, str):
+        head, *groups = value.partition(".")[0].lstrip("+-").split(",")
+        if groups and 1 <= len(head) <= 3 and all(len(group) == 3 for group in groups):
+            value = value.replace(",", "")
         try:
             return float(value) if "_" not in value else None
         except ValueError:

@@ -397,6 +397,7 @@ FIELD_VALUES = st.one_of(
     st.integers(-3, 3),
     st.sampled_from([1e12 + 0.5, 1.7e9 + 1 / 3, math.nan]),
     st.sampled_from(["", "x", "z", "w", "N/A", "7", "1e3", "nan", "1_0", "#5"]),
+    st.sampled_from(["-1,234.5", "1,2", "12,345,678", "null"]),
     st.sampled_from(["2024-02-29", "2024-02-30", "1969-12-31 23:59", "2023-12-31T23:59:30+05:30"]),
 )
 

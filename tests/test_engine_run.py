@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import math
 import os
@@ -30,6 +31,7 @@ from connectors.base import Chunk, Rows
 from connectors.errors import ConnectorError, OffsetOutOfRange
 from connectors.file_sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from streamk.encoding import Schema
 from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Engine
@@ -76,7 +78,7 @@ def test_figures_are_progressive_validation() -> None:
     assert report.learned == {"0": [[0, 100]]}
 
     assert [output.offset for output in sink.outputs] == list(range(100))
-    assert sink.outputs[0].value == {"prediction": None}
+    assert sink.outputs[0].value == {"prediction": None, "probabilities": {}}
     assert sink.outputs[1].value["probabilities"] == {y[0]: 1.0}
     shown = [output.value["probabilities"] for output in sink.outputs[1:]]
     assert all(math.isclose(sum(p.values()), 1) for p in shown)
@@ -404,7 +406,32 @@ def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
         run(live, sink=sink)
         thread.join()
         assert [output.value["prediction"] for output in sink.outputs] == [None, None, "up"]
-        assert sink.outputs[1].value == {"prediction": None}
+        assert sink.outputs[1].value == {"prediction": None, "probabilities": {}}
+
+
+def test_predictions_are_tables_whose_classes_come_late(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    labels = ["a", "a", "b", "c", "b", "a"] * 3
+    stream = [{"x": float(i % 6), "y": label} for i, label in enumerate(labels)]
+    memory = MemorySink()
+    run(MemorySource(stream), sink=memory)
+    expected = [output.value for output in memory.outputs]
+    assert [len(value["probabilities"]) for value in expected[:5]] == [0, 1, 1, 2, 3]
+
+    run(MemorySource(stream), sink=open_sink(f"csv:{tmp_path}/out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["prediction"] or None, json.loads(r["probabilities"])) for r in rows] == [
+        (value["prediction"], value["probabilities"]) for value in expected
+    ]
+
+    run(MemorySource(stream), sink=open_sink(f"parquet:{tmp_path}/out"))
+    table = parquet.read_table(tmp_path / "out").to_pylist()
+    assert [row["prediction"] for row in table] == [value["prediction"] for value in expected]
+    known = [
+        {k: p for k, p in (row["probabilities"] or {}).items() if p is not None} for row in table
+    ]
+    assert known == [value["probabilities"] for value in expected]
 
 
 def test_events_before_one_that_ends_the_run_are_written() -> None:
@@ -565,6 +592,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     code = """
 import time
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from engine_kit import events, learner
 from streamk.engine import Engine
 

@@ -3,7 +3,8 @@
 One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
 through the adapters.
 
-- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
+- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one,
+  also with commas between thousands.
 - A date or a time, or a text that reads as one, is a number in each of the seven columns
   "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
 - Another text `s` is column "c=s" with value 1. The first 256 texts of a field have a column each;
@@ -11,7 +12,8 @@ through the adapters.
   columns at most.
 - Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
   other kinds are missing: NaN.
-- A null, a NaN and an empty text are missing: NaN in all columns of the field.
+- A null, a NaN, an empty text and one such as "NA" (`values.MISSING`) are missing: NaN in all
+  columns of the field.
 - A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
 - A new column comes with the first event learned that has a value for it, and was 0 before. The
   new columns of one event are appended in order: numbered ones, then names.

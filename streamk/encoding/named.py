@@ -31,7 +31,7 @@ from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import Name, Rejected, flatten, reader
+from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -361,7 +361,7 @@ class NamedDecoder:
         has_times = name in self.table.times
 
         def find(text: Any, times: list[Moment]) -> int:
-            if text is None or text == "":
+            if text is None or text in MISSING:
                 return _NULL
             if text is msgspec.UNSET:
                 return _ABSENT
@@ -521,7 +521,7 @@ def _filling(pick: _Pick) -> _Pick:
 
 
 def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
-    """`pick` with CSV cells parsed; `filled` with NaN in the place of empty ones."""
+    """`pick` with CSV cells parsed; `filled` with NaN in the place of those that are missing."""
 
     def parse(cells: Sequence[Any]) -> list[float]:
         chosen = pick(cells)
@@ -529,7 +529,7 @@ def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
             # Python reads 1_000 as a number, which no other reader of CSV does.
             raise ValueError
         if filled:
-            chosen = [cell or "nan" for cell in chosen]
+            chosen = ["nan" if cell in MISSING else cell for cell in chosen]
         return list(map(float, chosen))
 
     return parse
