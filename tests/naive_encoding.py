@@ -37,13 +37,9 @@ def encode(
                 times.add(name)
             else:
                 known = own.setdefault(name, set())
-                if value not in known and len(known) >= OWN:
-                    digest = hashlib.blake2b(value.encode(), digest_size=8).digest()
-                    column = f"{name}=#{int.from_bytes(digest, 'little') % SHARED}"
-                else:
-                    known.add(value)
-                    column = f"{name}={value}"
-                values[column] = 1.0
+                for text in value if isinstance(value, list) else [value]:
+                    column = f"{name}={label(str(text), known)}"
+                    values[column] = values.get(column, 0.0) + 1.0
                 texts.add(name)
         fields = {name: name for name in event}
         fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
@@ -65,11 +61,20 @@ def encode(
         yield [column for _, column in columns], row
 
 
+def label(text: str, known: set[str]) -> str:
+    """Return a text as its column is called, or that of the column which it shares."""
+    if text in known or len(known) < OWN:
+        known.add(text)
+        return text
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return f"#{int.from_bytes(digest, 'little') % SHARED}"
+
+
 def as_number(value: Any) -> float | None:
     """Return a number, or one that a text reads as; NaN is a missing one."""
-    if value in ("", "NA", "N/A", "null", "#N/A"):
-        return math.nan
     if isinstance(value, str):
+        if value in ("", "NA", "N/A", "null", "#N/A"):
+            return math.nan
         head, *groups = value.partition(".")[0].lstrip("+-").split(",")
         if groups and 1 <= len(head) <= 3 and all(len(group) == 3 for group in groups):
             value = value.replace(",", "")
@@ -77,7 +82,7 @@ def as_number(value: Any) -> float | None:
             return float(value) if "_" not in value else None
         except ValueError:
             return None
-    return None if value is None or isinstance(value, datetime) else float(value)
+    return None if value is None or isinstance(value, datetime | list) else float(value)
 
 
 def as_time(value: Any) -> dict[str, float] | None:
@@ -87,7 +92,7 @@ def as_time(value: Any) -> dict[str, float] | None:
             value = datetime.fromisoformat(value) if value[4:5] == "-" else None
         except ValueError:
             return None
-    if value is None:
+    if not isinstance(value, datetime):
         return None
     local = value.replace(tzinfo=None)
     offset = value.utcoffset() or timedelta()

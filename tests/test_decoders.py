@@ -90,9 +90,9 @@ BAD = [
     ("json", b"null", None, "not an object"),
     ("dict", [1, 2], None, "not an object"),
     ("json", {**GOOD, "a": "one"}, "a=one", "unknown column"),
-    ("json", {**GOOD, "a": [1]}, "a", "wrong type"),
+    ("json", {**GOOD, "a": [[1]]}, "a", "wrong type"),
     ("json", {**GOOD, "c": 5}, "c", "unknown column"),
-    ("dict", {**GOOD, "a": {1, 2}}, "a", "wrong type"),
+    ("dict", {**GOOD, "a": 1j}, "a", "wrong type"),
     ("dict", {**GOOD, 1.5: 1}, None, "wrong type"),
     ("dict", {**GOOD, (1, 2): 1}, "(1, 2)", "unknown column"),
     ("csv", {**GOOD, "a": "one"}, "a=one", "unknown column"),
@@ -398,6 +398,7 @@ FIELD_VALUES = st.one_of(
     st.sampled_from([1e12 + 0.5, 1.7e9 + 1 / 3, math.nan]),
     st.sampled_from(["", "x", "z", "w", "N/A", "7", "1e3", "nan", "1_0", "#5"]),
     st.sampled_from(["-1,234.5", "1,2", "12,345,678", "null"]),
+    st.lists(st.sampled_from(["x", "z", "7", 7, "2024-02-29"]), max_size=3),
     st.sampled_from(["2024-02-29", "2024-02-30", "1969-12-31 23:59", "2023-12-31T23:59:30+05:30"]),
 )
 
@@ -455,6 +456,28 @@ def test_times_of_python_and_numpy(time: Any, same: str | None) -> None:
     first, second = decoding.decode([{"t": "2024-01-01"}, {"t": time}, {"t": same}]).X[1:]
     np.testing.assert_array_equal(first, second)
     assert np.isnan(first).any() == (same is None)
+
+
+def test_a_list_with_fractions_is_a_vector() -> None:
+    for encoding in ("json", "dict"):
+        decoding = decoder(encoding, Schema())
+        events = [{"v": [0.5, 1, -2.0], "w": [3, 4]}, {"v": [1.5], "w": []}]
+        out = decoding.decode([encoded(encoding, event) for event in events])
+        assert decoding.schema.columns == ("v.0", "v.1", "v.2", "w=3", "w=4")
+        np.testing.assert_array_equal(out.X, [[0.5, 1, -2, 1, 1], [1.5, 0, 0, 0, 0]])
+    out = decoding.decode([{"v": [0.5, [1]]}, {"w": [{}]}])
+    assert [bad.kind for bad in out.bad] == ["wrong type"] * 2
+
+
+def test_bags_share_columns_past_the_first_texts() -> None:
+    events = [{"c": [f"n{i}", f"n{i + 1}", f"n{i}"]} for i in range(OWN + 50)]
+    found = list(naive_encoding.encode(events))
+    for encoding in ("json", "dict"):
+        decoding = decoder(encoding, Schema())
+        X = decoding.decode([encoded(encoding, event) for event in events]).X
+        assert list(decoding.schema.columns) == found[-1][0]
+        np.testing.assert_array_equal(X[-1], found[-1][1])
+        assert X[-1].sum() == 3
 
 
 def test_a_schema_keeps_times_and_texts_apart() -> None:

@@ -10,6 +10,8 @@ through the adapters.
 - Another text `s` is column "c=s" with value 1. The first 256 texts of a field have a column each;
   any further one goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
   columns at most.
+- A list is a bag: each text or number in it is column "c=s", whose value is how often it is there.
+  But one of numbers, some of them with a decimal point, is a vector: columns "c.0", "c.1" and on.
 - Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
   other kinds are missing: NaN.
 - A null, a NaN, an empty text and one such as "NA" (`values.MISSING`) are missing: NaN in all
@@ -22,7 +24,7 @@ through the adapters.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,9 +69,12 @@ class TextColumns(dict[Any, int]):
             self[text] = place
             self.own += 1
 
-    def label(self, text: str) -> str:
-        """Return how the text's column is called behind the field's name."""
-        if text in self or self.own < OWN:
+    def label(self, text: str, coming: int = 0) -> str:
+        """Return how the text's column is called behind the field's name.
+
+        So many others of the same event are about to get a column of their own.
+        """
+        if text in self or self.own + coming < OWN:
             return text
         return f"#{column_key(text) % SHARED}"
 
@@ -231,14 +236,14 @@ class ColumnTable:
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
-        if cell is None or (isinstance(cell, str) and not cell):
-            event.missing.append(name)
+        if isinstance(cell, str) and name in self.texts and cell in self.texts[name]:
+            self._take_texts(event, name, [cell])
             return
-        number = parse_number(cell)
-        if number is None:
-            self._take_other(event, name, cell)
-        elif number != number:
+        number = None if cell is None else parse_number(cell)
+        if cell is None or is_no_time(cell) or (number is not None and number != number):
             event.missing.append(name)
+        elif number is None:
+            self._take_other(event, name, cell)
         elif abs(number) > LARGEST:
             raise Rejected("inf", f"column {name!r} is {show(cell)}, past {LARGEST:g}", name)
         else:
@@ -247,22 +252,34 @@ class ColumnTable:
 
     def _take_other(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field that is no number into an event."""
-        texts = self.texts.get(name)
-        known = texts is not None and isinstance(cell, str) and cell in texts
-        moment = None if known else parse_time(cell)
+        moment = parse_time(cell)
         if moment is not None:
             event.times.append(name)
             for part, number in zip(Moment._fields, moment, strict=True):
                 self._put(event, f"{name}@{part}", name, number)
         elif isinstance(cell, str):
-            event.texts.append(name)
-            label = cell if texts is None else texts.label(cell)
-            self._put(event, f"{name}={label}", name, 1.0)
-        elif is_no_time(cell):
-            event.missing.append(name)
+            self._take_texts(event, name, [cell])
+        elif isinstance(cell, list | tuple) and _is_vector(cell):
+            for place, item in enumerate(cell):
+                self._take(event, f"{name}.{place}", item)
+        elif isinstance(cell, list | tuple | set | frozenset):
+            self._take_texts(event, name, [_word(item, name) for item in cell if item is not None])
         else:
-            kinds = "a number, a boolean, a text, a time or null"
+            kinds = "a number, a boolean, a text, a time, a list of these or null"
             raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
+
+    def _take_texts(self, event: Event, name: Name, found: Iterable[str]) -> None:
+        """Put the texts of a field, each as often as it is there, into an event."""
+        event.texts.append(name)
+        texts = self.texts.get(name) or TextColumns()
+        counts: dict[str, float] = {}
+        coming = 0
+        for text in found:
+            label = texts.label(text, coming)
+            coming += label == text and text not in texts and text not in counts
+            counts[label] = counts.get(label, 0.0) + 1.0
+        for label, count in counts.items():
+            self._put(event, f"{name}={label}", name, count)
 
     def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
         if column in event.cells:
@@ -274,3 +291,21 @@ class ColumnTable:
             except UnicodeEncodeError:
                 raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
             event.new[column] = owner
+
+
+def _is_vector(items: Sequence[Any]) -> bool:
+    """Whether items are all numbers, and not all whole."""
+    kinds = set(map(type, items))
+    return float in kinds and kinds <= {float, int}
+
+
+def _word(item: Any, name: Name) -> str:
+    """Return the text that stands for an item of a list."""
+    if isinstance(item, str):
+        return item
+    if parse_number(item) is None:
+        kinds = "a text, a number, a boolean or null"
+        raise Rejected(
+            "wrong type", f"column {name!r} has {show(item)} in a list, not {kinds}", name
+        )
+    return str(item)
