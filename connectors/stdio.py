@@ -58,7 +58,8 @@ class StdinSource(SourceBase):
     ) -> None:
         self.encoding = encoding
         self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
-        self._splitter = Splitter(quoted=encoding == "csv", max_event_bytes=max_event_bytes)
+        separator = "," if encoding == "csv" else None
+        self._splitter = Splitter(separator=separator, max_event_bytes=max_event_bytes)
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
         self._ended = False
