@@ -200,8 +200,8 @@ def _add_trouble(parser: Parser) -> None:
         "--max-bad-share",
         metavar="SHARE",
         type=share,
-        help="end with an error where more of the events, of the first 1,000 at least, cannot be"
-        " used (default: 1, never)",
+        help="end with an error where a larger part of the events, of 1,000 at least, cannot be"
+        " used (default 1)",
     )
     add(
         "--data-loss",
