@@ -324,6 +324,8 @@ PIECES = (
 @given(st.lists(st.sampled_from(PIECES), max_size=6), st.booleans())
 @example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], False)
 @example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], True)
+@example([b'{"a":1,"t":"u', b'{","y":1}', b'{"a":2.5,"t":"u","y":1}'], True)
+@example([b'{"a":1,"y":"u', b'{","a":2}', b'{"a":3,"y":"q"}', b'{"a":4,"y":"r"}'], False)
 def test_no_event_is_read_across_its_ends(values: list[bytes], texts: bool) -> None:
     """JSON events are read many at a time where that is the same as one at a time."""
     known = [b'{"a":1,"y":0}', b'{"a":1,"t":"u","y":0}'][: 1 + texts]

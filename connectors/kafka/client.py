@@ -220,22 +220,26 @@ def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
         raise cluster.explain(client.fault(error), error, doing) from None
 
 
-def persist(question: Callable[[], _T], error: type[Exception], away: Callable[[Any], bool]) -> _T:
+def persist(
+    question: Callable[[float], _T], error: type[Exception], away: Callable[[Any], bool]
+) -> _T:
     """Return the answer to a question, asked again while an `error` means that brokers are away.
+
+    It is called with the seconds that are left, `REQUEST_TIMEOUT` for all its tries.
 
     Clients ask again by themselves, but not in every moment of a broker's restart: each was seen to
     give up at once where it had just lost the group's coordinator.
 
     >>> answers = iter(["", "", "7"])
-    >>> persist(lambda: int(next(answers)), ValueError, lambda error: True)
+    >>> persist(lambda left: int(next(answers)), ValueError, lambda error: True)
     7
     """
     deadline = time.monotonic() + REQUEST_TIMEOUT
     while True:
         try:
-            return question()
+            return question(max(_REST, deadline - time.monotonic()))
         except error as found:
-            if not away(found) or time.monotonic() > deadline:
+            if not away(found) or time.monotonic() + _REST > deadline:
                 raise
             time.sleep(_REST)
 

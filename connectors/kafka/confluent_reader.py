@@ -21,7 +21,6 @@ from confluent_kafka import (
 from connectors.kafka.client import (
     FETCH_MAX_BYTES,
     PARTITION_FETCH_BYTES,
-    REQUEST_TIMEOUT,
     Gone,
     Listener,
     Reading,
@@ -287,7 +286,7 @@ class ConfluentReader:
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
-        (found,) = _ask(lambda: self._consumer.committed(asked, timeout=REQUEST_TIMEOUT))
+        (found,) = _ask(lambda left: self._consumer.committed(asked, timeout=left))
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
@@ -297,7 +296,7 @@ class ConfluentReader:
             for number, offset in offsets.items()
         ]
         try:
-            _ask(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
+            _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 raise _fenced(error.args[0]) from None
@@ -316,7 +315,7 @@ class ConfluentReader:
         for both at once, `get_watermark_offsets`, was seen to give the end as the start (2.15.0).
         """
         asked = TopicPartition(self._topic, number, which)
-        (found,) = _ask(lambda: self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT))
+        (found,) = _ask(lambda left: self._consumer.offsets_for_times([asked], timeout=left))
         return int(found.offset)
 
     def _one(self, number: int) -> TopicPartition:
@@ -327,11 +326,11 @@ class ConfluentReader:
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
 
 
-def _ask(question: Callable[[], Any]) -> list[TopicPartition]:
+def _ask(question: Callable[[float], Any]) -> list[TopicPartition]:
     """Return the answer to a question about partitions; the error of one is that of all."""
 
-    def ask() -> list[TopicPartition]:
-        found: list[TopicPartition] = question() or []
+    def ask(left: float) -> list[TopicPartition]:
+        found: list[TopicPartition] = question(left) or []
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)

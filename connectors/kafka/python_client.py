@@ -42,7 +42,6 @@ __all__ = ["PythonClient"]
 _NAP = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
-_TIMEOUT_MS = int(1000 * REQUEST_TIMEOUT)
 
 _T = TypeVar("_T")
 
@@ -151,6 +150,7 @@ class PythonReader:
         self._topic = reading.topic
         self._mends = Mends(consumer)
         self._closed = False
+        self._away_since: float | None = None
 
     def numbers(self) -> Collection[int]:
         """The topic's partitions."""
@@ -202,13 +202,18 @@ class PythonReader:
             [(tp, wanted), *_] = error.args[0].items()
             raise Gone(tp.partition, wanted) from None
         except errors.KafkaConnectionError:
-            # As with most brokers that are away: nothing has come yet.
+            # As with most brokers that are away: nothing has come yet. But it may be for good.
+            now = time.monotonic()
+            self._away_since = self._away_since or now
+            if now > self._away_since + REQUEST_TIMEOUT:
+                raise
             time.sleep(timeout)
             return {}
         except errors.LogTruncationError as error:
             # An unclean election took records away that were already read.
             number = next(iter(error.divergent_offsets)).partition
             raise Gone(number, self.position(number)) from None
+        self._away_since = None
         return polled
 
     def place(self, number: int, offset: int | None) -> None:
@@ -221,7 +226,7 @@ class PythonReader:
     def position(self, number: int) -> int:
         """The next offset to read."""
         tp = self._one(number)
-        position = _ask(lambda: self._consumer.position(tp, timeout_ms=_TIMEOUT_MS))
+        position = _ask(lambda left: self._consumer.position(tp, timeout_ms=1000 * left))
         if position is None:
             raise errors.KafkaTimeoutError(f"no position of partition {number}")
         return int(position)
@@ -242,17 +247,19 @@ class PythonReader:
     def start(self, number: int) -> int:
         """The earliest offset that can be read."""
         tp = self._one(number)
-        return int(_ask(lambda: self._consumer.beginning_offsets([tp], _TIMEOUT_MS))[tp])
+        return int(_ask(lambda left: self._consumer.beginning_offsets([tp], 1000 * left))[tp])
 
     def end(self, number: int) -> int:
         """One past the last offset that can be read now."""
         tp = self._one(number)
-        return int(_ask(lambda: self._consumer.end_offsets([tp], _TIMEOUT_MS))[tp])
+        return int(_ask(lambda left: self._consumer.end_offsets([tp], 1000 * left))[tp])
 
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
         tp = self._one(number)
-        found = _ask(lambda: self._consumer.committed(tp, metadata=True, timeout_ms=_TIMEOUT_MS))
+        found = _ask(
+            lambda left: self._consumer.committed(tp, metadata=True, timeout_ms=1000 * left)
+        )
         return None if found is None or found.offset < 0 else (found.offset, found.metadata)
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
@@ -262,7 +269,7 @@ class PythonReader:
             self._one(number): OffsetAndMetadata(offset, metadata, -1)
             for number, offset in offsets.items()
         }
-        _ask(lambda: self._consumer.commit(wanted, timeout_ms=_TIMEOUT_MS))
+        _ask(lambda left: self._consumer.commit(wanted, timeout_ms=1000 * left))
 
     def close(self) -> None:
         """Leave the group."""
@@ -293,7 +300,7 @@ class PythonReader:
         await done
 
 
-def _ask(question: Callable[[], _T]) -> _T:
+def _ask(question: Callable[[float], _T]) -> _T:
     return persist(question, errors.KafkaConnectionError, lambda _: True)
 
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter, methodcaller
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -57,7 +57,9 @@ _NULL, _ABSENT, _TIME = -1, -2, -3
 _Read = Callable[[Any], Sequence[Any]]
 _ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
 
-_opens = methodcaller("startswith", b"{")
+
+def _opens(value: Any) -> bool:
+    return type(value) is bytes and value[:1] == b"{"
 
 
 def _none(_values: Sequence[Any]) -> None:
@@ -280,17 +282,16 @@ class NamedDecoder:
         def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:
             """Read events as one list, if none can begin or end in the midst of another.
 
-            Fields are no objects here. So where there are no more braces than events, and each
-            event begins with one, that is the beginning of an object and there is no other.
+            Fields are no objects here. So where there are as many objects as braces and events, and
+            each event begins with a brace, that is where an object begins, and none else does.
             """
-            try:
-                text = b",".join(values)
-                alone = text.count(b"{") == len(values) and all(map(_opens, values))
-                if not alone or max(map(len, values)) > most:
-                    return None
-                return list(map(unpack, decode_all(b"[%b]" % text)))
-            except _REFUSALS:
+            if not all(map(_opens, values)) or max(map(len, values)) > most:
                 return None
+            text = b",".join(values)
+            if text.count(b"{") != len(values):
+                return None
+            found = decode_all(b"[%b]" % text)
+            return list(map(unpack, found)) if len(found) == len(values) else None
 
         return read, read_all
 
@@ -312,7 +313,10 @@ class NamedDecoder:
         if start == len(values):
             return rows, refused
         fast = self._way(values, start)
-        every = fast.read_all(values[start:] if start else values)
+        try:
+            every = fast.read_all(values[start:] if start else values)
+        except _REFUSALS:
+            every = None
         if every is not None and not fast.texts:
             at_once = self._packed(fast, every, start)
             if at_once is not None:

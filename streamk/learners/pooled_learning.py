@@ -46,7 +46,8 @@ class PooledLearning(Pooled):
                     self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            stop = min(len(events), first + _AT_ONCE, first + self._scale.until_change())
+            most = PERIOD if self._guests else _AT_ONCE  # guests take long
+            stop = min(len(events), first + most, first + self._scale.until_change())
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
             else:
@@ -246,8 +247,17 @@ class PooledLearning(Pooled):
             self._guests.learn(event[None], number)
         self.n_events += 1
         if self.n_events % PERIOD == 0:
-            self._settle()
-            self._upkeep.review(self._pool)
+            self._review()
+
+    def rehearse(self) -> None:
+        """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
+        self._review()
+        self._pool.restart()
+
+    def _review(self) -> None:
+        """Look at the events since the last review."""
+        self._settle()
+        self._upkeep.review(self._pool)
 
     def _say(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
         """Forecast an event (d,); what is said of it stays in the pool's room for a while."""

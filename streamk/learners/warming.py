@@ -29,6 +29,8 @@ def warm_up() -> None:
             # Single events have loops of their own, once all features are in use.
             model.learn_one(X[0], y[0])
             model.predict_one(X[0])
+            if isinstance(model, MultiKernel):
+                model.rehearse()
 
 
 def _models(task: str) -> Iterator[Learner]:
