@@ -59,6 +59,8 @@ class TextColumns(dict[Any, int]):
     def __init__(self) -> None:
         super().__init__()
         self.own = 0
+        self.odd: set[str] = set()
+        """Those that came in a list and by themselves are a number, a time or missing."""
         self._shared: dict[str, int] = {}
 
     def add(self, text: str, place: int) -> None:
@@ -68,6 +70,8 @@ class TextColumns(dict[Any, int]):
         else:
             self[text] = place
             self.own += 1
+            if parse_number(text) is not None or parse_time(text) is not None:
+                self.odd.add(text)
 
     def label(self, text: str, coming: int = 0) -> str:
         """Return how the text's column is called behind the field's name.
@@ -236,9 +240,6 @@ class ColumnTable:
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
-        if isinstance(cell, str) and name in self.texts and cell in self.texts[name]:
-            self._take_texts(event, name, [cell])
-            return
         number = None if cell is None else parse_number(cell)
         if cell is None or is_no_time(cell) or (number is not None and number != number):
             event.missing.append(name)
@@ -256,16 +257,24 @@ class ColumnTable:
         if moment is not None:
             event.times.append(name)
             for part, number in zip(Moment._fields, moment, strict=True):
-                self._put(event, f"{name}@{part}", name, number)
+                column = f"{name}@{part}"
+                # The first time brings all parts whose names are free; a schema may have fewer.
+                if part in self.times.get(name, ()) or not (
+                    name in self.times or column in self.places
+                ):
+                    self._put(event, column, name, number)
         elif isinstance(cell, str):
             self._take_texts(event, name, [cell])
-        elif isinstance(cell, list | tuple) and _is_vector(cell):
+        elif isinstance(cell, list | tuple) and _is_vector(cell, f"{name}.0" in self.places):
             for place, item in enumerate(cell):
                 self._take(event, f"{name}.{place}", item)
         elif isinstance(cell, list | tuple | set | frozenset):
-            self._take_texts(event, name, [_word(item, name) for item in cell if item is not None])
+            words = [_word(item, name) for item in cell if item is not None]
+            self._take_texts(
+                event, name, words if isinstance(cell, list | tuple) else sorted(words)
+            )
         else:
-            kinds = "a number, a boolean, a text, a time, a list of these or null"
+            kinds = "a number, a boolean, a text, a time, a list or null"
             raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
 
     def _take_texts(self, event: Event, name: Name, found: Iterable[str]) -> None:
@@ -293,10 +302,12 @@ class ColumnTable:
             event.new[column] = owner
 
 
-def _is_vector(items: Sequence[Any]) -> bool:
-    """Whether items are all numbers, and not all whole."""
-    kinds = set(map(type, items))
-    return float in kinds and kinds <= {float, int}
+def _is_vector(items: Sequence[Any], known: bool) -> bool:
+    """Whether items are all numbers or None, some not whole or the field `known` as a vector."""
+    kinds = {type(item) for item in items if item is not None}
+    fractions = {kind for kind in kinds if issubclass(kind, float | np.floating)}
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
+    return bool(fractions or known) and kinds == fractions | whole
 
 
 def _word(item: Any, name: Name) -> str:
@@ -308,4 +319,4 @@ def _word(item: Any, name: Name) -> str:
         raise Rejected(
             "wrong type", f"column {name!r} has {show(item)} in a list, not {kinds}", name
         )
-    return str(item)
+    return show(item)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from streamk.backends import LARGEST
-from streamk.encoding.columns import ColumnTable, Event
+from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
@@ -361,14 +361,16 @@ class NamedDecoder:
 
         A time is appended to the list given, and the place is `_TIME` less its place there.
         """
-        places: Mapping[Any, int] = self.table.texts.get(name, {})
-        has_times = name in self.table.times
+        places = self.table.texts.get(name, TextColumns())
+        has_times, odd = name in self.table.times, places.odd
 
         def find(text: Any, times: list[Moment]) -> int:
             if text is None or text in MISSING:
                 return _NULL
             if text is msgspec.UNSET:
                 return _ABSENT
+            if text in odd:
+                raise LookupError
             moment = parse_time(text) if has_times and text not in places else None
             if moment is None:
                 return places[text]

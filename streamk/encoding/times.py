@@ -62,18 +62,26 @@ def parse_time(value: Any) -> Moment | None:
         if len(value) < 10 or value[4] != "-" or not _ISO.fullmatch(value):
             return None
         try:
-            found: Any = datetime.fromisoformat(_plain(value))
+            return _moment(datetime.fromisoformat(_plain(value)))
         except ValueError:  # February 30
             return None
-    else:
-        found = value
-        if isinstance(value, np.datetime64):
-            found = value.astype("datetime64[us]").item()
-        if not isinstance(found, date) or is_no_time(found):
-            return None
-        if not isinstance(found, datetime):
-            found = datetime(found.year, found.month, found.day)
-    return _moment(found)
+    if not isinstance(value, date | np.datetime64) or is_no_time(value):
+        return None
+    try:
+        return _moment(_as_datetime(value))
+    except Exception:
+        return None
+
+
+def _as_datetime(value: date | np.datetime64) -> datetime:
+    found: Any = value
+    if isinstance(value, np.datetime64):
+        if not 0 < int(value.astype("datetime64[Y]").astype(int)) + 1970 < 10_000:
+            raise ValueError
+        found = value.astype("datetime64[us]").item()
+    if isinstance(found, datetime):
+        return found
+    return datetime(found.year, found.month, found.day)
 
 
 def is_no_time(value: Any) -> bool:

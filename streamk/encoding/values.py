@@ -59,7 +59,7 @@ MISSING = frozenset(
 )
 """Texts that stand for a missing value; those of `pandas.read_csv`."""
 
-_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
 
 _MAX_DEPTH = 32
 _PLAIN = (float, str, int, bool, type(None))
@@ -99,6 +99,8 @@ def parse_number(value: Any) -> float | None:
             value = value.replace(",", "")
     if not (isinstance(value, _NUMBER_LIKE) or hasattr(value, "__float__")):
         return None
+    if isinstance(value, np.datetime64 | np.timedelta64):  # whose number depends on its unit
+        return None
     try:
         return float(value)
     except OverflowError:  # a whole number past the range of double
@@ -109,7 +111,10 @@ def parse_number(value: Any) -> float | None:
 
 def show(value: object) -> str:
     """A value for a message, cut to a readable length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -298,6 +298,7 @@ class Engine:
         while not self._stopping:
             sequencer = self._feed.sequencer
             if self._max_events is not None and sequencer.events >= self._max_events:
+                trainer.end()
                 return "max_events"
             if sequencer.ready:
                 trainer.take(sequencer.take(self._share(sequencer.events)))

@@ -166,8 +166,8 @@ class Trainer:
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if no event could be used, or too many could not."""
         self.settle()
-        self._check_share(1)
         counts, bad = self.counts, sum(self.counts.bad.values())
+        self._check_share(bad, self._n_events)
         refused = counts.bad.get("label out of domain", 0)
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -251,7 +251,7 @@ class Trainer:
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes))
         self._score(predicted, classes, decoded.y)
-        self._check_share(_BEFORE_JUDGING)
+        self._judge(len(batch), [event.row for event in decoded.bad])
 
     def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:
         labels = predicted.predictions.tolist()
@@ -291,12 +291,26 @@ class Trainer:
         """The reason why the first event could not be used."""
         return self._first_reason or "of what the run before has told"
 
-    def _check_share(self, least: int) -> None:
-        """Raise `EngineError` if too many of all events, at least so many, could not be used."""
-        counts, bad = self.counts, sum(self.counts.bad.values())
-        n = counts.learned + counts.unlabelled + bad
-        if n >= least and bad > self._max_bad_share * n:
-            kinds = ", ".join(f"{kind} {many}" for kind, many in counts.bad.items())
+    def _judge(self, n: int, bad: list[int]) -> None:
+        """Raise `EngineError` if after one of the last n events too many could not be used.
+
+        `bad` are the places among them of those that could not.
+        """
+        before = self._n_events - n
+        for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
+            if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
+                later = sum(place > row for place in bad)
+                self._check_share(sum(self.counts.bad.values()) - later, before + row + 1)
+
+    @property
+    def _n_events(self) -> int:
+        counts = self.counts
+        return counts.learned + counts.unlabelled + sum(counts.bad.values())
+
+    def _check_share(self, bad: int, n: int) -> None:
+        """Raise `EngineError` if so many of n events that cannot be used are too many."""
+        if bad > self._max_bad_share * n:
+            kinds = ", ".join(f"{kind} {many}" for kind, many in self.counts.bad.items())
             raise EngineError(
                 f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
                 f" {self._max_bad_share:g} that is allowed; the first because: {self._why}"
