@@ -8,20 +8,17 @@ byte is remembered while reading, so going back inside one process costs a short
 
 from __future__ import annotations
 
-import csv
 import difflib
 import io
 import os
 import time
 from collections import deque
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
 from connectors.cells import read_csv_cells
-from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import CSVSink, NDJSONSink
 from connectors.lines import Splitter, without_bom
@@ -31,7 +28,6 @@ __all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
 _BLOCK_BYTES = 1 << 18
 _INDEX_EVERY = 4096
 _FOLLOW_INTERVAL_S = 0.05
-_SEPARATORS = (",", ";", "\t", "|")
 
 
 class FileSource(SourceBase):
@@ -40,13 +36,8 @@ class FileSource(SourceBase):
     Parameters
     ----------
     path : Path
-        It may be compressed, see `connectors.compression`.
     encoding : "json" or "csv"
-        One JSON object a line, or CSV whose first record is the header. Records of CSV are given
-        with commas between their cells.
-    separator : str, optional
-        Between the cells of the file: by default a comma, a semicolon, a tab or a bar, whichever
-        the header has most of.
+        One JSON object a line, or CSV whose first record is the header.
     follow : bool
         Wait for more at the end instead of finishing, as `tail -f` does. A last line without a
         newline is left until it is complete. A file that is replaced or becomes shorter raises
@@ -60,8 +51,6 @@ class FileSource(SourceBase):
     ------
     Unavailable
         If there is no such file.
-    BadURL
-        If it is compressed and to be followed.
     BadRecord
         If the CSV header is missing or names a column twice.
     """
@@ -71,19 +60,15 @@ class FileSource(SourceBase):
         path: Path,
         *,
         encoding: str,
-        separator: str | None = None,
         follow: bool = False,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
-        if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
-            raise BadURL(f"{path}: separator {separator!r} must be a single character, no quote")
         self.encoding = encoding
-        self._wanted, self._separator = separator, ","
         self._path = path
         self._follow = follow
         self._max = max_event_bytes
         self._partition = path.name
-        self._file: BinaryIO | None = None
+        self._file: io.BufferedReader | None = None
         self._restart()
         if encoding == "csv":
             try:
@@ -95,11 +80,7 @@ class FileSource(SourceBase):
     def _restart(self) -> None:
         """Open the file that has the name now, at its beginning."""
         self.close()
-        if self._follow and compression_of(existing_file(self._path)):
-            raise BadURL(f"{self._path} is compressed and cannot be followed; drop follow=true")
-        self._file = opened(existing_file(self._path))
-        if self.encoding == "csv":
-            self._separator = self._wanted or _separator(self._read(_BLOCK_BYTES))
+        self._file = existing_file(self._path).open("rb")
         self._index = [0]  # the byte of record 0, 4096, 8192, ...
         self._rewind(0)
 
@@ -107,11 +88,7 @@ class FileSource(SourceBase):
         at = self._index[entry]
         assert self._file is not None
         self._file.seek(at)
-        self._splitter = Splitter(
-            separator=self._separator if self.encoding == "csv" else None,
-            max_event_bytes=self._max,
-            at=at,
-        )
+        self._splitter = Splitter(quoted=self.encoding == "csv", max_event_bytes=self._max, at=at)
         self._ready: deque[tuple[bytes, int]] = deque()
         self._ordinal = entry * _INDEX_EVERY  # of the next record to be given
         self._exhausted = False
@@ -123,7 +100,7 @@ class FileSource(SourceBase):
         record, end = self._ready.popleft()
         self._index[0] = end
         try:
-            names = tuple(read_csv_cells(self._with_commas(without_bom(record))))
+            names = tuple(read_csv_cells(without_bom(record)))
         except BadRecord as error:
             raise BadRecord(f"the header of {self._path}: {error}") from None
         if len(set(names)) < len(names):
@@ -136,7 +113,7 @@ class FileSource(SourceBase):
         if self._file is None:
             raise ConnectorError(f"{self._path}: the source is closed")
         while not self._ready and not self._exhausted:
-            block = self._read(_BLOCK_BYTES)
+            block = self._file.read(_BLOCK_BYTES)
             if block:
                 self._ready.extend(self._splitter.feed(block))
             elif self._follow:
@@ -146,33 +123,8 @@ class FileSource(SourceBase):
                 self._exhausted = True
         return bool(self._ready)
 
-    def _read(self, size: int) -> bytes:
-        """The next bytes of the file. Raises `ConnectorError` where they cannot be had."""
-        assert self._file is not None
-        try:
-            return self._file.read(size)
-        except BROKEN as error:
-            raise ConnectorError(
-                f"{self._path} cannot be read on after {self._ordinal} events: {error}; what is"
-                " compressed is damaged or not all there"
-            ) from None
-
-    def _with_commas(self, record: bytes) -> bytes:
-        """A CSV record with commas between its cells; itself where that cannot be."""
-        if self._separator == ",":
-            return record
-        try:
-            [cells] = csv.reader([record.decode()], delimiter=self._separator, strict=True)
-        except (ValueError, csv.Error):
-            return record
-        text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(cells)
-        return text.getvalue().encode()
-
     def _next(self) -> bytes:
         record, end = self._ready.popleft()
-        if self.encoding == "csv":
-            record = self._with_commas(record)
         if self._ordinal == 0 and self.encoding == "json":
             record = without_bom(record)
         self._ordinal += 1
@@ -277,20 +229,9 @@ def existing_file(path: Path) -> Path:
     raise Unavailable(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def _separator(block: bytes) -> str:
-    r"""The separator that a file's first line has most of outside of quotes, a comma if none.
-
-    >>> _separator(b'"a,b,c";d;e\n1,2;3;4\n'), _separator(b"a\tb\n"), _separator(b"a\n")
-    (';', '\t', ',')
-    """
-    line = block.partition(b"\n")[0]
-    bare = b"".join(line.split(b'"')[::2]).decode("utf-8", "replace")
-    return max(_SEPARATORS, key=bare.count)
-
-
 def _check_suffix(url: URL, path: Path) -> Path:
     for scheme in ("csv", "parquet"):
-        if plain_suffix(path) == f".{scheme}" and url.scheme != scheme:
+        if path.suffix.lower() == f".{scheme}" and url.scheme != scheme:
             raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
     return path
 
@@ -303,19 +244,10 @@ def _ndjson_source(
 
 
 def _csv_source(
-    url: URL,
-    *,
-    separator: str | None = None,
-    follow: bool = False,
-    max_event_bytes: int = MAX_EVENT_BYTES,
+    url: URL, *, follow: bool = False, max_event_bytes: int = MAX_EVENT_BYTES
 ) -> Source:
-    return FileSource(
-        path_of(url),
-        encoding="csv",
-        separator=separator,
-        follow=follow,
-        max_event_bytes=max_event_bytes,
-    )
+    path = path_of(url)
+    return FileSource(path, encoding="csv", follow=follow, max_event_bytes=max_event_bytes)
 
 
 def _ndjson_sink(url: URL) -> Sink:

@@ -19,23 +19,23 @@ class Splitter:
 
     Parameters
     ----------
-    separator : str, optional
-        Between the cells of CSV records, which come instead of lines.
+    quoted : bool
+        CSV records instead of lines.
     max_event_bytes : int
     at : int
         The byte of the file where the first record begins.
 
     Examples
     --------
-    >>> splitter = Splitter(separator=",", max_event_bytes=100)
+    >>> splitter = Splitter(quoted=True, max_event_bytes=100)
     >>> splitter.feed(b'a,"one\ntwo",b\nc')
     [(b'a,"one\ntwo",b', 14)]
     >>> splitter.finish()
     [(b'c', 15)]
     """
 
-    def __init__(self, *, separator: str | None = None, max_event_bytes: int, at: int = 0) -> None:
-        self._separator = separator
+    def __init__(self, *, quoted: bool, max_event_bytes: int, at: int = 0) -> None:
+        self._quoted = quoted
         self._max = max_event_bytes
         self._end = at
         self._tail = b""
@@ -76,7 +76,7 @@ class Splitter:
                 self._emit(records)
         else:
             self._open.append(line)
-            if not (self._separator and b'"' in line and _ends_in_quotes(line, self._separator)):
+            if not (self._quoted and b'"' in line and _ends_in_quotes(line)):
                 self._emit(records)
 
     def _emit(self, records: list[tuple[bytes, int]]) -> None:
@@ -89,11 +89,10 @@ class Splitter:
             records.append((record[: self._max + 1], self._end))
 
 
-def _ends_in_quotes(line: bytes, separator: str) -> bool:
+def _ends_in_quotes(line: bytes) -> bool:
     """Whether the last cell of a line was opened by a quote and not closed."""
     try:
-        text = line.decode("utf-8", "replace")
-        list(csv.reader([text], delimiter=separator, strict=True))
+        list(csv.reader([line.decode("utf-8", "replace")], strict=True))
     except csv.Error as error:
         return "unexpected end of data" in str(error)
     return False

@@ -58,8 +58,7 @@ class StdinSource(SourceBase):
     ) -> None:
         self.encoding = encoding
         self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
-        separator = "," if encoding == "csv" else None
-        self._splitter = Splitter(separator=separator, max_event_bytes=max_event_bytes)
+        self._splitter = Splitter(quoted=encoding == "csv", max_event_bytes=max_event_bytes)
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
         self._ended = False

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import csv
 import errno
-import gzip
 import io
 import json
-import lzma
 import os
-import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -34,8 +29,6 @@ from connectors import (
     Unavailable,
     registry,
 )
-from connectors.cells import read_csv_cells
-from connectors.files import FileSource
 from connectors.lines import Splitter
 from connectors.stdio import StdinSource, StdoutSink
 
@@ -241,7 +234,7 @@ def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list
     text = io.StringIO()
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
     data = text.getvalue().encode()
-    splitter = Splitter(separator=",", max_event_bytes=1000)
+    splitter = Splitter(quoted=True, max_event_bytes=1000)
     records: list[tuple[bytes, int]] = []
     at = 0
     for cut in [*sorted(cuts), len(data)]:
@@ -252,87 +245,6 @@ def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list
     starts = [0, *[end for _, end in records]]
     for start, (record, end) in zip(starts, records, strict=False):
         assert data[start:end] == record + b"\n"
-
-
-# Compressed files, and separators
-
-
-def _zstandard(data: bytes) -> bytes:
-    zstandard = pytest.importorskip("zstandard", reason="needs zstandard")
-    return bytes(zstandard.ZstdCompressor().compress(data))
-
-
-COMPRESSED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": _zstandard}
-
-
-@pytest.mark.parametrize("suffix", COMPRESSED)
-@pytest.mark.parametrize("parts", [1, 2])
-def test_compressed_files_are_read_like_others(tmp_path: Path, suffix: str, parts: int) -> None:
-    lines = [b'{"n": %d}' % n for n in range(9000)]
-    data = b"\n".join(lines) + b"\n"
-    half = len(data) // parts
-    # What is appended to a compressed file is another member or frame.
-    path = tmp_path / f"events.json.{suffix}"
-    path.write_bytes(
-        b"".join(COMPRESSED[suffix](data[at : at + half]) for at in range(0, len(data), half))
-    )
-    source = open_source(f"file:{path}")
-    assert values(drain(source)) == lines
-    for offset in (8999, 4097, 0):
-        source.seek(path.name, offset)
-        assert values(source.poll(1, 0.0)) == [lines[offset]]
-    source.close()
-    later = open_source(f"file:{path}")
-    later.seek(path.name, 5000)
-    assert values(later.poll(1, 0.0)) == [lines[5000]]
-
-
-@pytest.mark.parametrize("suffix", COMPRESSED)
-def test_a_compressed_file_that_ends_too_soon_is_an_error(tmp_path: Path, suffix: str) -> None:
-    data = random.Random(1).randbytes(50_000).hex().encode()
-    whole = COMPRESSED[suffix](b"1\n" + data)
-    path = tmp_path / f"events.{suffix}"
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not all"):
-        drain(open_source(f"file:{path}"))
-
-
-def test_what_cannot_be_done_with_a_compressed_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "events.csv.gz"
-    path.write_bytes(gzip.compress(b"a\n1\n"))
-    with pytest.raises(BadURL, match="compressed and cannot be followed"):
-        open_source(f"csv:{path}?follow=true")
-    with pytest.raises(BadURL, match="for a csv file write csv:"):
-        open_source(f"file:{path}")
-
-
-@pytest.mark.parametrize("separator", [";", "\t", "|", ","])
-@pytest.mark.parametrize("told", [False, True])
-def test_csv_of_other_separators(tmp_path: Path, separator: str, told: bool) -> None:
-    rows = [["a,b", "c;|\td", 'e"'], ["1,5", "x\ny", ""], ["2", 'q"q', separator * 2]]
-    path = tmp_path / "events.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows(rows)
-    option = f"?separator={quote(separator)}" if told else ""
-    source = open_source(f"csv:{path}{option}")
-    assert source.fields == tuple(rows[0])
-    assert [read_csv_cells(value) for value in values(drain(source))] == rows[1:]
-    source.seek("events.csv", 1)
-    assert [read_csv_cells(value) for value in values(source.poll(1, 0.0))] == rows[2:]
-
-
-def test_a_record_of_broken_quoting_stays_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "events.csv"
-    path.write_bytes(b'a;b\n1;"2\xff"\n3;4\n')
-    assert values(drain(open_source(f"csv:{path}"))) == [b'1;"2\xff"', b"3,4"]
-
-
-def test_a_separator_is_one_character(tmp_path: Path) -> None:
-    path = tmp_path / "events.csv"
-    path.write_bytes(b"a;b\n")
-    for separator in ("", "ab", '"'):
-        with pytest.raises(BadURL, match="must be a single character"):
-            FileSource(path, encoding="csv", separator=separator)
 
 
 # Sinks
