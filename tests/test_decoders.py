@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import struct
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 import naive_encoding
@@ -480,6 +480,68 @@ def test_bags_share_columns_past_the_first_texts() -> None:
         assert list(decoding.schema.columns) == found[-1][0]
         np.testing.assert_array_equal(X[-1], found[-1][1])
         assert X[-1].sum() == 3
+
+
+ODD_ORDERS: list[list[Any]] = [
+    ["NA", ["NA", "x"], "NA", "x", ["", "nan"], ""],
+    [["7", "2024-02-29"], "7", "2024-02-29", 7, None, ["7"]],
+    ["2024-02-29", 3, "x", "2024-02-29", [0.5], [1, 2], [1.5, 2]],
+    [np.datetime64("2024-01-01", "ns"), "2024-01-01", np.datetime64("2024-01-01", "ns"), 5],
+    [[0.5, 1.0], [0, 2], [1.0, None], [np.float64(0.5), np.int64(3)], 4],
+    [datetime(2024, 2, 29), "x", datetime(2024, 2, 29), None, "2024-02-29"],
+    ["1,234", "0,123", "1,5", 1234],
+]
+
+
+@pytest.mark.parametrize("values", ODD_ORDERS)
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+def test_both_ways_agree_whatever_a_field_holds_next(values: list[Any], absent: Any) -> None:
+    """Each value in an event of its own, behind a field that makes its way the careful one."""
+    for order in itertools.permutations(values, 4):
+        fast, careful = (decoder("dict", Schema(absent=absent)) for _ in range(2))
+        events = [{"c": value} for value in order] * 2
+        together = fast.decode(events)
+        careful._reading = lambda _names, it=careful: (it._refuse, lambda _values: None)
+        alone = [careful.decode([event]) for event in events]
+        assert fast.schema.columns == careful.schema.columns
+        X = [row for part in alone for row in part.X]
+        assert len(X) == len(together.X)
+        for row, one in zip(together.X, X, strict=True):
+            np.testing.assert_array_equal(row[: len(one)], one)
+
+
+@pytest.mark.parametrize("columns", [("t@elapsed",), ("t@elapsed", "z")])
+def test_a_schema_may_have_some_parts_of_a_time(columns: tuple[str, ...]) -> None:
+    kinds: Any = {"t": "time", "z": "number"}
+    for mode in ("open", "strict"):
+        schema = Schema(columns, kinds={k: kinds[k] for k in "tz"[: len(columns)]}, mode=mode)
+        for events in ([{"t": "1970-01-02"}] * 3, [{"z": 1, "t": "1970-01-02"}] * 3):
+            if "z" in events[0] and len(columns) == 1:
+                continue
+            out = decoder("json", schema).decode([encoded("json", event) for event in events])
+            assert not out.growth
+            assert not out.bad
+            assert (out.X[:, 0] == 86400).all()
+
+
+def test_odd_values_are_bad_events_and_nothing_else() -> None:
+    class Nowhere(tzinfo):
+        def utcoffset(self, _when: datetime | None) -> timedelta:
+            raise RuntimeError
+
+    deep: Any = []
+    for _ in range(992):
+        deep = [deep]
+    odd = [
+        *(np.datetime64(2**60, "D"), np.datetime64("20000-01-01", "s"), np.timedelta64(5, "ns")),
+        *(datetime(2024, 1, 1, tzinfo=Nowhere()), [1j], [[1]], [{}], {1j}, deep, object()),
+        *([10**5000], 10**5000, np.zeros(3), [np.zeros(2)], [date(2024, 1, 1)]),
+    ]
+    good = {"c": 1.0}
+    for value in odd:
+        out = decoder("dict", Schema()).decode([good, {"c": value}, good])
+        assert len(out.X) + len(out.bad) == 3
+        assert len(out.X) >= 2
 
 
 def test_a_schema_keeps_times_and_texts_apart() -> None:

@@ -409,6 +409,24 @@ def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
         assert sink.outputs[1].value == {"prediction": None, "probabilities": {}}
 
 
+@pytest.mark.parametrize("cut", [7, 250, 1024, 3000])
+def test_the_share_of_bad_events_is_judged_however_they_come(cut: int) -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good[:495], *[b"?"] * 505, *good[495:]]
+    live, thread = trickle(stream, cut)
+    with pytest.raises(EngineError, match=r"505 of 1000 events"):
+        run(live, max_bad_share=0.5)
+    thread.join()
+    live, thread = trickle(stream, cut)
+    assert run(live, max_bad_share=0.505).counts.learned == 900
+    thread.join()
+
+
+def test_a_run_that_was_told_where_to_stop_says_that_all_was_bad() -> None:
+    with pytest.raises(InvalidInput, match="none of the 20 events can be learned from"):
+        run(MemorySource([b"?"] * 50), max_events=20)
+
+
 def test_predictions_are_tables_whose_classes_come_late(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
     labels = ["a", "a", "b", "c", "b", "a"] * 3
