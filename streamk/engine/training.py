@@ -7,6 +7,7 @@ A model predicts each event before it learns it, in the order of the sequence
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -294,13 +295,12 @@ class Trainer:
     def _judge(self, n: int, bad: list[int]) -> None:
         """Raise `EngineError` if after one of the last n events too many could not be used.
 
-        `bad` are the places among them of those that could not.
+        `bad` are the places among them, ascending, of those that could not.
         """
-        before = self._n_events - n
+        before, bad_before = self._n_events - n, sum(self.counts.bad.values()) - len(bad)
         for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
             if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
-                later = sum(place > row for place in bad)
-                self._check_share(sum(self.counts.bad.values()) - later, before + row + 1)
+                self._check_share(bad_before + bisect_right(bad, row), before + row + 1)
 
     @property
     def _n_events(self) -> int:
