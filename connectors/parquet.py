@@ -46,7 +46,7 @@ class ParquetSource(SourceBase):
     encoding = "dict"
 
     def __init__(self, path: Path) -> None:
-        pyarrow = _pyarrow()
+        pyarrow = self._pyarrow = _pyarrow()
         self._partition = path.name
         try:
             self._file = pyarrow.parquet.ParquetFile(existing_file(path))
@@ -69,8 +69,21 @@ class ParquetSource(SourceBase):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            yield batch.slice(skip).to_pylist()
+            yield self._in_microseconds(batch.slice(skip)).to_pylist()
             skip = 0
+
+    def _in_microseconds(self, batch: Any) -> Any:
+        """A batch whose times are no finer than Python's."""
+        types = self._pyarrow.types
+        fine = [
+            (i, field)
+            for i, field in enumerate(batch.schema)
+            if types.is_timestamp(field.type) and field.type.unit == "ns"
+        ]
+        for i, field in fine:
+            coarse = self._pyarrow.timestamp("us", field.type.tz)
+            batch = batch.set_column(i, field.name, batch.column(i).cast(coarse, safe=False))
+        return batch
 
     def partitions(self) -> tuple[str, ...]:
         """The file's name."""
@@ -158,7 +171,7 @@ class ParquetSink:
         names = dict.fromkeys(name for record in self._waiting for name in record)
         try:
             columns = {
-                name: self._pyarrow.array([record.get(name) for record in self._waiting])
+                name: self._pyarrow.array([_cell(record.get(name)) for record in self._waiting])
                 for name in names
                 if name != "key"
             }
@@ -202,6 +215,11 @@ class ParquetSink:
     def close(self) -> None:
         """Flush."""
         self.flush()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as Parquet holds it, which has no object without fields."""
+    return None if value == {} else value
 
 
 def _source(url: URL) -> Source:

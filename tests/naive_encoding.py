@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 OWN, SHARED = 256, 64
@@ -22,6 +24,7 @@ def encode(
     for event in events:
         values: dict[str, float] = {}
         texts: set[str] = set()
+        times: set[str] = set()
         missing: set[str] = set()
         for name, value in event.items():
             number = as_number(value)
@@ -29,18 +32,17 @@ def encode(
                 missing.add(name)
             elif number is not None:
                 values[name] = number
+            elif as_time(value) is not None:
+                values |= {f"{name}@{part}": x for part, x in as_time(value).items()}
+                times.add(name)
             else:
                 known = own.setdefault(name, set())
-                if value not in known and len(known) >= OWN:
-                    digest = hashlib.blake2b(value.encode(), digest_size=8).digest()
-                    column = f"{name}=#{int.from_bytes(digest, 'little') % SHARED}"
-                else:
-                    known.add(value)
-                    column = f"{name}={value}"
-                values[column] = 1.0
+                for text in value if isinstance(value, list) else [value]:
+                    column = f"{name}={label(str(text), known)}"
+                    values[column] = values.get(column, 0.0) + 1.0
                 texts.add(name)
         fields = {name: name for name in event}
-        fields |= {column: column.partition("=")[0] for column in values if column not in event}
+        fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
         known_columns = {column for _, column in columns}
         new = sorted(column for column in values if column not in known_columns)
         columns += [(fields[column], column) for column in new]
@@ -52,16 +54,58 @@ def encode(
                 row.append(math.nan)
             elif field not in event:
                 row.append(absent)
-            else:  # another text, or a number where this is a text, or the reverse
-                row.append(math.nan if column == field and field in texts else 0.0)
+            elif column == field:  # its number, where it holds a text or a time
+                row.append(math.nan)
+            else:  # another text, or a time where it holds something else
+                row.append(math.nan if "@" in column else 0.0)
         yield [column for _, column in columns], row
 
 
+def label(text: str, known: set[str]) -> str:
+    """Return a text as its column is called, or that of the column which it shares."""
+    if text in known or len(known) < OWN:
+        known.add(text)
+        return text
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return f"#{int.from_bytes(digest, 'little') % SHARED}"
+
+
 def as_number(value: Any) -> float | None:
-    """Return a number, or one that a text reads as."""
+    """Return a number, or one that a text reads as; NaN is a missing one."""
     if isinstance(value, str):
+        if value in ("", "NA", "N/A", "null", "#N/A"):
+            return math.nan
+        head, *groups = value.partition(".")[0].lstrip("+-").split(",")
+        if groups and 1 <= len(head) <= 3 and all(len(group) == 3 for group in groups):
+            value = value.replace(",", "")
         try:
             return float(value) if "_" not in value else None
         except ValueError:
             return None
-    return None if value is None else float(value)
+    return None if value is None or isinstance(value, datetime | list) else float(value)
+
+
+def as_time(value: Any) -> dict[str, float] | None:
+    """Return the numbers of a time or of a text that reads as one."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if value[4:5] == "-" else None
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    local = value.replace(tzinfo=None)
+    offset = value.utcoffset() or timedelta()
+    day = timedelta(days=1)
+    midnight = datetime(local.year, local.month, local.day)
+    new_year, next_year = datetime(local.year, 1, 1), datetime(local.year + 1, 1, 1)
+    turns = {
+        "day": (local - midnight) / day,
+        "week": (local - midnight + local.weekday() * day) / (7 * day),
+        "year": (local - new_year) / (next_year - new_year),
+    }
+    found = {"elapsed": (local - offset - datetime(1970, 1, 1)).total_seconds()}
+    for name, turn in turns.items():
+        found[f"{name}_sin"] = math.sin(2 * math.pi * turn)
+        found[f"{name}_cos"] = math.cos(2 * math.pi * turn)
+    return found

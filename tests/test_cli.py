@@ -457,6 +457,8 @@ def test_bad_events_go_to_the_dead_letters(home: Path) -> None:
     assert all(one["reason"] for one in letters)
     out, _ = streamk(*run, cwd=home)
     assert sum(json.loads(out)["bad"].values()) == 2
+    out, err = streamk(*run, "--max-bad-share", "0.001", cwd=home, status=1)
+    assert "more than the share of 0.001 that is allowed" in err
     out, err = streamk(*run, "--on-error", "raise", cwd=home, status=1)
     assert f"events.ndjson offset {N_EVENTS}" in err
     assert "--on-error skip" in err
@@ -566,6 +568,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --window 0", "the least is 1"),
         ("run {} --idle-timeout -1", "a time is not negative"),
         ("run {} --on-error skipp", "did you mean 'skip'?"),
+        ("run {} --max-bad-share 1.5", "1.5 must lie between 0 and 1"),
         ("run {} --on-error dead-letter", "needs --dead-letters SINK"),
         ("run {} --on-error skip --dead-letters file:d", "gets nothing with --on-error skip"),
         ("run {} --data-loss early", "did you mean 'earliest'?"),

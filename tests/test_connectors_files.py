@@ -247,6 +247,16 @@ def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list
         assert data[start:end] == record + b"\n"
 
 
+def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    times = arrow.array([1_700_000_000_123_456_789, None], arrow.timestamp("ns", "UTC"))
+    parquet.write_table(arrow.table({"t": times, "y": [1, 2]}), tmp_path / "t.parquet")
+    first, second = values(drain(open_source(f"parquet:{tmp_path}/t.parquet")))
+    assert first["t"].isoformat() == "2023-11-14T22:13:20.123456+00:00"
+    assert second == {"t": None, "y": 2}
+
+
 # Sinks
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import itertools
 import json
 import math
 import struct
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 import naive_encoding
@@ -20,6 +20,7 @@ from connectors.base import Rows
 from connectors.errors import BadRecord
 from streamk.encoding import BAD_KINDS, Decoded, Schema, decoder
 from streamk.encoding.columns import OWN
+from streamk.encoding.times import Moment
 
 SCHEMA = Schema(
     ("a", "b", "c=x", "c=z"),
@@ -89,9 +90,9 @@ BAD = [
     ("json", b"null", None, "not an object"),
     ("dict", [1, 2], None, "not an object"),
     ("json", {**GOOD, "a": "one"}, "a=one", "unknown column"),
-    ("json", {**GOOD, "a": [1]}, "a", "wrong type"),
+    ("json", {**GOOD, "a": [[1]]}, "a", "wrong type"),
     ("json", {**GOOD, "c": 5}, "c", "unknown column"),
-    ("dict", {**GOOD, "a": datetime.date(2020, 1, 1)}, "a", "wrong type"),
+    ("dict", {**GOOD, "a": 1j}, "a", "wrong type"),
     ("dict", {**GOOD, 1.5: 1}, None, "wrong type"),
     ("dict", {**GOOD, (1, 2): 1}, "(1, 2)", "unknown column"),
     ("csv", {**GOOD, "a": "one"}, "a=one", "unknown column"),
@@ -398,6 +399,9 @@ FIELD_VALUES = st.one_of(
     st.integers(-3, 3),
     st.sampled_from([1e12 + 0.5, 1.7e9 + 1 / 3, math.nan]),
     st.sampled_from(["", "x", "z", "w", "N/A", "7", "1e3", "nan", "1_0", "#5"]),
+    st.sampled_from(["-1,234.5", "1,2", "12,345,678", "null"]),
+    st.lists(st.sampled_from(["x", "z", "7", 7, "2024-02-29"]), max_size=3),
+    st.sampled_from(["2024-02-29", "2024-02-30", "1969-12-31 23:59", "2023-12-31T23:59:30+05:30"]),
 )
 
 
@@ -416,10 +420,138 @@ def test_columns_and_numbers_are_the_oracles(
     assert list(decoding.schema.columns) == (found[-1][0] if found else [])
     widths = [len(columns) for columns, _ in found]
     for row, (_, expected) in zip(out.X, found, strict=True):
-        np.testing.assert_array_equal(row[: len(expected)], expected)
+        np.testing.assert_allclose(row[: len(expected)], expected, rtol=1e-12, atol=1e-12)
     assert out.growth == [
         (i, width) for i, width in enumerate(widths) if width > (widths[i - 1] if i else 0)
     ]
+
+
+def test_times_however_they_are_written() -> None:
+    """One moment of a stream, as texts and as objects, and one that is missing."""
+    [expected] = [row for _, row in naive_encoding.encode([{"t": "2024-02-29T06:30:00+01:00"}])]
+    written: list[Any] = [
+        "2024-02-29T06:30:00+01:00",
+        "2024-02-29 06:30:00 +01:00",
+        "2024-02-29T06:30+0100",
+        "2024-02-29T06:30:00,000+01",
+        datetime.fromisoformat("2024-02-29T06:30:00+01:00"),
+    ]
+    decoding = decoder("dict", Schema())
+    out = decoding.decode([{"t": time} for time in [*written, None]])
+    assert decoding.schema.columns == tuple(sorted(f"t@{part}" for part in Moment._fields))
+    np.testing.assert_allclose(out.X[:-1], [expected] * len(written), rtol=1e-12)
+    assert np.isnan(out.X[-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("time", "same"),
+    [
+        (date(2024, 2, 29), "2024-02-29"),
+        (np.datetime64("2024-02-29T01:02:03.000000004"), "2024-02-29T01:02:03"),
+        (np.datetime64("NaT"), None),
+        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00Z"),
+        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00 UTC"),
+    ],
+)
+def test_times_of_python_and_numpy(time: Any, same: str | None) -> None:
+    decoding = decoder("dict", Schema())
+    first, second = decoding.decode([{"t": "2024-01-01"}, {"t": time}, {"t": same}]).X[1:]
+    np.testing.assert_array_equal(first, second)
+    assert np.isnan(first).any() == (same is None)
+
+
+def test_a_list_with_fractions_is_a_vector() -> None:
+    for encoding in ("json", "dict"):
+        decoding = decoder(encoding, Schema())
+        events = [{"v": [0.5, 1, -2.0], "w": [3, 4]}, {"v": [1.5], "w": []}]
+        out = decoding.decode([encoded(encoding, event) for event in events])
+        assert decoding.schema.columns == ("v.0", "v.1", "v.2", "w=3", "w=4")
+        np.testing.assert_array_equal(out.X, [[0.5, 1, -2, 1, 1], [1.5, 0, 0, 0, 0]])
+    out = decoding.decode([{"v": [0.5, [1]]}, {"w": [{}]}])
+    assert [bad.kind for bad in out.bad] == ["wrong type"] * 2
+
+
+def test_bags_share_columns_past_the_first_texts() -> None:
+    events = [{"c": [f"n{i}", f"n{i + 1}", f"n{i}"]} for i in range(OWN + 50)]
+    found = list(naive_encoding.encode(events))
+    for encoding in ("json", "dict"):
+        decoding = decoder(encoding, Schema())
+        X = decoding.decode([encoded(encoding, event) for event in events]).X
+        assert list(decoding.schema.columns) == found[-1][0]
+        np.testing.assert_array_equal(X[-1], found[-1][1])
+        assert X[-1].sum() == 3
+
+
+ODD_ORDERS: list[list[Any]] = [
+    ["NA", ["NA", "x"], "NA", "x", ["", "nan"], ""],
+    [["7", "2024-02-29"], "7", "2024-02-29", 7, None, ["7"]],
+    ["2024-02-29", 3, "x", "2024-02-29", [0.5], [1, 2], [1.5, 2]],
+    [np.datetime64("2024-01-01", "ns"), "2024-01-01", np.datetime64("2024-01-01", "ns"), 5],
+    [[0.5, 1.0], [0, 2], [1.0, None], [np.float64(0.5), np.int64(3)], 4],
+    [datetime(2024, 2, 29), "x", datetime(2024, 2, 29), None, "2024-02-29"],
+    ["1,234", "0,123", "1,5", 1234],
+]
+
+
+@pytest.mark.parametrize("values", ODD_ORDERS)
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+def test_both_ways_agree_whatever_a_field_holds_next(values: list[Any], absent: Any) -> None:
+    """Each value in an event of its own, behind a field that makes its way the careful one."""
+    for order in itertools.permutations(values, 4):
+        fast, careful = (decoder("dict", Schema(absent=absent)) for _ in range(2))
+        events = [{"c": value} for value in order] * 2
+        together = fast.decode(events)
+        careful._reading = lambda _names, it=careful: (it._refuse, lambda _values: None)
+        alone = [careful.decode([event]) for event in events]
+        assert fast.schema.columns == careful.schema.columns
+        X = [row for part in alone for row in part.X]
+        assert len(X) == len(together.X)
+        for row, one in zip(together.X, X, strict=True):
+            np.testing.assert_array_equal(row[: len(one)], one)
+
+
+@pytest.mark.parametrize("columns", [("t@elapsed",), ("t@elapsed", "z")])
+def test_a_schema_may_have_some_parts_of_a_time(columns: tuple[str, ...]) -> None:
+    kinds: Any = {"t": "time", "z": "number"}
+    for mode in ("open", "strict"):
+        schema = Schema(columns, kinds={k: kinds[k] for k in "tz"[: len(columns)]}, mode=mode)
+        for events in ([{"t": "1970-01-02"}] * 3, [{"z": 1, "t": "1970-01-02"}] * 3):
+            if "z" in events[0] and len(columns) == 1:
+                continue
+            out = decoder("json", schema).decode([encoded("json", event) for event in events])
+            assert not out.growth
+            assert not out.bad
+            assert (out.X[:, 0] == 86400).all()
+
+
+def test_odd_values_are_bad_events_and_nothing_else() -> None:
+    class Nowhere(tzinfo):
+        def utcoffset(self, _when: datetime | None) -> timedelta:
+            raise RuntimeError
+
+    deep: Any = []
+    for _ in range(992):
+        deep = [deep]
+    odd = [
+        *(np.datetime64(2**60, "D"), np.datetime64("20000-01-01", "s"), np.timedelta64(5, "ns")),
+        *(datetime(2024, 1, 1, tzinfo=Nowhere()), [1j], [[1]], [{}], {1j}, deep, object()),
+        *([10**5000], 10**5000, np.zeros(3), [np.zeros(2)], [date(2024, 1, 1)]),
+    ]
+    good = {"c": 1.0}
+    for value in odd:
+        out = decoder("dict", Schema()).decode([good, {"c": value}, good])
+        assert len(out.X) + len(out.bad) == 3
+        assert len(out.X) >= 2
+
+
+def test_a_schema_keeps_times_and_texts_apart() -> None:
+    events = [{"t": "2024-01-01", "u@elapsed": 5, "v": "x@elapsed"}, {"t": "soon"}, {"t": 3}]
+    decoding = decoder("dict", Schema())
+    X = decoding.decode(events).X
+    again = decoder("dict", Schema.from_json(decoding.schema.to_json()))
+    np.testing.assert_array_equal(again.decode(events).X, X)
+    assert not again.decode(events).growth
+    assert {"u@elapsed", "v=x@elapsed", "t=soon", "t"} < set(decoding.schema.columns)
 
 
 def test_ever_new_texts_share_columns() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import math
 import os
@@ -30,6 +31,7 @@ from connectors.base import Chunk, Rows
 from connectors.errors import ConnectorError, OffsetOutOfRange
 from connectors.file_sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from streamk.encoding import Schema
 from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Engine
@@ -76,7 +78,7 @@ def test_figures_are_progressive_validation() -> None:
     assert report.learned == {"0": [[0, 100]]}
 
     assert [output.offset for output in sink.outputs] == list(range(100))
-    assert sink.outputs[0].value == {"prediction": None}
+    assert sink.outputs[0].value == {"prediction": None, "probabilities": {}}
     assert sink.outputs[1].value["probabilities"] == {y[0]: 1.0}
     shown = [output.value["probabilities"] for output in sink.outputs[1:]]
     assert all(math.isclose(sum(p.values()), 1) for p in shown)
@@ -132,12 +134,11 @@ def test_a_trained_model_serves_without_label() -> None:
 
 
 def test_the_task_must_fit() -> None:
-    with pytest.raises(InvalidInput, match=r"none of the first 40 events .* label out of domain"):
-        run(MemorySource(events(40)), learner(loss="squared"))
-    with pytest.raises(InvalidInput, match=r"none of the first \d+ events .* label out of domain"):
-        run(MemorySource(events(4000)), learner(loss="squared"))
+    for n in (40, 4000):
+        with pytest.raises(InvalidInput, match=rf"none of the {n} events .* label out of domain"):
+            run(MemorySource(events(n)), learner(loss="squared"))
     some = [{**event, "y": None} if i % 5 == 0 else event for i, event in enumerate(events(40))]
-    with pytest.raises(InvalidInput, match=r"none of the first 40 events can be learned from"):
+    with pytest.raises(InvalidInput, match=r"none of the 40 events can be learned from"):
         run(MemorySource(some), learner(loss="squared"))
     schema = Schema(("a",), label="y", label_type="str")
     with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
@@ -273,7 +274,7 @@ def bad_stream() -> list[bytes]:
     stream = [json.dumps(event).encode() for event in events(60)]
     stream[20] = b"\xff\xfe"
     stream[21] = b"[1]"
-    stream[30] = b'{"a": [1], "b": 1, "c": "x", "y": "up"}'
+    stream[30] = b'{"a": [[1]], "b": 1, "c": "x", "y": "up"}'
     stream[31] = b'{"a": Infinity, "b": 1, "c": "x", "y": "up"}'
     stream[59] = b'{"a": 1, "b": 1, "c": "x"}'
     return stream
@@ -365,14 +366,36 @@ def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_pat
     assert all(map(math.isfinite, report.whole.values()))
 
 
-def test_how_many_bad_events_end_a_run_does_not_depend_on_how_they_come() -> None:
-    bad, good = [b"?"] * 255, [json.dumps(event).encode() for event in events(3)]
-    assert run(MemorySource(bad + good)).counts.learned == 3
-    for cut in (1, 100, 255):
-        live, thread = trickle([*bad, b"?", *good], cut)
-        with pytest.raises(InvalidInput, match="none of the first 256 events can be learned from"):
-            run(live)
-        thread.join()
+@pytest.mark.parametrize("cut", [1, 100, 1000])
+def test_no_beginning_ends_a_run(cut: int, caplog: pytest.LogCaptureFixture) -> None:
+    odd: list[bytes] = [
+        b"[1, 2]",
+        b"?",
+        json.dumps({f"c{i}": 1 for i in range(17_000)} | {"y": "up"}).encode(),
+        b'{"y": [1]}',
+        b'{"a": [{}], "y": "up"}',
+    ]
+    good = [json.dumps(event).encode() for event in events(30)]
+    live, thread = trickle([*odd * 60, *good], cut)
+    report = run(live)
+    thread.join()
+    assert report.counts.learned == 30
+    assert sum(report.counts.bad.values()) == 300
+    told = [record.getMessage() for record in caplog.records if "cannot be used" in record.msg]
+    assert len(told) == len(report.counts.bad) == 5
+    assert "at 0 offset 0 cannot be used: not an object" in told[0]
+
+
+def test_too_many_bad_events_end_a_run_that_wants_it() -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good, *[b"?"] * 300]
+    assert run(MemorySource(stream), max_bad_share=0.25).counts.bad == {"undecodable": 300}
+    with pytest.raises(EngineError, match=r"300 of 1200 events .* undecodable 300\), .* 0.24 "):
+        run(MemorySource(stream), max_bad_share=0.24)
+    with pytest.raises(EngineError, match=r"101 of 201 events"):  # fewer are looked at in the end
+        run(MemorySource([*good[:100], *[b"?"] * 101]), max_bad_share=0.5)
+    with pytest.raises(InvalidInput, match=r"max_bad_share=1.5 must lie between 0 and 1"):
+        run(MemorySource(stream), max_bad_share=1.5)
 
 
 def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
@@ -383,7 +406,50 @@ def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
         run(live, sink=sink)
         thread.join()
         assert [output.value["prediction"] for output in sink.outputs] == [None, None, "up"]
-        assert sink.outputs[1].value == {"prediction": None}
+        assert sink.outputs[1].value == {"prediction": None, "probabilities": {}}
+
+
+@pytest.mark.parametrize("cut", [7, 250, 1024, 3000])
+def test_the_share_of_bad_events_is_judged_however_they_come(cut: int) -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good[:495], *[b"?"] * 505, *good[495:]]
+    live, thread = trickle(stream, cut)
+    with pytest.raises(EngineError, match=r"505 of 1000 events"):
+        run(live, max_bad_share=0.5)
+    thread.join()
+    live, thread = trickle(stream, cut)
+    assert run(live, max_bad_share=0.505).counts.learned == 900
+    thread.join()
+
+
+def test_a_run_that_was_told_where_to_stop_says_that_all_was_bad() -> None:
+    with pytest.raises(InvalidInput, match="none of the 20 events can be learned from"):
+        run(MemorySource([b"?"] * 50), max_events=20)
+
+
+def test_predictions_are_tables_whose_classes_come_late(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    labels = ["a", "a", "b", "c", "b", "a"] * 3
+    stream = [{"x": float(i % 6), "y": label} for i, label in enumerate(labels)]
+    memory = MemorySink()
+    run(MemorySource(stream), sink=memory)
+    expected = [output.value for output in memory.outputs]
+    assert [len(value["probabilities"]) for value in expected[:5]] == [0, 1, 1, 2, 3]
+
+    run(MemorySource(stream), sink=open_sink(f"csv:{tmp_path}/out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["prediction"] or None, json.loads(r["probabilities"])) for r in rows] == [
+        (value["prediction"], value["probabilities"]) for value in expected
+    ]
+
+    run(MemorySource(stream), sink=open_sink(f"parquet:{tmp_path}/out"))
+    table = parquet.read_table(tmp_path / "out").to_pylist()
+    assert [row["prediction"] for row in table] == [value["prediction"] for value in expected]
+    known = [
+        {k: p for k, p in (row["probabilities"] or {}).items() if p is not None} for row in table
+    ]
+    assert known == [value["probabilities"] for value in expected]
 
 
 def test_events_before_one_that_ends_the_run_are_written() -> None:
@@ -544,6 +610,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     code = """
 import time
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from engine_kit import events, learner
 from streamk.engine import Engine
 

@@ -194,6 +194,14 @@ def seconds(text: str) -> float:
     return found
 
 
+def share(text: str) -> float:
+    """A part of 1, of a command line or a configuration."""
+    value = number(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} must lie between 0 and 1")
+    return value
+
+
 def named_value(text: str) -> tuple[str, str]:
     """Read NAME=VALUE."""
     name, equals, value = text.partition("=")

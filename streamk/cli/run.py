@@ -19,6 +19,7 @@ from streamk.cli.arguments import (
     nearest,
     one_of,
     seconds,
+    share,
     whole,
 )
 from streamk.cli.model_options import build, learner_header, task_of
@@ -194,6 +195,13 @@ def _add_trouble(parser: Parser) -> None:
         type=one_of("raise", "skip", "dead-letter"),
         help="what to do with such events: raise, skip (default) or dead-letter (default with"
         " --dead-letters)",
+    )
+    add(
+        "--max-bad-share",
+        metavar="SHARE",
+        type=share,
+        help="end with an error where a larger part of the events, of 1,000 at least, cannot be"
+        " used (default 1)",
     )
     add(
         "--data-loss",

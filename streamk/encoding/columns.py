@@ -3,11 +3,19 @@
 One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
 through the adapters.
 
-- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
-- Another text `s` is column "c=s" with value 1; the field's other texts are then 0, and its number
-  is missing. The first 256 texts of a field have a column each; any further one goes to one of
-  the 64 columns "c=#0" to "c=#63" by its hash, so a field takes 321 columns at most.
-- A null, a NaN and an empty text are missing: NaN in all columns of the field.
+- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one,
+  also with commas between thousands.
+- A date or a time, or a text that reads as one, is a number in each of the seven columns
+  "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
+- Another text `s` is column "c=s" with value 1. The first 256 texts of a field have a column each;
+  any further one goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
+  columns at most.
+- A list is a bag: each text or number in it is column "c=s", whose value is how often it is there.
+  But one of numbers, some of them with a decimal point, is a vector: columns "c.0", "c.1" and on.
+- Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
+  other kinds are missing: NaN.
+- A null, a NaN, an empty text and one such as "NA" (`values.MISSING`) are missing: NaN in all
+  columns of the field.
 - A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
 - A new column comes with the first event learned that has a value for it, and was 0 before. The
   new columns of one event are appended in order: numbered ones, then names.
@@ -16,7 +24,7 @@ through the adapters.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +33,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
 from streamk.encoding.schema import Kind, Schema
+from streamk.encoding.times import Moment, is_no_time, parse_time
 from streamk.encoding.values import Name, Rejected, parse_number, show, sort_key
 from streamk.features.columns import column_key
 
@@ -44,12 +53,14 @@ class TextColumns(dict[Any, int]):
     """The place of the column of each text of a field.
 
     A text that shares a column is found by its hash. One that would need a new column, or reads
-    as a number, raises KeyError.
+    as a number or a time, raises KeyError.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.own = 0
+        self.odd: set[str] = set()
+        """Those that came in a list and by themselves are a number, a time or missing."""
         self._shared: dict[str, int] = {}
 
     def add(self, text: str, place: int) -> None:
@@ -59,10 +70,15 @@ class TextColumns(dict[Any, int]):
         else:
             self[text] = place
             self.own += 1
+            if parse_number(text) is not None or parse_time(text) is not None:
+                self.odd.add(text)
 
-    def label(self, text: str) -> str:
-        """Return how the text's column is called behind the field's name."""
-        if text in self or self.own < OWN:
+    def label(self, text: str, coming: int = 0) -> str:
+        """Return how the text's column is called behind the field's name.
+
+        So many others of the same event are about to get a column of their own.
+        """
+        if text in self or self.own + coming < OWN:
             return text
         return f"#{column_key(text) % SHARED}"
 
@@ -73,7 +89,7 @@ class TextColumns(dict[Any, int]):
 
     def __missing__(self, text: Any) -> int:
         shares = self.own >= OWN and isinstance(text, str) and text
-        if not shares or parse_number(text) is not None:
+        if not shares or parse_number(text) is not None or parse_time(text) is not None:
             raise KeyError(text)
         return self._shared[self.label(text)]
 
@@ -86,8 +102,8 @@ class Event:
     ----------
     cells : dict of column to float
         Columns that are not 0 or missing; also such as are not in the table.
-    texts, numbers, missing : list of field
-        Fields that hold a text, a number, nothing.
+    texts, numbers, times, missing : list of field
+        Fields that hold a text, a number, a time, nothing.
     new : dict of column to field
         Those of `cells` that are not in the table.
     """
@@ -95,6 +111,7 @@ class Event:
     cells: dict[Name, float] = field(default_factory=dict)
     texts: list[Name] = field(default_factory=list)
     numbers: list[Name] = field(default_factory=list)
+    times: list[Name] = field(default_factory=list)
     missing: list[Name] = field(default_factory=list)
     new: dict[Name, Name] = field(default_factory=dict)
 
@@ -125,6 +142,8 @@ class ColumnTable:
         """The place of the number of each field that has had one."""
         self.texts: dict[Name, TextColumns] = {}
         """The columns of the texts of each field that has had one."""
+        self.times: dict[Name, dict[str, int]] = {}
+        """The places of the parts of `Moment`, of each field that has had one."""
         self.kinds: dict[Name, Kind] = dict(schema.kinds)
         self._blank = np.nan if schema.absent == "missing" else 0.0
         for name, kind in self.kinds.items():
@@ -183,16 +202,14 @@ class ColumnTable:
     def row(self, event: Event) -> Numbers:
         """Return an event as an array of shape (columns,), without columns not in the table."""
         row = np.full(len(self.places), self._blank)
-        texts, numbers = self.texts, self.numbers
-        for name in event.texts:
-            if name in numbers:
-                row[numbers[name]] = np.nan
-            if self._blank and name in texts:
-                row[texts[name].places] = 0.0
-        if self._blank:
-            for name in event.numbers:
-                if name in texts:
-                    row[texts[name].places] = 0.0
+        for held in (event.numbers, event.texts, event.times):
+            for name in held:
+                if self._blank and name in self.texts:
+                    row[self.texts[name].places] = 0.0
+                if name in self.numbers and held is not event.numbers:
+                    row[self.numbers[name]] = np.nan
+                if name in self.times and held is not event.times:
+                    row[list(self.times[name].values())] = np.nan
         for name in event.missing:
             row[self.places_of(name)] = np.nan
         for column, number in event.cells.items():
@@ -203,8 +220,9 @@ class ColumnTable:
 
     def places_of(self, name: Name) -> list[int]:
         """Return the places of all columns of a field."""
-        places = self.texts[name].places if name in self.texts else []
-        return [*places, self.numbers[name]] if name in self.numbers else places
+        texts = self.texts[name].places if name in self.texts else ()
+        number = (self.numbers[name],) if name in self.numbers else ()
+        return [*texts, *number, *self.times.get(name, {}).values()]
 
     def _append(self, column: Name, owner: Name) -> None:
         place = self.places[column] = len(self.places)
@@ -212,30 +230,65 @@ class ColumnTable:
             self.numbers[owner] = place
             self.kinds.setdefault(owner, "number")
             return
-        self.texts.setdefault(owner, TextColumns()).add(str(column)[len(str(owner)) + 1 :], place)
-        self.kinds.setdefault(owner, "text")
+        mark, rest = str(column)[len(str(owner))], str(column)[len(str(owner)) + 1 :]
+        if mark == "=":
+            self.texts.setdefault(owner, TextColumns()).add(rest, place)
+            self.kinds.setdefault(owner, "text")
+            return
+        self.times.setdefault(owner, {})[rest] = place
+        self.kinds.setdefault(owner, "time")
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
-        if cell is None or (isinstance(cell, str) and not cell):
+        number = None if cell is None else parse_number(cell)
+        if cell is None or is_no_time(cell) or (number is not None and number != number):
             event.missing.append(name)
-            return
-        number = parse_number(cell)
-        if number is None:
-            if not isinstance(cell, str):
-                kinds = "a number, a boolean, a text or null"
-                raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
-            texts = self.texts.get(name)
-            column: Name = f"{name}={cell if texts is None else texts.label(cell)}"
-            event.texts.append(name)
-            self._put(event, column, name, 1.0)
-        elif number != number:
-            event.missing.append(name)
+        elif number is None:
+            self._take_other(event, name, cell)
         elif abs(number) > LARGEST:
             raise Rejected("inf", f"column {name!r} is {show(cell)}, past {LARGEST:g}", name)
         else:
             event.numbers.append(name)
             self._put(event, name, name, number)
+
+    def _take_other(self, event: Event, name: Name, cell: Any) -> None:
+        """Put the value of a field that is no number into an event."""
+        moment = parse_time(cell)
+        if moment is not None:
+            event.times.append(name)
+            for part, number in zip(Moment._fields, moment, strict=True):
+                column = f"{name}@{part}"
+                # The first time brings all parts whose names are free; a schema may have fewer.
+                if part in self.times.get(name, ()) or not (
+                    name in self.times or column in self.places
+                ):
+                    self._put(event, column, name, number)
+        elif isinstance(cell, str):
+            self._take_texts(event, name, [cell])
+        elif isinstance(cell, list | tuple) and _is_vector(cell, f"{name}.0" in self.places):
+            for place, item in enumerate(cell):
+                self._take(event, f"{name}.{place}", item)
+        elif isinstance(cell, list | tuple | set | frozenset):
+            words = [_word(item, name) for item in cell if item is not None]
+            self._take_texts(
+                event, name, words if isinstance(cell, list | tuple) else sorted(words)
+            )
+        else:
+            kinds = "a number, a boolean, a text, a time, a list or null"
+            raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
+
+    def _take_texts(self, event: Event, name: Name, found: Iterable[str]) -> None:
+        """Put the texts of a field, each as often as it is there, into an event."""
+        event.texts.append(name)
+        texts = self.texts.get(name) or TextColumns()
+        counts: dict[str, float] = {}
+        coming = 0
+        for text in found:
+            label = texts.label(text, coming)
+            coming += label == text and text not in texts and text not in counts
+            counts[label] = counts.get(label, 0.0) + 1.0
+        for label, count in counts.items():
+            self._put(event, f"{name}={label}", name, count)
 
     def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
         if column in event.cells:
@@ -247,3 +300,23 @@ class ColumnTable:
             except UnicodeEncodeError:
                 raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
             event.new[column] = owner
+
+
+def _is_vector(items: Sequence[Any], known: bool) -> bool:
+    """Whether items are all numbers or None, some not whole or the field `known` as a vector."""
+    kinds = {type(item) for item in items if item is not None}
+    fractions = {kind for kind in kinds if issubclass(kind, float | np.floating)}
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
+    return bool(fractions or known) and kinds == fractions | whole
+
+
+def _word(item: Any, name: Name) -> str:
+    """Return the text that stands for an item of a list."""
+    if isinstance(item, str):
+        return item
+    if parse_number(item) is None:
+        kinds = "a text, a number, a boolean or null"
+        raise Rejected(
+            "wrong type", f"column {name!r} has {show(item)} in a list, not {kinds}", name
+        )
+    return show(item)

@@ -26,11 +26,12 @@ import numpy.typing as npt
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from streamk.backends import LARGEST
-from streamk.encoding.columns import ColumnTable, Event
+from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.labels import LabelReader
-from streamk.encoding.schema import Schema
-from streamk.encoding.values import Name, Rejected, flatten, reader
+from streamk.encoding.schema import Kind, Schema
+from streamk.encoding.times import Moment, parse_time
+from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -49,8 +50,8 @@ _REFUSALS = (
     ValueError,
 )
 
-_NULL, _ABSENT = -1, -2
-"""In the place of a text's column."""
+_NULL, _ABSENT, _TIME = -1, -2, -3
+"""In the place of a text's column; times have `_TIME` and what is below."""
 
 
 _Read = Callable[[Any], Sequence[Any]]
@@ -90,6 +91,7 @@ class _Rowset:
     index: list[int] = field(default_factory=list)
     packed: list[bytes] = field(default_factory=list)
     codes: list[list[int]] = field(default_factory=list)
+    times: list[Moment] = field(default_factory=list)
     labels: list[Any] = field(default_factory=list)
 
 
@@ -106,7 +108,7 @@ class NamedDecoder:
         self._read = reader(encoding, fields, schema.label)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: _Fast | None = None
-        self._made_of = (-1, -1)
+        self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             raise BadRecord(f"the label {schema.label!r} is not in the header")
@@ -146,6 +148,11 @@ class NamedDecoder:
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
+        if self._fast is not None and any(n in self.table.times for n in self._fast.number_fields):
+            # Times have come to a field of numbers, see `_made_for`.
+            for row in kept:
+                careful(rows.index[row])
+            kept = []
         rejected = [BadEvent(i, bad[i].column, bad[i].reason) for i in sorted(bad)]
         X, y, good = self._assembled(rows, numbers, kept, slow)
         places = np.searchsorted(good, [i for i, _ in growth]).tolist()
@@ -157,7 +164,7 @@ class NamedDecoder:
     def _way(self, values: Sequence[Any], start: int) -> _Fast:
         """Return the fast way, made anew where fields have come or gained a number or a text."""
         table = self.table
-        made_of = (len(table.numbers), len(table.texts))
+        made_of = (len(table.numbers), len(table.texts), len(table.times))
         if self._fast is None or made_of != self._made_of:
             self._fast, self._made_of = self._made_for(values, start), made_of
         return self._fast
@@ -172,11 +179,17 @@ class NamedDecoder:
             except Rejected:
                 continue
         label, ignored, table = self._label, self._ignore, self.table
-        # A field of which there is no column yet goes the careful way.
+        # A field of which there is no column yet goes the careful way, and one with numbers and
+        # times: where it is absent, no number can stand for that.
+        having: dict[Kind, Mapping[Name, Any]] = {
+            "number": table.numbers,
+            "text": table.texts,
+            "time": table.times,
+        }
         kinds = {
             name: kind
             for name, kind in table.kinds.items()
-            if name in (table.numbers if kind == "number" else table.texts)
+            if name in having[kind] and not (name in table.numbers and name in table.times)
         }
         order = {name: i for i, name in enumerate(first)}
         names: list[Name] = [*kinds, *(name for name in ignored if name in order)]
@@ -200,7 +213,7 @@ class NamedDecoder:
             numbers=_parsing(pick, filled=False) if self._encoding == "csv" else pick,
             filled=_parsing(pick, filled=True) if self._encoding == "csv" else _filling(pick),
             number_fields=[names[i] for i in numbers],
-            texts=[(i, name) for i, name in used if kinds.get(name) == "text"],
+            texts=[(i, name) for i, name in used if kinds.get(name) in ("text", "time")],
             label_at=None if label is None else names.index(label),
         )
 
@@ -236,7 +249,7 @@ class NamedDecoder:
                 fields.append((f"f{i}", kind, msgspec.UNSET))
             elif name in self._ignore:
                 fields.append((f"f{i}", msgspec.Raw, msgspec.Raw()))
-            elif self.table.kinds[name] == "text":
+            elif self.table.kinds[name] in ("text", "time"):
                 fields.append((f"f{i}", str | msgspec.UnsetType | None, msgspec.UNSET))
             else:
                 fields.append((f"f{i}", float | bool | None, absent))
@@ -319,7 +332,7 @@ class NamedDecoder:
                 except (struct.error, ValueError):  # most often a null or an empty cell
                     packed = pack(*fast.filled(cells))
                 if tables:
-                    rows.codes.append([find(cells[at]) for at, find in tables])
+                    rows.codes.append([find(cells[at], rows.times) for at, find in tables])
             except _REFUSALS:
                 refused.append(i)
                 continue
@@ -343,14 +356,26 @@ class NamedDecoder:
             labels=[] if at is None else list(map(itemgetter(at), every)),
         )
 
-    def _lookup(self, name: Name) -> Callable[[Any], int]:
-        """Return the function from the text of a field to the place of its column."""
-        places = self.table.texts[name]
+    def _lookup(self, name: Name) -> Callable[[Any, list[Moment]], int]:
+        """Return the function from the text of a field to the place of its column.
 
-        def find(text: Any) -> int:
-            if text is None or text == "":
+        A time is appended to the list given, and the place is `_TIME` less its place there.
+        """
+        places = self.table.texts.get(name, TextColumns())
+        has_times, odd = name in self.table.times, places.odd
+
+        def find(text: Any, times: list[Moment]) -> int:
+            if text is None or text in MISSING:
                 return _NULL
-            return _ABSENT if text is msgspec.UNSET else places[text]
+            if text is msgspec.UNSET:
+                return _ABSENT
+            if text in odd:
+                raise LookupError
+            moment = parse_time(text) if has_times and text not in places else None
+            if moment is None:
+                return places[text]
+            times.append(moment)
+            return _TIME + 1 - len(times)
 
         return find
 
@@ -429,7 +454,8 @@ class NamedDecoder:
             y[place] = label
         if len(at):
             quick = X if not slow else np.zeros((len(at), len(table)))
-            self._fill(quick, numbers, places, [rows.codes[row] for row in kept if rows.codes])
+            codes = [rows.codes[row] for row in kept if rows.codes]
+            self._fill(quick, numbers, places, codes, rows.times)
             X[at] = quick
         for i, (event, label) in slow.items():
             place = int(np.searchsorted(good, i))
@@ -437,7 +463,12 @@ class NamedDecoder:
         return X, y, good
 
     def _fill(
-        self, X: Floats, numbers: Floats, places: npt.NDArray[np.int64], codes: list[list[int]]
+        self,
+        X: Floats,
+        numbers: Floats,
+        places: npt.NDArray[np.int64],
+        codes: list[list[int]],
+        times: list[Moment],
     ) -> None:
         """Write the rows that went the fast way; what `ColumnTable.row` makes of such events."""
         table, fast = self.table, self._fast
@@ -455,12 +486,20 @@ class NamedDecoder:
         for j, (_, name) in enumerate(fast.texts):
             code = found[:, j]
             lacking = (code == _NULL) | (self._missing & (code == _ABSENT))
-            own = table.texts[name].places
-            X[:, own] = np.where(lacking[:, None], np.nan, 0.0)
+            holds = (code != _ABSENT) | self._missing
+            if name in table.texts:
+                X[:, table.texts[name].places] = np.where(lacking[:, None], np.nan, 0.0)
             if name in table.numbers:
-                X[:, table.numbers[name]] = np.where((code >= 0) | lacking, np.nan, 0.0)
+                X[:, table.numbers[name]] = np.where(holds, np.nan, 0.0)
             has = np.flatnonzero(code >= 0)
             X[has, code[has]] = 1.0
+            if name in table.times:
+                own = table.times[name]
+                X[:, list(own.values())] = np.where(holds[:, None], np.nan, 0.0)
+                has = np.flatnonzero(code <= _TIME)
+                found_times = np.array(times).reshape(-1, len(Moment._fields))[_TIME - code[has]]
+                for part, place in own.items():
+                    X[has, place] = found_times[:, Moment._fields.index(part)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -488,7 +527,7 @@ def _filling(pick: _Pick) -> _Pick:
 
 
 def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
-    """`pick` with CSV cells parsed; `filled` with NaN in the place of empty ones."""
+    """`pick` with CSV cells parsed; `filled` with NaN in the place of those that are missing."""
 
     def parse(cells: Sequence[Any]) -> list[float]:
         chosen = pick(cells)
@@ -496,7 +535,7 @@ def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
             # Python reads 1_000 as a number, which no other reader of CSV does.
             raise ValueError
         if filled:
-            chosen = [cell or "nan" for cell in chosen]
+            chosen = ["nan" if cell in MISSING else cell for cell in chosen]
         return list(map(float, chosen))
 
     return parse

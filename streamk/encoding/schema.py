@@ -1,22 +1,24 @@
 """The columns of an event's array and its label: chosen, or met along the stream.
 
-A number or a boolean in field `c` is column "c"; a text `s` is column "c=s" with value 1
-(`streamk.encoding.columns` has the rules). Nested objects flatten with dots.
+A number or a boolean in field `c` is column "c"; a text `s` is column "c=s" with value 1; a time is
+the columns "c@elapsed" to "c@year_cos" (`streamk.encoding.columns` has the rules). Nested objects
+flatten with dots.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from connectors.errors import BadRecord
+from streamk.encoding.times import Moment
 from streamk.encoding.values import Name
 
 __all__ = ["MAX_COLUMNS", "Absent", "Kind", "LabelType", "Mode", "Schema"]
 
-Kind = Literal["number", "text"]
+Kind = Literal["number", "text", "time"]
 LabelType = Literal["bool", "int", "str", "float"]
 Mode = Literal["open", "strict"]
 Absent = Literal["zero", "missing"]
@@ -45,8 +47,9 @@ class Schema:
     label_type : "bool", "int", "str" or "float", or None
         "float" is regression, the others are classes of that type alone. None with a label: any
         boolean, whole number or text is a class.
-    kinds : mapping of field to "number" or "text"
-        Left out: every column is a number. A field `c` owns the columns "c" and "c=...".
+    kinds : mapping of field to "number", "text" or "time"
+        What it has held first; left out, every column is a number. A field `c` owns the columns
+        "c", "c=..." and "c@elapsed" to "c@year_cos".
     classes : tuple or None
         The only labels allowed; None allows any of the right type.
     mode : "open" or "strict"
@@ -95,8 +98,9 @@ class Schema:
                 known = ", ".join(repr(choice) for choice in allowed)
                 raise BadRecord(f"{name} is {getattr(self, name)!r}; it is one of {known}")
         for owner, kind in self.kinds.items():
-            if kind not in ("number", "text"):
-                raise BadRecord(f"field {owner!r} is of kind {kind!r}; it is 'number' or 'text'")
+            if kind not in get_args(Kind):
+                known = ", ".join(map(repr, get_args(Kind)))
+                raise BadRecord(f"field {owner!r} is of kind {kind!r}; it is one of {known}")
         for column in self.columns:
             self.owner(column)
 
@@ -113,14 +117,11 @@ class Schema:
         """
         if column in self.kinds:
             return column
-        at = str(column).rfind("=")
-        while isinstance(column, str) and at > 0:
-            owner = column[:at]
+        for owner in _owners(str(column)):
             if owner in self.kinds:
                 return owner
             if owner.isdecimal() and int(owner) in self.kinds:
                 return int(owner)
-            at = column.rfind("=", 0, at)
         raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
 
     def extended(self, columns: Sequence[Name], kinds: Mapping[Name, Kind]) -> Schema:
@@ -164,6 +165,21 @@ class Schema:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"not a schema: {error!r}") from error
+
+
+def _owners(column: str) -> Iterator[str]:
+    """The fields that a column may be made from, the longest name first.
+
+    >>> list(_owners("a=b=c")), list(_owners("a=b@elapsed"))
+    (['a=b', 'a'], ['a=b', 'a'])
+    """
+    field, _, part = column.rpartition("@")
+    if part in Moment._fields and field:
+        yield field
+    at = column.rfind("=")
+    while at > 0:
+        yield column[:at]
+        at = column.rfind("=", 0, at)
 
 
 def _too_many(columns: Sequence[Name], most: int) -> str:

@@ -9,6 +9,7 @@ import decimal
 import json
 import math
 import numbers
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from connectors.errors import BadRecord
 
 __all__ = [
     "BAD_KINDS",
+    "MISSING",
     "Name",
     "Rejected",
     "flatten",
@@ -48,6 +50,17 @@ BAD_KINDS = (
 )
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
 
+MISSING = frozenset(
+    (
+        *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
+        *("NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
+        *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    )
+)
+"""Texts that stand for a missing value; those of `pandas.read_csv`."""
+
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
+
 _MAX_DEPTH = 32
 _PLAIN = (float, str, int, bool, type(None))
 _NUMBER_LIKE = (int, str, np.floating, np.integer, np.bool_, numbers.Real, decimal.Decimal)
@@ -68,16 +81,25 @@ def sort_key(name: Name) -> tuple[bool, Any]:
 
 
 def parse_number(value: Any) -> float | None:
-    """A number, a boolean or the text of a number; None for anything else.
+    """A number, a boolean or the text of a number, NaN for a missing one; None for anything else.
 
-    >>> parse_number("1e3"), parse_number("1_000"), parse_number(True), parse_number([])
-    (1000.0, None, 1.0, None)
+    >>> parse_number("1e3"), parse_number("1,234.5"), parse_number("NA"), parse_number(True)
+    (1000.0, 1234.5, nan, 1.0)
+    >>> parse_number("1_000"), parse_number("1,2"), parse_number([])
+    (None, None, None)
     """
     if type(value) is float:  # the usual cases first: the checks below are slow
         return value
-    if isinstance(value, str) and "_" in value:
-        return None
+    if isinstance(value, str):
+        if "_" in value:
+            return None
+        if value in MISSING:
+            return math.nan
+        if "," in value and _THOUSANDS.fullmatch(value):
+            value = value.replace(",", "")
     if not (isinstance(value, _NUMBER_LIKE) or hasattr(value, "__float__")):
+        return None
+    if isinstance(value, np.datetime64 | np.timedelta64):  # whose number depends on its unit
         return None
     try:
         return float(value)
@@ -89,7 +111,10 @@ def parse_number(value: Any) -> float | None:
 
 def show(value: object) -> str:
     """A value for a message, cut to a readable length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

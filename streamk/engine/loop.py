@@ -118,6 +118,9 @@ class Engine:
     on_error : "raise", "skip" or "dead-letter"
         What becomes of such events; they are counted in any case. "dead-letter" if there is a
         sink for it, else "skip".
+    max_bad_share : float, default 1.0
+        The run ends where more than this share of the events, of at least 1,000 or all of them,
+        cannot be used.
     data_loss : "fail", "earliest" or "latest", default "fail"
         What to do when the next events of a partition are gone from the source.
     checkpoint : path, optional
@@ -173,6 +176,7 @@ class Engine:
         sink: Sink | None = None,
         dead_letters: Sink | None = None,
         on_error: OnError | None = None,
+        max_bad_share: float = 1.0,
         data_loss: DataLoss = "fail",
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
@@ -195,6 +199,8 @@ class Engine:
         _check_whole(2, keep=keep)
         _check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
         _check_choice("absent", absent, Absent)
+        if not 0.0 <= max_bad_share <= 1.0:
+            raise InvalidInput(f"max_bad_share={max_bad_share!r} must lie between 0 and 1")
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
@@ -211,6 +217,7 @@ class Engine:
             sink=sink,
             dead_letters=dead_letters,
             on_error=on_error,
+            max_bad_share=max_bad_share,
             window=window,
         )
         self._feed = Feed(
@@ -240,7 +247,7 @@ class Engine:
         Raises
         ------
         InvalidInput
-            If none of the first 256 events, or of all, can be learned from.
+            If none of all events can be learned from.
         EngineError, StateError, ConnectorError
             See `streamk.errors` and `connectors.errors`. What the last checkpoint holds is safe.
         """
@@ -291,6 +298,7 @@ class Engine:
         while not self._stopping:
             sequencer = self._feed.sequencer
             if self._max_events is not None and sequencer.events >= self._max_events:
+                trainer.end()
                 return "max_events"
             if sequencer.ready:
                 trainer.take(sequencer.take(self._share(sequencer.events)))

@@ -32,7 +32,8 @@ def predictions(
 ) -> list[Output]:
     """Return what was predicted of the `good` events of a batch, as it is written.
 
-    An event's probabilities are those of the classes that were known when it was predicted.
+    An event's probabilities are those of the classes that were known when it was predicted; where
+    there were none, they are empty and the prediction is None.
     """
     labels = predicted.predictions.tolist()
     values: list[dict[str, Any]]
@@ -42,24 +43,14 @@ def predictions(
         P = predicted.probabilities
         names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
         known = P.shape[1] - np.count_nonzero(np.isnan(P), axis=1)
-        full = len(names)
         values = [
-            {"prediction": label, "probabilities": dict(zip(names, row))}  # noqa: B905 is slower
-            if k == full > 0
-            else _of_fewer(label, names[:k], row[:k])
+            {"prediction": label, "probabilities": dict(zip(names, row[:k]))}  # noqa: B905 fewer
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
         ]
     partitions = [batch.names[code] for code in batch.codes[good].tolist()]
     offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
     keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]
     return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
-
-
-def _of_fewer(label: Any, names: Sequence[str], row: Sequence[float]) -> dict[str, Any]:
-    """Return a prediction by a model that knew so few classes; null where it knew none."""
-    if not names:
-        return {"prediction": None}
-    return {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
 
 
 def dead_letter(batch: Batch, event: BadEvent) -> Output:

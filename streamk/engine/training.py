@@ -6,7 +6,8 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,10 +29,12 @@ from streamk.learners.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "Trainer"]
 
+_log = logging.getLogger("streamk.engine")
+
 OnError = Literal["raise", "skip", "dead-letter"]
 
-_PATIENCE = 256
-"""Events that cannot be used, with none before or among them that can, that end a run."""
+_BEFORE_JUDGING = 1000
+"""Events before the share of those that cannot be used is looked at."""
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
 
@@ -75,6 +78,7 @@ class Trainer:
         sink: Sink | None,
         dead_letters: Sink | None,
         on_error: OnError,
+        max_bad_share: float,
         window: int,
     ) -> None:
         self.model = model
@@ -84,8 +88,9 @@ class Trainer:
         self._sink = sink
         self._dead_letters = dead_letters
         self._on_error = on_error
+        self._max_bad_share = max_bad_share
         self._began = False
-        self._first_bad: BadEvent | None = None
+        self._first_reason: str | None = None
         self._waiting: tuple[Batch, Decoded, _Learned] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
@@ -117,7 +122,8 @@ class Trainer:
         Raises
         ------
         EngineError
-            If an event cannot be used and the policy is "raise", or the model refuses some.
+            If an event cannot be used and the policy is "raise", the model refuses some, or of the
+            events emitted too many cannot be used.
         """
         self._began = True
         known = len(self._decoder.schema.columns)
@@ -159,9 +165,16 @@ class Trainer:
             self._emit(*waiting)
 
     def end(self) -> None:
-        """Settle, and raise `InvalidInput` if no event could be used."""
+        """Settle, and raise `InvalidInput` if no event could be used, or too many could not."""
         self.settle()
-        self._check_use([], 0, 0, most=1)
+        counts, bad = self.counts, sum(self.counts.bad.values())
+        self._check_share(bad, self._n_events)
+        refused = counts.bad.get("label out of domain", 0)
+        if not counts.learned and (refused or (bad and not counts.unlabelled)):
+            raise InvalidInput(
+                f"none of the {bad + counts.unlabelled} events can be learned from, the first"
+                f" because: {self._why}; check the label, the task and the format"
+            )
 
     def close(self) -> None:
         """Let go of the thread."""
@@ -231,20 +244,15 @@ class Trainer:
     def _emit(self, batch: Batch, decoded: Decoded, learned: _Learned) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
         predicted, classes = learned()
-        labelled = [i for i, label in enumerate(decoded.y) if label is not None]
-        good = decoded.good
-        self._check_use(
-            decoded.bad,
-            int(good[0]) if len(good) else len(batch),
-            int(good[labelled[0]]) if labelled else len(batch),
-        )
+        labelled = len(decoded.y) - decoded.y.count(None)
         if decoded.bad:
             self._report(batch, decoded.bad)
-        self.counts.learned += len(labelled)
-        self.counts.unlabelled += len(decoded.y) - len(labelled)
+        self.counts.learned += labelled
+        self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes))
         self._score(predicted, classes, decoded.y)
+        self._judge(len(batch), [event.row for event in decoded.bad])
 
     def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:
         labels = predicted.predictions.tolist()
@@ -261,36 +269,52 @@ class Trainer:
             self.metrics.update(score_classes(P, answers, classes, truth))
 
     def _report(self, batch: Batch, bad: list[BadEvent]) -> None:
-        """Count events that cannot be used, and write them where that is wanted."""
-        self._first_bad = self._first_bad or bad[0]
-        for kind, n in sorted(Counter(event.kind for event in bad).items()):
-            self.counts.bad[kind] = self.counts.bad.get(kind, 0) + n
+        """Count events that cannot be used, and write them where that is wanted.
+
+        The first one of a kind is a warning.
+        """
+        for event in bad:
+            if event.kind not in self.counts.bad:
+                partition, offset = batch.position(event.row)
+                _log.warning(
+                    "the event at %s offset %d cannot be used: %s; further ones of this kind are"
+                    " counted",
+                    *(partition, offset, event.reason),
+                )
+                self.counts.bad[event.kind] = 0
+            self.counts.bad[event.kind] += 1
+        self._first_reason = self._first_reason or bad[0].reason
         if self._on_error == "dead-letter" and self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
-    def _check_use(
-        self, bad: list[BadEvent], usable: int, learned: int, *, most: int = _PATIENCE
-    ) -> None:
-        """Raise `InvalidInput` if so many events could not be used before the first that could.
+    @property
+    def _why(self) -> str:
+        """The reason why the first event could not be used."""
+        return self._first_reason or "of what the run before has told"
 
-        `usable` and `learned` are the places of the first ones in a batch, `bad` those of the
-        batch that cannot be used. Labels that are refused are held against those learned.
+    def _judge(self, n: int, bad: list[int]) -> None:
+        """Raise `EngineError` if after one of the last n events too many could not be used.
+
+        `bad` are the places among them, ascending, of those that could not.
         """
-        counts, refusal = self.counts, "label out of domain"
-        useless = refused = 0
-        if not (counts.learned or counts.unlabelled):
-            useless = sum(counts.bad.values()) + sum(event.row < usable for event in bad)
-        if not counts.learned:
-            refused = counts.bad.get(refusal, 0)
-            refused += sum(event.row < learned and event.kind == refusal for event in bad)
-        if max(useless, refused) < most:
-            return
-        first = self._first_bad or next(iter(bad), None)
-        reason = "of what the run before has told" if first is None else first.reason
-        raise InvalidInput(
-            f"none of the first {max(useless, refused) + counts.unlabelled} events can be learned"
-            f" from, the first because: {reason}; check the label, the task and the format"
-        )
+        before, bad_before = self._n_events - n, sum(self.counts.bad.values()) - len(bad)
+        for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
+            if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
+                self._check_share(bad_before + bisect_right(bad, row), before + row + 1)
+
+    @property
+    def _n_events(self) -> int:
+        counts = self.counts
+        return counts.learned + counts.unlabelled + sum(counts.bad.values())
+
+    def _check_share(self, bad: int, n: int) -> None:
+        """Raise `EngineError` if so many of n events that cannot be used are too many."""
+        if bad > self._max_bad_share * n:
+            kinds = ", ".join(f"{kind} {many}" for kind, many in self.counts.bad.items())
+            raise EngineError(
+                f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
+                f" {self._max_bad_share:g} that is allowed; the first because: {self._why}"
+            )
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
         """Merge a model that read its events by `schema` into this one.
