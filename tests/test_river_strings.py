@@ -88,7 +88,7 @@ def test_a_text_only_predicted_takes_no_column() -> None:
 def test_a_bad_event_takes_no_column() -> None:
     model = learned(classifier(), numbered(0, OWN - 1))
     with pytest.raises(InvalidInput, match="'x'"):
-        model.learn_one({"id": "bad", "x": [1]}, True)
+        model.learn_one({"id": "bad", "x": [[1]]}, True)
     model.learn_one({"id": "last", "x": 1}, True)
     assert "id=last" in columns(model)
     assert "id=bad" not in columns(model)
