@@ -9,16 +9,17 @@ byte is remembered while reading, so going back inside one process costs a short
 from __future__ import annotations
 
 import difflib
-import io
 import os
 import time
 from collections import deque
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
 from connectors.cells import read_csv_cells
+from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import CSVSink, NDJSONSink
 from connectors.lines import Splitter, without_bom
@@ -36,6 +37,7 @@ class FileSource(SourceBase):
     Parameters
     ----------
     path : Path
+        It may be compressed, see `connectors.compression`.
     encoding : "json" or "csv"
         One JSON object a line, or CSV whose first record is the header.
     follow : bool
@@ -51,8 +53,12 @@ class FileSource(SourceBase):
     ------
     Unavailable
         If there is no such file.
+    BadURL
+        If it is compressed and to be followed.
     BadRecord
         If the CSV header is missing or names a column twice.
+    ConnectorError
+        If what is compressed is damaged.
     """
 
     def __init__(
@@ -68,19 +74,22 @@ class FileSource(SourceBase):
         self._follow = follow
         self._max = max_event_bytes
         self._partition = path.name
-        self._file: io.BufferedReader | None = None
+        self._file: BinaryIO | None = None
+        self._ordinal = 0  # of the next record to be given
         self._restart()
         if encoding == "csv":
             try:
                 self.fields = self._header()
-            except BadRecord:
+            except ConnectorError:
                 self.close()
                 raise
 
     def _restart(self) -> None:
         """Open the file that has the name now, at its beginning."""
         self.close()
-        self._file = existing_file(self._path).open("rb")
+        if self._follow and compression_of(existing_file(self._path)):
+            raise BadURL(f"{self._path} is compressed and cannot be followed; drop follow=true")
+        self._file = opened(existing_file(self._path))
         self._index = [0]  # the byte of record 0, 4096, 8192, ...
         self._rewind(0)
 
@@ -90,7 +99,7 @@ class FileSource(SourceBase):
         self._file.seek(at)
         self._splitter = Splitter(quoted=self.encoding == "csv", max_event_bytes=self._max, at=at)
         self._ready: deque[tuple[bytes, int]] = deque()
-        self._ordinal = entry * _INDEX_EVERY  # of the next record to be given
+        self._ordinal = entry * _INDEX_EVERY
         self._exhausted = False
 
     def _header(self) -> tuple[str, ...]:
@@ -113,7 +122,14 @@ class FileSource(SourceBase):
         if self._file is None:
             raise ConnectorError(f"{self._path}: the source is closed")
         while not self._ready and not self._exhausted:
-            block = self._file.read(_BLOCK_BYTES)
+            try:
+                block = self._file.read(_BLOCK_BYTES)
+            except BROKEN as error:
+                damaged = "; what is compressed is damaged or not all there"
+                raise ConnectorError(
+                    f"{self._path} cannot be read on after {self._ordinal} events: {error}"
+                    + damaged * bool(compression_of(self._path))
+                ) from None
             if block:
                 self._ready.extend(self._splitter.feed(block))
             elif self._follow:
@@ -231,7 +247,7 @@ def existing_file(path: Path) -> Path:
 
 def _check_suffix(url: URL, path: Path) -> Path:
     for scheme in ("csv", "parquet"):
-        if path.suffix.lower() == f".{scheme}" and url.scheme != scheme:
+        if plain_suffix(path) == f".{scheme}" and url.scheme != scheme:
             raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
     return path
 

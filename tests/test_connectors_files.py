@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import csv
 import errno
+import gzip
 import io
 import json
+import lzma
 import os
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -245,6 +249,70 @@ def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list
     starts = [0, *[end for _, end in records]]
     for start, (record, end) in zip(starts, records, strict=False):
         assert data[start:end] == record + b"\n"
+
+
+# Compressed files
+
+
+def _zstandard(data: bytes) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="needs zstandard")
+    return bytes(zstandard.ZstdCompressor().compress(data))
+
+
+COMPRESSED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": _zstandard}
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_compressed_files_are_read_like_others(tmp_path: Path, suffix: str, parts: int) -> None:
+    lines = [b'{"n": %d}' % n for n in range(9000)]
+    data = b"\n".join(lines) + b"\n"
+    half = len(data) // parts
+    # What is appended to a compressed file is another member or frame.
+    path = tmp_path / f"events.json.{suffix}"
+    path.write_bytes(
+        b"".join(COMPRESSED[suffix](data[at : at + half]) for at in range(0, len(data), half))
+    )
+    source = open_source(f"file:{path}")
+    assert values(drain(source)) == lines
+    for offset in (8999, 4097, 0):
+        source.seek(path.name, offset)
+        assert values(source.poll(1, 0.0)) == [lines[offset]]
+    source.close()
+    later = open_source(f"file:{path}")
+    later.seek(path.name, 5000)
+    assert values(later.poll(1, 0.0)) == [lines[5000]]
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_a_compressed_file_that_ends_too_soon_is_an_error(tmp_path: Path, suffix: str) -> None:
+    data = random.Random(1).randbytes(50_000).hex().encode()
+    whole = COMPRESSED[suffix](b"1\n" + data)
+    path = tmp_path / f"events.{suffix}"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not all"):
+        drain(open_source(f"file:{path}"))
+    with pytest.raises(ConnectorError, match="damaged or not all"):
+        drain(open_source(f"csv:{path}"))
+
+
+def test_what_cannot_be_done_with_a_compressed_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv.gz"
+    path.write_bytes(gzip.compress(b"a\n1\n"))
+    with pytest.raises(BadURL, match="compressed and cannot be followed"):
+        open_source(f"csv:{path}?follow=true")
+    with pytest.raises(BadURL, match="for a csv file write csv:"):
+        open_source(f"file:{path}")
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_what_is_damaged_within_is_an_error(tmp_path: Path, suffix: str) -> None:
+    whole = bytearray(COMPRESSED[suffix](random.Random(1).randbytes(50_000).hex().encode()))
+    whole[len(whole) // 2 :] = b"no more of it" * 1000
+    path = tmp_path / f"events.{suffix}"
+    path.write_bytes(whole)
+    with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not all"):
+        drain(open_source(f"file:{path}"))
 
 
 def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:

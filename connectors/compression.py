@@ -1,0 +1,126 @@
+"""Files that may be compressed: gzip, bzip2, xz and Zstandard, told by their first bytes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from connectors.errors import Unavailable
+
+__all__ = ["BROKEN", "compression_of", "opened", "plain_suffix"]
+
+_MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "Zstandard": b"(\xb5/\xfd"}
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+_BLOCK_BYTES = 1 << 14
+"""Compressed bytes that are taken at once: what they become may be a thousand times as much."""
+
+BROKEN: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSError)
+"""Errors of reading what is compressed and damaged, or ends too soon."""
+
+
+def compression_of(path: Path) -> str | None:
+    """Return the name of a file's compression, None if it has none."""
+    with path.open("rb") as file:
+        first = file.read(8)
+    return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)
+
+
+def plain_suffix(path: Path) -> str:
+    """Return the suffix of a file's name without that of a compression, in small letters.
+
+    >>> plain_suffix(Path("events.CSV.gz"))
+    '.csv'
+    """
+    name = Path(path.stem) if path.suffix.lower() in _SUFFIXES else path
+    return name.suffix.lower()
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file for reading what is in it: `read`, `seek` from the beginning, `tell`, `close`.
+
+    Raises
+    ------
+    Unavailable
+        If it is compressed by Zstandard and there is no package for that.
+    """
+    compression = compression_of(path)
+    if compression is None:
+        return path.open("rb")
+    if compression == "gzip":
+        return cast("BinaryIO", gzip.open(path, "rb"))
+    if compression == "bzip2":
+        return cast("BinaryIO", bz2.open(path, "rb"))
+    if compression == "xz":
+        return cast("BinaryIO", lzma.open(path, "rb"))
+    return cast("BinaryIO", _Zstandard(path))
+
+
+class _Zstandard(io.RawIOBase):
+    """What is in the frames of a file; unlike the package's own reader it tells when one is cut.
+
+    It goes back by beginning anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise Unavailable(
+                f"{path} is compressed by Zstandard, which needs the package zstandard:"
+                " pip install zstandard"
+            ) from None
+        self._zstandard = zstandard
+        self._file = path.open("rb")
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._file.seek(0)
+        self._frame: Any = None  # the one that is open
+        self._ready = self._rest = b""
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, at most `size`; none at the end."""
+        while not self._ready:
+            block = self._rest or self._file.read(_BLOCK_BYTES)
+            if not block:
+                break
+            self._ready = self._decompressed(block)
+        if not self._ready and self._frame is not None:
+            raise EOFError("the last frame is not complete")
+        size = len(self._ready) if size < 0 else size
+        found, self._ready = self._ready[:size], self._ready[size:]
+        self._at += len(found)
+        return found
+
+    def _decompressed(self, block: bytes) -> bytes:
+        frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
+        try:
+            found: bytes = frame.decompress(block)
+        except self._zstandard.ZstdError as error:
+            raise OSError(str(error)) from None
+        self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
+        return found
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte from the beginning."""
+        assert whence == io.SEEK_SET
+        if offset < self._at:
+            self._rewind()
+        while self._at < offset and self.read(offset - self._at):
+            pass
+        return self._at
+
+    def tell(self) -> int:
+        """Return the byte that is read next."""
+        return self._at
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
