@@ -61,7 +61,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 class _Zstandard(io.RawIOBase):
-    """What is in the frames of a file; unlike the package's own reader it tells when one is cut.
+    """Reads the frames of a file, and fails where one is cut, as the package's reader does not.
 
     It goes back by beginning anew.
     """

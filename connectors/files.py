@@ -217,7 +217,7 @@ class FileSource(SourceBase):
         return 0 if self.finished() else None
 
     def finished(self) -> bool:
-        """Whether the last record was given. Never, when followed."""
+        """Return whether the last record was given; never, when followed."""
         return not self._fill() and self._exhausted
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class ParquetSource(SourceBase):
         return self._end - self._ordinal
 
     def finished(self) -> bool:
-        """Whether the last row was given."""
+        """Return whether the last row was given."""
         return self._ordinal == self._end
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "CLIENTS",
     "REQUEST_TIMEOUT",
     "Client",
+    "Failures",
     "Gone",
     "Reader",
     "Reading",
@@ -172,7 +173,7 @@ class Writer(Protocol):
     """
 
     def find(self) -> bool:
-        """Whether the topic is there; may create it where the broker does that by itself."""
+        """Return whether the topic exists; may create it where the broker does that by itself."""
 
     def send(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         """Hand over one record. Raises `TooLarge`."""
@@ -184,10 +185,10 @@ class Writer(Protocol):
         """Wait until everything was delivered or has failed."""
 
     def failures(self) -> tuple[int, Exception | None]:
-        """How many records failed since the last call, and the first reason."""
+        """Return the number of records that failed since the last call, and the first reason."""
 
     def close(self) -> None:
-        """Let go of the connections, five seconds at most."""
+        """Close the connections, in five seconds at most."""
 
 
 class Client(Protocol):
@@ -202,7 +203,7 @@ class Client(Protocol):
     error: type[Exception]
 
     def fault(self, error: Any) -> Fault:
-        """What an `error` means."""
+        """Return the meaning of an `error`."""
 
     def reader(self, cluster: Cluster, reading: Reading) -> Reader:
         """A consumer that has reached the cluster. Raises `Unavailable`."""
@@ -218,6 +219,25 @@ def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
         yield
     except client.error as error:
         raise cluster.explain(client.fault(error), error, doing) from None
+
+
+class Failures:
+    """The number of records that a producer failed to deliver, and the first reason."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._reason: Exception | None = None
+
+    def add(self, reason: Exception) -> None:
+        """Count a record that failed."""
+        self._count += 1
+        self._reason = self._reason or reason
+
+    def take(self) -> tuple[int, Exception | None]:
+        """Return those since the last call."""
+        found = self._count, self._reason
+        self._count, self._reason = 0, None
+        return found
 
 
 def persist(

@@ -12,6 +12,7 @@ from connectors.kafka.client import (
     BATCH_BYTES,
     MAX_REQUEST_BYTES,
     MAX_UNFLUSHED,
+    Failures,
     Reading,
     TooLarge,
     Writing,
@@ -56,7 +57,7 @@ class ConfluentClient:
     error: type[Exception] = KafkaException
 
     def fault(self, error: Any) -> Fault:
-        """What an error of librdkafka means."""
+        """Return the meaning of an error of librdkafka."""
         code = error.args[0].code()
         return next((fault for fault, codes in _FAULTS.items() if code in codes), Fault.OTHER)
 
@@ -67,7 +68,12 @@ class ConfluentClient:
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""
-        failures = _Failures()
+        failures = Failures()
+
+        def report(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.add(KafkaException(error))
+
         settings = {
             "acks": "all",
             "enable.idempotence": True,
@@ -82,7 +88,7 @@ class ConfluentClient:
             "queue.buffering.max.kbytes": 256 << 10,
             "partitioner": "murmur2_random",  # by keys as all other clients do
             "delivery.report.only.error": True,
-            "on_delivery": failures.note,
+            "on_delivery": report,
         }
         producer = _connect(cluster, Producer, settings, writing.topic)
         return ConfluentWriter(producer, failures, writing, cluster.connect_timeout)
@@ -119,31 +125,11 @@ def _connect(cluster: Cluster, client: Any, settings: dict[str, Any], topic: str
     return made
 
 
-class _Failures:
-    """How many records a producer has failed to deliver, and the first reason."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._reason: KafkaException | None = None
-
-    def note(self, error: KafkaError | None, _: Message) -> None:
-        """Take a delivery report."""
-        if error is not None:
-            self._count += 1
-            self._reason = self._reason or KafkaException(error)
-
-    def take(self) -> tuple[int, Exception | None]:
-        """Those since the last call."""
-        found = self._count, self._reason
-        self._count, self._reason = 0, None
-        return found
-
-
 class ConfluentWriter:
     """The `Writer` on a Producer, whose delivery reports are noted in `failures`."""
 
     def __init__(
-        self, producer: Producer, failures: _Failures, writing: Writing, patience: float
+        self, producer: Producer, failures: Failures, writing: Writing, patience: float
     ) -> None:
         self._producer = producer
         self.failures = failures.take
@@ -152,7 +138,7 @@ class ConfluentWriter:
         self._timeout = writing.delivery_timeout
 
     def find(self) -> bool:
-        """Whether the topic is there, or comes when it was asked for."""
+        """Return whether the topic exists, or comes when it was asked for."""
         deadline = time.monotonic() + self._patience
         while not partition_numbers(self._producer, self._topic, self._patience):
             if time.monotonic() > deadline:
@@ -187,7 +173,7 @@ class ConfluentWriter:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._producer.purge()
         self._producer.flush(5)
         self._producer.close()

@@ -54,7 +54,7 @@ NAP = 0.2
 
 
 def consumer_settings(reading: Reading) -> dict[str, Any]:
-    """What a Consumer is told of how to read."""
+    """Return the settings of a Consumer."""
     settings: dict[str, Any] = {
         # Without a group a name is needed all the same; nothing is ever said to it.
         "group.id": reading.group or "streamk-without-group",

@@ -26,6 +26,7 @@ from connectors.kafka.client import (
     MAX_UNFLUSHED,
     PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT,
+    Failures,
     Gone,
     Listener,
     Reading,
@@ -52,7 +53,7 @@ class PythonClient:
     error: type[Exception] = errors.KafkaError
 
     def fault(self, error: Any) -> Fault:
-        """What an error of kafka-python means."""
+        """Return the meaning of an error of kafka-python."""
         faults: dict[Fault, tuple[type[Exception], ...]] = {
             Fault.SILENT: (errors.KafkaTimeoutError,),
             Fault.MOVED_ON: (
@@ -329,11 +330,11 @@ class PythonWriter:
         self._timeout = writing.delivery_timeout
         # A result is asked for when it is there: a callback a record would cost more.
         self._results: deque[Any] = deque()
-        self._failed = 0
-        self._reason: Exception | None = None
+        self._failures = Failures()
+        self.failures = self._failures.take
 
     def find(self) -> bool:
-        """Whether the topic is there; the producer waits for its metadata."""
+        """Return whether the topic exists; the producer waits for its metadata."""
         try:
             return bool(self._producer.partitions_for(self._topic))
         except errors.KafkaTimeoutError:
@@ -362,20 +363,13 @@ class PythonWriter:
         while self._results:
             self._note(self._results.popleft())
 
-    def failures(self) -> tuple[int, Exception | None]:
-        """How many records failed since the last call, and the first reason."""
-        found = self._failed, self._reason
-        self._failed, self._reason = 0, None
-        return found
-
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._producer.close(timeout=5)
 
     def _note(self, result: Any) -> None:
         if result.exception is not None:
-            self._failed += 1
-            self._reason = self._reason or result.exception
+            self._failures.add(result.exception)
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, Any]:
-    """What the configuration file and the flags say together. Raises `UsageError`."""
+    """Return the options of the configuration file and the flags. Raises `UsageError`."""
     parser = _parser()
     given = parser.parse(arguments)
     options = given

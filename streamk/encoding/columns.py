@@ -241,7 +241,7 @@ class ColumnTable:
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
         number = None if cell is None else parse_number(cell)
-        if cell is None or is_no_time(cell) or (number is not None and number != number):
+        if cell is None or (number is not None and number != number):
             event.missing.append(name)
         elif number is None:
             self._take_other(event, name, cell)
@@ -273,6 +273,8 @@ class ColumnTable:
             self._take_texts(
                 event, name, words if isinstance(cell, list | tuple) else sorted(words)
             )
+        elif is_no_time(cell):
+            event.missing.append(name)
         else:
             kinds = "a number, a boolean, a text, a time, a list or null"
             raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
@@ -303,7 +305,7 @@ class ColumnTable:
 
 
 def _is_vector(items: Sequence[Any], known: bool) -> bool:
-    """Whether items are all numbers or None, some not whole or the field `known` as a vector."""
+    """Return whether items are numbers or None, some with fractions or of a `known` vector."""
     kinds = {type(item) for item in items if item is not None}
     fractions = {kind for kind in kinds if issubclass(kind, float | np.floating)}
     whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}

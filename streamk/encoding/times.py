@@ -85,7 +85,7 @@ def _as_datetime(value: date | np.datetime64) -> datetime:
 
 
 def is_no_time(value: Any) -> bool:
-    """Whether it is the missing time of NumPy or pandas (NaT).
+    """Return whether a value is the missing time of NumPy or pandas (NaT).
 
     >>> is_no_time(np.datetime64("NaT")), is_no_time(np.datetime64("2024-01-01"))
     (True, False)

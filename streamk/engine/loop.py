@@ -317,7 +317,7 @@ class Engine:
         return "request"
 
     def _share(self, events: int) -> int:
-        """How many events may be taken after so many: up to a checkpoint, or the last one."""
+        """Return how many events to take after so many: up to a checkpoint, or the last one."""
         most = min(_MOST, self._checkpoint_every - events % self._checkpoint_every)
         return most if self._max_events is None else min(most, self._max_events - events)
 

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 def score_classes(
     probabilities: Floats, predictions: Sequence[Any], classes: Sequence[Any], labels: Sequence[Any]
 ) -> Floats:
-    """Whether each prediction is right, 0 or 1, and its log loss, float64 (n, 2).
+    """Return the hit, 0 or 1, and the log loss of each prediction, float64 (n, 2).
 
     Probabilities (n, classes) are NaN where a class was not known.
     """

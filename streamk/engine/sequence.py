@@ -308,12 +308,13 @@ class Sequencer:
     def take(self, n: int) -> Batch:
         """Take the next `n` ready events, or all if fewer: `offsets` move past them."""
         parts: list[Batch] = []
-        n = min(n, self.ready)
-        while n > sum(map(len, parts)):
+        n = left = min(n, self.ready)
+        while left:
             head, start = self._ready[0], self._start
-            stop = min(len(head), start + n - sum(map(len, parts)))
+            stop = min(len(head), start + left)
             whole = start == 0 and stop == len(head)
             parts.append(head if whole else head.slice(start, stop))
+            left -= stop - start
             self._start = stop
             if stop == len(head):
                 self._ready.popleft()

@@ -104,7 +104,7 @@ def squares(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float3
 
 
 def restart(held: Mapping[str, NDArray[Any]], outputs: int, rule: int, kept: float) -> None:
-    """Let a rule forget all cells; of the others' squared slopes the part `kept` stays."""
+    """Erase a rule's numbers in all cells; the part `kept` of other squared slopes stays."""
     from streamk.backends.numba_backend.experts import grids
 
     grids.restart(held["CELLS_A"], outputs, rule, np.float32(kept))

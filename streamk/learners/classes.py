@@ -67,7 +67,7 @@ class Classes:
         return self._index.get(label) if type(label) in _PLAIN else None
 
     def know(self, labels: Iterable[Label]) -> bool:
-        """Whether plain labels are all among these."""
+        """Return whether plain labels are all among these."""
         return self._index.keys() >= set(labels)
 
     def __len__(self) -> int:

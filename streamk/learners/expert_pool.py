@@ -380,15 +380,6 @@ class ExpertPool(PoolTable):
         a["TOP"][:] = 1.0 / len(a["TOP"])
         a["AWAKE"][:] = True
 
-    def balance(self) -> tuple[NDArray[np.float64], float]:
-        """Close the account: return the banks' mean gains and the mean loss since the last time."""
-        account = self.arrays["ACCOUNT"]
-        banks = len(BANKS)
-        gains = account[:banks] / max(1.0, account[banks + 2])
-        loss = float(account[banks] / max(1.0, account[banks + 1]))
-        account[:] = 0.0
-        return gains, loss
-
     def forget_window(self) -> None:
         """Begin the window anew."""
         self.set_window(0, 0)

@@ -97,7 +97,7 @@ def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
 
 @fast
 def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
-    """Let a rule forget everything, and the others take long steps again.
+    """Erase a rule's numbers in all cells, and restore the long steps of the others.
 
     Of the others' squared slopes the part `kept` stays. Most cells have never been met, have no
     squared slopes and are not written to: their pages may not even be there.
