@@ -77,6 +77,11 @@ class _FileSink:
         if is_new:
             sync_directory(path.parent)
 
+    @property
+    def address(self) -> str:
+        """The file, as it was named: by it a mark is known to be of this sink."""
+        return str(self._path)
+
     def _append(self, data: bytes) -> None:
         with writing(self._path):
             self._file.write(data)

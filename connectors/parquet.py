@@ -192,6 +192,11 @@ class ParquetSink:
             sync_directory(self._path)
         self._waiting.clear()
 
+    @property
+    def address(self) -> str:
+        """The directory, as it was named: by it a mark is known to be of this sink."""
+        return str(self._path)
+
     def mark(self) -> int:
         """The number of files, flushed."""
         self.flush()

@@ -9,6 +9,9 @@ Importing this package is cheap. Each part is imported where it is used::
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 from streamk.errors import (
     BackendUnavailable,
     EngineError,
@@ -28,10 +31,34 @@ __all__ = [
     "StreamkError",
     "WorkerLost",
     "__version__",
+    "load",
     "warm_up",
 ]
 
+if TYPE_CHECKING:
+    from streamk.serving import TrainedModel
+
 __version__ = "0.1.0"
+
+
+def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> TrainedModel:
+    """Open the newest model that a job has saved, to predict with: `streamk.serving.load`.
+
+    Parameters
+    ----------
+    directory : path
+        The one given to ``streamk run --checkpoint``.
+    follow : float, optional
+        Seconds after which a prediction looks for a newer checkpoint first.
+
+    Raises
+    ------
+    InvalidInput, StateError
+        If there is no checkpoint there, or none that can be used.
+    """
+    from streamk import serving
+
+    return serving.load(directory, follow=follow)
 
 
 def warm_up() -> None:

@@ -26,6 +26,7 @@ FLOORS = (
     ("factorization",),
     ("learners", "prediction", "encoding"),
     ("engine", "distributed", "adapters"),
+    ("serving",),
     ("cli",),
 )
 GROUND = FLOORS[0]
@@ -42,7 +43,7 @@ CONNECTORS_BELOW = {
 }
 
 # What the package itself offers at its front door, imported when it is called.
-FRONT_DOOR = ("streamk", "streamk.learners.warming")
+FRONT_DOOR = (("streamk", "streamk.learners.warming"), ("streamk", "streamk.serving"))
 
 # Where a library may be imported at all, as prefixes of module names.
 HOMES = {
@@ -146,7 +147,7 @@ def arrow_fault(importer: str, imported: str) -> str | None:
             return "only encoding, engine, distributed and cli know where events come from"
         if room(importer) in ("encoding", "engine") and imported not in CONNECTORS_BELOW:
             return "encoding and engine know only the protocols Source and Sink, no connector"
-    elif below(imported, "streamk") and (importer, imported) != FRONT_DOOR:
+    elif below(imported, "streamk") and (importer, imported) not in FRONT_DOOR:
         source, target = room(importer), room(imported)
         if source != target and not (source in GROUND and target in GROUND):
             if FLOOR[target] > FLOOR[source]:

@@ -276,7 +276,8 @@ def bad_stream() -> list[bytes]:
     stream[21] = b"[1]"
     stream[30] = b'{"a": [[1]], "b": 1, "c": "x", "y": "up"}'
     stream[31] = b'{"a": Infinity, "b": 1, "c": "x", "y": "up"}'
-    stream[59] = b'{"a": 1, "b": 1, "c": "x"}'
+    stream[58] = b'{"a": 1, "b": 1, "c": "x"}'
+    stream[59] = b'{"a": 1, "b": 1, "c": "x", "y": ["up"]}'
     return stream
 
 
@@ -288,10 +289,12 @@ def test_bad_events_are_skipped_and_counted() -> None:
         "not an object": 1,
         "wrong type": 1,
         "inf": 1,
-        "label missing": 1,
+        "label out of domain": 1,
     }
     assert report.events == 60
-    assert report.counts.learned == len(sink.outputs) == 55
+    assert len(sink.outputs) == 55
+    assert (report.counts.learned, report.counts.unlabelled) == (54, 1)
+    assert sink.outputs[-1].offset == 58, "an event without the label's field is predicted"
     assert {20, 21, 30, 31, 59}.isdisjoint(output.offset for output in sink.outputs)
 
 
@@ -307,7 +310,7 @@ def test_dead_letters_say_what_and_where() -> None:
     assert last == {
         "partition": "0",
         "offset": 59,
-        "kind": "label missing",
+        "kind": "label out of domain",
         "reason": last["reason"],
         "column": "y",
         "value": stream[59].decode(),

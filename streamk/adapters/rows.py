@@ -134,7 +134,7 @@ class Model:
         if not hasattr(x, "items"):
             raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
         try:
-            return self._table.read(flatten(x))
+            return self._table.read(flatten(x, self._table.schema.ignore))
         except Rejected as rejected:
             raise InvalidInput(rejected.reason.partition(": ")[2]) from None
 

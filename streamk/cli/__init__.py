@@ -24,6 +24,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
+    "predict": "predict a stream with a model that has been learned",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",
     "models": "list the models, their options, the kernels and the losses",

@@ -55,8 +55,8 @@ def as_text(report: Report) -> str:
             for name in report.whole
         ]
         lines += ["", columns(rows, indent="  ", numbers=True), ""]
-    events = f"{counts.learned:,} learned"
-    if counts.unlabelled:
+    events = f"{counts.learned:,} learned" if report.learns else f"{counts.predicted:,} predicted"
+    if counts.unlabelled and report.learns:
         events += f", {counts.unlabelled:,} without a label"
     if counts.bad:
         kinds = ", ".join(f"{name} {n:,}" for name, n in counts.bad.items())

@@ -15,6 +15,7 @@ from connectors.registry import open_sink, open_source, parse_url, schemes
 from streamk.cli.arguments import (
     Parser,
     UsageError,
+    existing_path,
     named_value,
     nearest,
     one_of,
@@ -26,7 +27,7 @@ from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.report import as_json, as_text
 from streamk.encoding import Schema
 
-__all__ = ["main"]
+__all__ = ["add_details", "add_running", "check", "connected", "main", "show"]
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -47,6 +48,9 @@ examples:
   producer | streamk run stdin: --label y --to stdout: | consumer
   streamk run kafka://localhost:9092/events --label clicked \\
       --to kafka://localhost:9092/predictions --checkpoint state
+  streamk run csv:history.csv --label clicked --checkpoint history
+  streamk run kafka://localhost:9092/events --label clicked \\
+      --start-from history --checkpoint state
   streamk run --config job.toml --max-events 100000
 
 job.toml holds the same names; what is given here goes before it:
@@ -75,6 +79,12 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     with ExitStack() as stack:
         report = _engine(options, stack).run()
+    show(report, options)
+    return 0
+
+
+def show(report: Any, options: dict[str, Any]) -> None:
+    """Print how a job ended, where it is not in the way."""
     taken = [parse_url(options[name]).scheme for name in ("to", "dead_letters") if name in options]
     # What is for people must not get among the predictions.
     stream = sys.stderr if "stdout" in taken else sys.stdout
@@ -83,7 +93,6 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(as_json(report)), file=stream)
     elif not options.get("quiet"):
         print(as_text(report), file=stream)
-    return 0
 
 
 def _options(arguments: Sequence[str]) -> dict[str, Any]:
@@ -109,6 +118,7 @@ def _parser() -> Parser:
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
     add("--label", metavar="NAME", help="the field to be predicted (river: it is called label)")
     add("--to", metavar="SINK", help="address that the predictions go to")
+    add_details(add)
     add("--ignore", metavar="NAME", action="append", help="a field to leave out; may be repeated")
     add(
         "--schema",
@@ -142,7 +152,6 @@ def _parser() -> Parser:
         help="an option of the model; may be repeated",
     )
     _add_running(parser)
-    _add_trouble(parser)
     parser.add_common()
     return parser
 
@@ -154,6 +163,22 @@ def _add_running(parser: Parser) -> None:
         metavar="DIR",
         help="save model and position there, and go on from there if there is one",
     )
+    add(
+        "--start-from",
+        metavar="DIR",
+        help="begin with the model of another job's checkpoint, where there is none of this job",
+    )
+    add(
+        "--window",
+        metavar="N",
+        type=whole(1),
+        help="events that the windowed figures are about (default 1000)",
+    )
+    add_running(parser, add)
+
+
+def add_running(parser: Parser, add: Callable[..., Any]) -> None:
+    """Add the options of any job on a stream: when it ends, what it shows, what may go wrong."""
     add(
         "--checkpoint-every",
         metavar="N",
@@ -167,12 +192,6 @@ def _add_running(parser: Parser) -> None:
         help="stop where a live source ends when the job begins",
     )
     add(
-        "--window",
-        metavar="N",
-        type=whole(1),
-        help="events that the windowed figures are about (default 1000)",
-    )
-    add(
         "--idle-timeout",
         metavar="SECONDS",
         type=seconds,
@@ -180,6 +199,22 @@ def _add_running(parser: Parser) -> None:
     )
     add("--json", action="store_true", help="end with one line of JSON instead of a table")
     add("--quiet", action="store_true", help="show warnings and errors only")
+    _add_trouble(parser)
+
+
+def add_details(add: Callable[..., Any]) -> None:
+    """Add the options of what goes with a prediction."""
+    add(
+        "--interval",
+        metavar="SHARE",
+        type=share,
+        help="predicted numbers come with an interval that holds so large a share of them",
+    )
+    add(
+        "--explain",
+        action="store_true",
+        help="predictions come with their reasons: the columns of the largest effect",
+    )
 
 
 def _add_trouble(parser: Parser) -> None:
@@ -221,6 +256,11 @@ def _check(options: dict[str, Any]) -> None:
         )
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+    check(options)
+
+
+def check(options: dict[str, Any]) -> None:
+    """Raise `UsageError` for options of any job that make no sense together."""
     if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
@@ -238,11 +278,13 @@ def _check(options: dict[str, Any]) -> None:
         if path.exists() and not path.is_dir():
             raise UsageError(f"--checkpoint {path} is a file; it must be a directory")
         options["checkpoint"] = path
+    if "start_from" in options:
+        options["start_from"] = existing_path(options["start_from"], "directory of checkpoints")
 
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
-    from streamk.engine import Engine, shown_on
+    from streamk.engine import Engine
 
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
@@ -251,6 +293,14 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
+    source = connected(options, engine_options, stack)
+    return Engine(source, model, **engine_options)
+
+
+def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
+    """Open the source, which is returned, and the sinks, which go among the engine's options."""
+    from streamk.engine import shown_on
+
     source: Source = _opened(open_source, options["source"])
     stack.callback(source.close)
     for name, argument in (("to", "sink"), ("dead_letters", "dead_letters")):
@@ -260,17 +310,20 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
             engine_options[argument] = sink
     if not options.get("quiet"):
         engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
-    return Engine(source, model, **engine_options)
+    return source
 
 
 def _model(options: dict[str, Any]) -> str:
-    """The model's name: a job whose checkpoint has one goes on with it."""
+    """The model's name: a job whose checkpoint has one goes on with it, or starts from one."""
     from streamk.engine import kept_model
 
-    if "model" in options or "checkpoint" not in options:
-        return str(options.get("model", MODEL))
-    header = kept_model(options["checkpoint"])
-    return MODEL if header is None else str(learner_header(header)["type"])
+    if "model" in options:
+        return str(options["model"])
+    for name in ("checkpoint", "start_from"):
+        header = kept_model(options[name]) if name in options else None
+        if header is not None:
+            return str(learner_header(header)["type"])
+    return MODEL
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

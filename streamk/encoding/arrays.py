@@ -115,6 +115,8 @@ class _ArrayDecoder:
 
     def _grow(self, cells: Floats, y: list[Any]) -> list[tuple[int, int]]:
         """Append the columns that have their first value in these events."""
+        if self.table.schema.mode == "fixed":
+            return []
         learned = np.array([self._label is None or label is not None for label in y])
         firsts: dict[int, list[Name]] = {}
         for name, j in self._unknown.items():
@@ -167,10 +169,10 @@ class RowsDecoder(_ArrayDecoder):
             raise BadRecord(f"rows of {X.shape[1]} columns, {len(self._names)} expected")
         labels: Sequence[Any] | npt.NDArray[Any] | None = None
         if self._label is not None:
-            if values.y is None:
+            if values.y is None and self.table.schema.mode != "fixed":
                 raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")
             labels = values.y
-            if not isinstance(labels, np.ndarray) and any(v != v for v in labels):
+            if isinstance(labels, Sequence) and any(v != v for v in labels):
                 labels = [None if value != value else value for value in labels]
         return self._finish(X, np.arange(len(X), dtype=np.int64), labels, {})
 
@@ -180,6 +182,8 @@ class Float32Decoder(_ArrayDecoder):
 
     def __init__(self, schema: Schema, names: Sequence[Name], max_event_bytes: int) -> None:
         label = schema.label
+        if label not in names and schema.mode == "fixed":
+            label = None
         if label is not None and label not in names:
             raise BadRecord(
                 f"the label {label!r} is not among the fields {', '.join(map(str, names))}"

@@ -184,7 +184,7 @@ class ColumnTable:
         Rejected
             If the schema is strict, or would become too large.
         """
-        if not event.new:
+        if not event.new or self._schema.mode == "fixed":
             return False
         column = min(event.new, key=sort_key)
         schema = self._schema

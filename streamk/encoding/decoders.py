@@ -62,11 +62,12 @@ def decoder(
     Examples
     --------
     >>> decoding = decoder("json", Schema(label="y"))
-    >>> out = decoding.decode([b'{"a": 1, "b": 2.5, "y": 0}', b'{"a": "one"}'])
+    >>> out = decoding.decode([b'{"a": 1, "b": 2.5, "y": 0}', b'{"a": 3}', b'{"a": '])
     >>> decoding.schema.columns, out.X, out.y
-    (('a', 'b'), array([[1. , 2.5]]), [0])
-    >>> out.bad[0]
-    BadEvent(row=1, column='y', reason="label missing: the event has no field 'y'")
+    (('a', 'b'), array([[1. , 2.5],
+           [3. , 0. ]]), [0, None])
+    >>> out.bad[0].row, out.bad[0].kind
+    (2, 'undecodable')
     """
     if encoding in ("rows", "float32"):
         return _Sized(encoding, schema, fields, max_event_bytes)

@@ -10,8 +10,6 @@ column, a number as text, an event that is wrong) is read again by the careful w
 from __future__ import annotations
 
 import csv
-import difflib
-import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +109,9 @@ class NamedDecoder:
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
-            raise BadRecord(f"the label {schema.label!r} is not in the header")
+            if schema.mode != "fixed":
+                raise BadRecord(f"the label {schema.label!r} is not in the header")
+            self._label = None
         numbered = [name for name in schema.columns if isinstance(name, int)]
         if encoding != "dict" and numbered:
             raise BadRecord(
@@ -393,6 +393,8 @@ class NamedDecoder:
         if fast is not None and fast.label_at is not None:
             if self._encoding == "csv":
                 rows.labels = [cell or None for cell in rows.labels]
+            elif msgspec.UNSET in rows.labels:
+                rows.labels = [None if x is msgspec.UNSET else x for x in rows.labels]
             rows.labels, refused = self._labels.many(rows.labels)
             doubtful.update(refused)
         else:
@@ -414,12 +416,7 @@ class NamedDecoder:
         fields = flatten(self._read(value), self._ignore)
         label = None
         if self._label is not None:
-            if self._label not in fields:
-                hint = _nearest(str(self._label), tuple(map(str, fields)))
-                raise Rejected(
-                    "label missing", f"the event has no field {self._label!r}{hint}", self._label
-                )
-            label = self._labels.one(fields.pop(self._label))
+            label = self._labels.one(fields.pop(self._label, None))
         event = self.table.read(fields)
         # An event that is not learned brings no columns, unless none is ever learned.
         strict = self._strict and len(self.table) > 0
@@ -500,13 +497,6 @@ class NamedDecoder:
                 found_times = np.array(times).reshape(-1, len(Moment._fields))[_TIME - code[has]]
                 for part, place in own.items():
                     X[has, place] = found_times[:, Moment._fields.index(part)]
-
-
-@functools.lru_cache(maxsize=64)
-def _nearest(label: str, names: tuple[str, ...]) -> str:
-    """A hint at the field that was probably meant, or nothing."""
-    near = difflib.get_close_matches(label, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 _Pick = Callable[[Sequence[Any]], Sequence[Any]]

@@ -20,7 +20,7 @@ __all__ = ["MAX_COLUMNS", "Absent", "Kind", "LabelType", "Mode", "Schema"]
 
 Kind = Literal["number", "text", "time"]
 LabelType = Literal["bool", "int", "str", "float"]
-Mode = Literal["open", "strict"]
+Mode = Literal["open", "strict", "fixed"]
 Absent = Literal["zero", "missing"]
 
 MAX_COLUMNS = 16_384
@@ -52,9 +52,10 @@ class Schema:
         "c", "c=..." and "c@elapsed" to "c@year_cos".
     classes : tuple or None
         The only labels allowed; None allows any of the right type.
-    mode : "open" or "strict"
-        Fate of a field or a text that is not known: a new trailing column, or a rejected event.
-        Without columns, those of the first event learned are the known ones.
+    mode : "open", "strict" or "fixed"
+        Fate of a field or a text that is not known: a new trailing column, a rejected event, or
+        none, as if it were not there. Without columns, a strict schema has those of the first event
+        learned. With "fixed" the source may lack the label.
     absent : "zero" or "missing"
         Value of the columns of a field that an event lacks: 0, or NaN. A null is NaN in any case.
     ignore : tuple of str or int

@@ -41,7 +41,6 @@ BAD_KINDS = (
     "wrong type",
     "NaN",
     "inf",
-    "label missing",
     "label out of domain",
     "oversized",
     "unknown column",

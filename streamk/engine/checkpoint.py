@@ -147,13 +147,52 @@ def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint |
     return None
 
 
+def newest_of_all(directory: Path) -> Checkpoint:
+    """Return the newest good checkpoint of the member that has learned the most events.
+
+    Parameters
+    ----------
+    directory : Path
+        The one given to the engine, or that of a member or an epoch inside it.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or it is no such directory.
+    StateError
+        If there are some and none can be used.
+    """
+    if _EPOCH.fullmatch(directory.name) and (directory / MANIFEST).exists():
+        return read_checkpoint(directory)
+    members = [directory] if _MEMBER.fullmatch(directory.name) else _members(directory)
+    found = [newest_checkpoint(member) for member in members if member.is_dir()]
+    best = max(filter(None, found), key=_learned, default=None)
+    if best is None:
+        raise InvalidInput(
+            f"{directory} holds no checkpoint; give the directory that `streamk run --checkpoint`"
+            " was given"
+        )
+    return best
+
+
+def _learned(found: Checkpoint) -> int:
+    try:
+        return int(found.body["training"]["counts"]["learned"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"{found.path / MANIFEST}: is not a whole manifest: {error!r}") from error
+
+
+def _members(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("member-*") if path.is_dir())
+
+
 def kept_model(directory: Path) -> Mapping[str, Any] | None:
     """The header of the model that a directory given to the engine holds; None if it holds none.
 
     It is any member's, since all have models of one kind. The arrays are not read, and damaged
     checkpoints are passed over: the engine checks what it goes on from.
     """
-    for member in sorted(p for p in directory.glob("member-*") if p.is_dir()):
+    for member in _members(directory):
         for epoch in reversed(_epochs(member)):
             with contextlib.suppress(StateError):
                 found: Mapping[str, Any] = _read_manifest(member / f"{epoch:08d}")["model"]

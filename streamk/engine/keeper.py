@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from connectors.base import Sink, Source
 from connectors.errors import BadRecord, ConnectorError, Revoked
 from streamk.encoding import Schema
-from streamk.engine.checkpoint import Checkpoint, Store, fingerprint
+from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
 from streamk.engine.feed import Feed
 from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
 from streamk.engine.sequence import Pass
 from streamk.engine.training import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.learners.base import Learner
 
 __all__ = ["Keeper"]
 
@@ -36,6 +38,8 @@ class Keeper:
         Options that a checkpoint and the run that goes on from it must agree in.
     until_end : bool
         Partitions end where they end when the run starts.
+    start_from : Path, optional
+        Directory of another job's checkpoints, whose model this one begins with.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Keeper:
         sinks: Mapping[str, Sink],
         config: dict[str, Any],
         until_end: bool,
+        start_from: Path | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -57,6 +62,8 @@ class Keeper:
         self._trainer = trainer
         self._sinks = sinks
         self._until_end = until_end
+        self._start_from = start_from
+        self._origin: list[str | int] = []
         self._lineage = new_lineage()
         self._absorbed: list[str] = []
         self._committed: int | None = None
@@ -64,7 +71,9 @@ class Keeper:
         self._finished = False
         self._common_events = trainer.model.n_events
         self._initial, self._config = "", dict(config)
-        if store is not None:  # what only checkpoints are compared by takes a copy of the model
+        if (
+            store is not None or start_from is not None
+        ):  # what only checkpoints are compared by takes a copy of the model
             initial = trainer.model.state()
             self._initial = fingerprint(initial)
             self._config["model"] = initial.header
@@ -83,6 +92,8 @@ class Keeper:
         ------
         StateError
             If the checkpoint is damaged, or was made with other options.
+        InvalidInput
+            If there is nothing to start from.
         EngineError
             If the source lacks a partition that the checkpoint has read.
         """
@@ -96,9 +107,12 @@ class Keeper:
                     "%s was taken over by another member while it was away; it starts anew",
                     found.path.parent.name,
                 )
+                self._begin()
                 self._rewind(found)
             else:
                 self._restore(found)
+        else:
+            self._begin()
         self._source.set_rebalance(self.revoked, self.assigned)
         partitions = self._source.partitions()
         gone = sorted(set(self._places) - set(partitions))
@@ -109,6 +123,21 @@ class Keeper:
                 " source, or with another checkpoint directory"
             )
         self.assigned(partitions, opened=found is None)
+
+    def _begin(self) -> None:
+        """Take the model of the job to start from, if there is one to begin with."""
+        if self._start_from is None:
+            return
+        found = newest_of_all(self._start_from)
+        self._check(found, but=("encoding",))
+        self._trainer.start_from(found.body["training"], self._opened(found))
+        self._common_events = self._trainer.model.n_events
+        self._origin = [found.body["lineage"], found.epoch]
+        _log.info("starting from %s, %d events learned", found.path, self._common_events)
+
+    def _opened(self, found: Checkpoint) -> Learner:
+        """Return the model of a checkpoint."""
+        return type(self._trainer.model).from_state(found.model)
 
     def _committed_epoch(self) -> int | None:
         """The epoch that the group has committed last for this member, if any."""
@@ -127,8 +156,11 @@ class Keeper:
                 epochs.append(owner.epoch)
         return min(epochs, default=None)
 
-    def _check(self, found: Checkpoint) -> None:
-        """The checkpoint must be of this stream and this model."""
+    def _check(self, found: Checkpoint, but: Collection[str] = ()) -> None:
+        """Raise `StateError` unless a checkpoint is of this stream and this model.
+
+        Of the options of the stream those named in `but` may differ.
+        """
         theirs = found.body["config"]
         if "batch_size" in theirs:
             raise StateError(
@@ -138,9 +170,10 @@ class Keeper:
                 " inspect` shows"
             )
         for name, mine in self._config.items():
-            if name != "model" and mine != theirs.get(name):
-                raise StateError(_mismatch(found, name, theirs.get(name), mine))
-        if found.body["initial"] != self._initial:
+            other = theirs.get(name, True if name == "learn" else None)
+            if name not in ("model", *but) and mine != other:
+                raise StateError(_mismatch(found, name, other, mine))
+        if found.body["initial"] != self._initial and self._trainer.learns:
             mine, other = self._config["model"], theirs["model"]
             if mine != other:
                 name, other, mine = _difference(other, mine)
@@ -149,8 +182,9 @@ class Keeper:
 
     def _restore(self, found: Checkpoint) -> None:
         body = found.body
-        model = type(self._trainer.model).from_state(found.model)
-        self._trainer.restore(body["training"], model)
+        self._trainer.restore(body["training"], self._opened(found))
+        self._origin = list(body.get("origin", []))
+        self._common_events = body.get("common_events", self._common_events)
         self._places = self._feed.restore(body["feed"])
         self._lineage = body["lineage"]
         self._absorbed = list(body["absorbed"])
@@ -161,8 +195,13 @@ class Keeper:
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
+        addresses = found.body.get("sinks", {})
         for name, sink in self._sinks.items():
-            sink.rewind(found.body["marks"].get(name))
+            before, now = addresses.get(name), _address(sink)
+            if before in (None, now):
+                sink.rewind(found.body["marks"].get(name))
+            else:
+                _log.info("%s is a new sink, the one before was %s", now, before)
 
     # --- partitions -------------------------------------------------------------------------
 
@@ -276,12 +315,14 @@ class Keeper:
         self._feed.lose(partition, start, stop, reason)
 
     def _absorb(self, found: Checkpoint) -> None:
-        if found.body["initial"] != self._initial:
+        if not self._trainer.learns:
+            return  # there is nothing but the place
+        same = found.body["initial"] == self._initial
+        if not same or list(found.body.get("origin", [])) != self._origin:
             raise StateError("it started from another model")
         schema = found.body["training"]["schema"]
         if schema is not None:
-            other = type(self._trainer.model).from_state(found.model)
-            self._trainer.absorb(other, Schema.from_json(schema), self._common_events)
+            self._trainer.absorb(self._opened(found), Schema.from_json(schema), self._common_events)
         self._absorbed += lineages(found.body)
 
     # --- saving -----------------------------------------------------------------------------
@@ -309,10 +350,13 @@ class Keeper:
             "initial": self._initial,
             "lineage": self._lineage,
             "absorbed": self._absorbed,
+            "origin": self._origin,
+            "common_events": self._common_events,
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),
             "marks": marks,
+            "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
         epoch = self._store.save(body, trainer.model.state())
         self.saved_events = feed.sequencer.events
@@ -325,6 +369,11 @@ class Keeper:
                 self._go_back(error)
                 raise
         self._committed = epoch
+
+
+def _address(sink: Sink) -> str | None:
+    """Return where a sink writes, if it tells."""
+    return getattr(sink, "address", None)
 
 
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:

@@ -21,6 +21,7 @@ from connectors.base import Sink, Source
 from connectors.errors import Revoked
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.checkpoint import Store
+from streamk.engine.details import Details
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
 from streamk.engine.progress import Pace, Snapshot, process_bytes
@@ -33,6 +34,8 @@ __all__ = ["Engine", "Report"]
 
 _POLL_SECONDS = 0.1
 """Longest wait for events before looking whether to stop."""
+_NEWER_SECONDS = 1.0
+"""Time between two looks for a newer model."""
 _MOST = 1024
 """Events taken at once: enough to make a call cheap per event, few enough to stay in cache."""
 _SWITCH_SECONDS = 2e-4
@@ -62,6 +65,8 @@ class Report:
         Windowed figures along the stream, at most 1,024 points.
     lost : list of dict
         Offset ranges that this model will never hold: partition, start, stop, reason.
+    learns : bool
+        Whether events with a label were learned.
     learned : dict of partition to list of [start, stop]
         Offset ranges that were taken.
     seconds : float
@@ -79,6 +84,7 @@ class Report:
     whole: dict[str, float]
     window: dict[str, float]
     history: list[tuple[int, float, float]]
+    learns: bool
     lost: list[Lost]
     learned: dict[str, list[list[int]]]
     seconds: float
@@ -125,6 +131,10 @@ class Engine:
         What to do when the next events of a partition are gone from the source.
     checkpoint : path, optional
         Directory of checkpoints, made if need be.
+    start_from : path, optional
+        Directory of another job's checkpoints. A job that has no checkpoint of its own begins with
+        the newest model there, its columns and its labels, and with nothing else of it; `model`
+        and the options of the stream must be those of that job, `encoding` apart.
     checkpoint_every : int, default 100000
         Checkpoints are written after so many events of the sequence, twice as many and so on.
     keep : int, default 2
@@ -140,6 +150,18 @@ class Engine:
         About how much is read ahead while partitions wait for each other.
     window : int, default 1000
         Events in the windowed figures.
+    learn : bool, default True
+        False: events are predicted and never learned. `schema` is then one of mode "fixed" with the
+        model's columns, as `streamk.load` gives it.
+    newer : function, optional
+        Called each second where nothing is learned: returns a model and its schema to predict with
+        from there on, or None.
+    interval : float, optional
+        Predicted numbers come with an interval that holds them with so large a probability, between
+        0 and 0.99 (`MultiKernel`).
+    explain : bool, default False
+        Predictions come with their reasons, the columns of the largest effect. Each is computed by
+        itself, from a prediction more for every column.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end.
     progress_interval : float, default 1.0
@@ -179,6 +201,7 @@ class Engine:
         max_bad_share: float = 1.0,
         data_loss: DataLoss = "fail",
         checkpoint: str | os.PathLike[str] | None = None,
+        start_from: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         keep: int = 2,
         idle_timeout: float = 1.0,
@@ -187,6 +210,10 @@ class Engine:
         buffer_events: int = 1 << 16,
         buffer_bytes: int = 1 << 28,
         window: int = 1000,
+        learn: bool = True,
+        newer: Callable[[], tuple[Learner, Schema] | None] | None = None,
+        interval: float | None = None,
+        explain: bool = False,
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
@@ -205,9 +232,11 @@ class Engine:
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._start_from = None if start_from is None else Path(start_from)
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._max_events, self._until_end = max_events, until_end
         self._on_progress, self._pace = on_progress, Pace(progress_interval)
+        self._newer, self._looked = newer, time.monotonic()
         self._stopping = False
         self._store: Store | None = None
         self._trainer = Trainer(
@@ -219,6 +248,8 @@ class Engine:
             on_error=on_error,
             max_bad_share=max_bad_share,
             window=window,
+            learn=learn,
+            details=Details(interval, explain) if explain or interval is not None else None,
         )
         self._feed = Feed(
             source,
@@ -228,13 +259,18 @@ class Engine:
             data_loss=data_loss,
             journal=self._note,
         )
+        fixed = isinstance(schema, Schema) and schema.mode == "fixed"
+        if newer is not None and learn:
+            raise InvalidInput("newer= is for learn=False")
+        if not (learn or fixed):
+            raise InvalidInput('learn=False needs a schema of mode "fixed", see streamk.load')
         self._config = {
             "label": label,
-            "schema": schema.to_json() if isinstance(schema, Schema) else schema,
+            "learn": learn,
+            "schema": _told(schema) if learn else "fixed",
             "absent": absent,
             "ignore": list(ignore),
             "encoding": source.encoding,
-            "window": window,
         }
 
     def run(self) -> Report:
@@ -274,6 +310,7 @@ class Engine:
                 sinks=self._sinks,
                 config=self._config,
                 until_end=self._until_end,
+                start_from=self._start_from,
             )
             keeper.open()
             first = self._feed.sequencer.events
@@ -314,7 +351,15 @@ class Engine:
                     trainer.settle()
             if self._on_progress is not None and self._pace.due():
                 self._show(keeper)
+            if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
+                self._renew(self._newer())
         return "request"
+
+    def _renew(self, found: tuple[Learner, Schema] | None) -> None:
+        """Predict by another model from here on, if there is one."""
+        self._looked = time.monotonic()
+        if found is not None:
+            self._trainer.renew(*found)
 
     def _share(self, events: int) -> int:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
@@ -378,6 +423,7 @@ class Engine:
             whole=trainer.metrics.whole(),
             window=trainer.metrics.window(),
             history=trainer.metrics.history,
+            learns=trainer.learns,
             lost=feed.lost,
             learned=feed.learned,
             seconds=seconds,
@@ -419,11 +465,16 @@ def _policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
 def _label(label: str | int | None, schema: Schema | Mode) -> str | int | None:
     """Return the field that holds the label: a schema brings its own."""
     if not isinstance(schema, Schema):
-        _check_choice("schema", schema, Mode)
+        _check_choice("schema", schema, Literal["open", "strict"])
         return label
     if label not in (None, schema.label):
         raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
     return schema.label
+
+
+def _told(schema: Schema | Mode) -> Any:
+    """Return a schema as JSON data."""
+    return schema.to_json() if isinstance(schema, Schema) else schema
 
 
 def _found(

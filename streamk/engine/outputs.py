@@ -29,11 +29,13 @@ def predictions(
     good: npt.NDArray[np.int64],
     predicted: Prequential,
     classes: Sequence[Any],
+    details: Sequence[dict[str, Any]] = (),
 ) -> list[Output]:
     """Return what was predicted of the `good` events of a batch, as it is written.
 
     An event's probabilities are those of the classes that were known when it was predicted; where
-    there were none, they are empty and the prediction is None.
+    there were none, they are empty and the prediction is None. `details` are further entries of
+    each, if any are wanted.
     """
     labels = predicted.predictions.tolist()
     values: list[dict[str, Any]]
@@ -47,6 +49,8 @@ def predictions(
             {"prediction": label, "probabilities": dict(zip(names, row[:k]))}  # noqa: B905 fewer
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
         ]
+    for value, more in zip(values, details, strict=False):
+        value |= more
     partitions = [batch.names[code] for code in batch.codes[good].tolist()]
     offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
     keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from connectors.base import Sink, Source
 from connectors.errors import BadRecord
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.batch import Batch
+from streamk.engine.details import Details
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
 from streamk.engine.outputs import dead_letter, predictions
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -47,7 +48,7 @@ class Counts:
     ----------
     learned, predicted : int
     unlabelled : int
-        Events without a label: predicted, not learned.
+        Events that were not learned: without a label, or all where the model only predicts.
     bad : dict of kind to int
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     """
@@ -58,8 +59,16 @@ class Counts:
     bad: dict[str, int]
 
 
-_Learned = Callable[[], tuple[Prequential, tuple[Any, ...]]]
-"""Waits for predictions, and gives the classes that were known after them."""
+class _Predicted(NamedTuple):
+    """Predictions of a batch, the classes known after it, and the details, if any are wanted."""
+
+    prequential: Prequential
+    classes: tuple[Any, ...]
+    details: list[dict[str, Any]]
+
+
+_Learned = Callable[[], _Predicted]
+"""Waits for predictions."""
 
 
 class Trainer:
@@ -80,8 +89,11 @@ class Trainer:
         on_error: OnError,
         max_bad_share: float,
         window: int,
+        learn: bool = True,
+        details: Details | None = None,
     ) -> None:
         self.model = model
+        self.learns = learn
         self.counts = Counts(0, 0, 0, {})
         self.metrics = Metrics(classification=model.is_classifier, window=window)
         self._source = source
@@ -89,6 +101,7 @@ class Trainer:
         self._dead_letters = dead_letters
         self._on_error = on_error
         self._max_bad_share = max_bad_share
+        self._details = details
         self._began = False
         self._first_reason: str | None = None
         self._waiting: tuple[Batch, Decoded, _Learned] | None = None
@@ -99,6 +112,8 @@ class Trainer:
                 "absent='missing' is for models that take missing values; wrap the learner in"
                 " streamk.learners.Scaled, or choose absent='zero'"
             )
+        if details is not None:
+            details.check(model)
         self._initial = schema
         self.use(schema)
         if model.columns is None and schema.columns:
@@ -204,29 +219,39 @@ class Trainer:
 
     # --- learning ---------------------------------------------------------------------------
 
-    def _learn(
-        self, decoded: Decoded, schema: Schema, known: int, batch: Batch
-    ) -> tuple[Prequential, tuple[Any, ...]]:
+    def _learn(self, decoded: Decoded, schema: Schema, known: int, batch: Batch) -> _Predicted:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
-        model, y = self.model, decoded.y
+        model = self.model
+        y = decoded.y if self.learns else [None] * len(decoded.y)
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         pieces: list[Prequential] = []
+        details: list[dict[str, Any]] = []
         start = 0
         with _refusals(batch):
             for row, width in decoded.growth:
                 if row > start:
                     part = slice(start, row)
-                    pieces.append(self._rest(_cut(X[part], known), y[part]))
-                pieces.append(self._rest(_cut(X[row : row + 1], known), [None]))
+                    pieces += self._rest(_cut(X[part], known), y[part], details)
+                pieces += self._rest(_cut(X[row : row + 1], known), [None], details)
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
                     model.learn_many(_cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
-                pieces.append(self._rest(_cut(X[start:], known), y[start:]))
-        return joined(pieces, model), model.classes
+                pieces += self._rest(_cut(X[start:], known), y[start:], details)
+        return _Predicted(joined(pieces, model), model.classes, details)
 
-    def _rest(self, X: Any, y: list[Any]) -> Prequential:
+    def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
+        """Predict, then learn, events without new columns, and append their details."""
+        if self._details is None:
+            return [self._predict_then_learn(X, y)]
+        pieces = []
+        for i, x in enumerate(X):
+            details.append(self._details.of(self.model, x))
+            pieces.append(self._predict_then_learn(X[i : i + 1], y[i : i + 1]))
+        return pieces
+
+    def _predict_then_learn(self, X: Any, y: list[Any]) -> Prequential:
         if self.model.columns is not None:
             return self.model.predict_then_learn_many(X, y)
         # Events without a value; columns come, though none, with the first one learned.
@@ -243,14 +268,14 @@ class Trainer:
 
     def _emit(self, batch: Batch, decoded: Decoded, learned: _Learned) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
-        predicted, classes = learned()
-        labelled = len(decoded.y) - decoded.y.count(None)
+        predicted, classes, details = learned()
+        labelled = len(decoded.y) - decoded.y.count(None) if self.learns else 0
         if decoded.bad:
             self._report(batch, decoded.bad)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
-            self._sink.write(predictions(batch, decoded.good, predicted, classes))
+            self._sink.write(predictions(batch, decoded.good, predicted, classes, details))
         self._score(predicted, classes, decoded.y)
         self._judge(len(batch), [event.row for event in decoded.bad])
 
@@ -316,6 +341,12 @@ class Trainer:
                 f" {self._max_bad_share:g} that is allowed; the first because: {self._why}"
             )
 
+    def renew(self, model: Learner, schema: Schema) -> None:
+        """Predict by another model, which has its own columns, from here on."""
+        self.settle()
+        self.model = model
+        self.use(schema)
+
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
         """Merge a model that read its events by `schema` into this one.
 
@@ -343,13 +374,27 @@ class Trainer:
         }
 
     def restore(self, data: Mapping[str, Any], model: Learner) -> None:
-        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
+        """Go on where `to_json` was called. Raises `StateError` if the data is not its own.
+
+        A trainer that only predicts keeps its own model.
+        """
         try:
-            self.model = model
             self.counts = Counts(**data["counts"])
             self.metrics = Metrics.from_json(data["metrics"])
-            schema = data["schema"]
-            self._waiting, self._began = None, schema is not None
+        except (KeyError, TypeError) as error:
+            raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+        self._waiting = None
+        if self.learns:
+            self.start_from(data, model)
+
+    def start_from(self, data: Mapping[str, Any], model: Learner) -> None:
+        """Go on with a model and the columns of its `to_json`, but not with what was counted.
+
+        Raises `StateError` if the data does not fit.
+        """
+        try:
+            self.model, schema = model, data["schema"]
+            self._began = schema is not None
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from streamk.backends import CLASSES
 from streamk.learners.expert_pool import FURTHEST
 from streamk.learners.pooled import Pooled
 from streamk.learners.prequential import Recorder
+from streamk.learners.recollection import Recollection
 from streamk.learners.rescaling import unit_change
 from streamk.learners.upkeep import PERIOD
 
@@ -278,6 +281,27 @@ class PooledLearning(Pooled):
         if self._fresh is not None:
             self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
             self._fresh = None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Predict without remembering it: later labels of these events find nothing said.
+
+        Examples
+        --------
+        >>> from streamk.learners import MultiKernel
+        >>> model = MultiKernel(columns=("a",), task="regression")
+        >>> with model.aside():
+        ...     number = model.predict_one([1.0])
+        """
+        with self._lock:
+            self._settle()
+            said, self._said = self._said, Recollection(0)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._settle()
+                self._said = said
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return events (n, d), or one (d,), with room for columns still to come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,12 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     """
     rows = np.vstack([x, np.tile(x, (len(x), 1))])
     rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
-    if learner.is_classifier:
-        answers = learner.predict_proba_many(rows)
-        answers = answers[:, list(learner.classes).index(learner.predict_one(x))]
-    else:
-        answers = np.asarray(learner.predict_many(rows), dtype=np.float64)
+    with learner.aside() if isinstance(learner, MultiKernel) else nullcontext():
+        if learner.is_classifier:
+            answers = learner.predict_proba_many(rows)
+            answers = answers[:, list(learner.classes).index(learner.predict_one(x))]
+        else:
+            answers = np.asarray(learner.predict_many(rows), dtype=np.float64)
     return np.asarray(answers[0] - answers[1:])
 
 

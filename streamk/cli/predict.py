@@ -1,0 +1,96 @@
+"""`streamk predict`: predict a stream with a model that has been learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.run import add_details, add_running, check, connected, show
+
+__all__ = ["main"]
+
+DESCRIPTION = """\
+Predict every event of a stream with the newest model of a checkpoint, which
+`streamk run` has learned or is still learning. Nothing is learned. Events that
+have the label are scored, too.
+"""
+
+EPILOG = """\
+examples:
+  streamk predict state file:requests.ndjson --to file:answers.ndjson
+  streamk predict state csv:new.csv --to csv:answers.csv --explain
+  streamk predict state kafka://localhost:9092/requests --follow \\
+      --to kafka://localhost:9092/answers --checkpoint answering
+
+Sources, sinks and what becomes of events that cannot be used are those of
+`streamk run`, see its help.
+"""
+
+_NOT_FOR_THE_ENGINE = ("model", "source", "to", "json", "quiet", "follow", "debug")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Predict a stream, and report how it went."""
+    options = _parser().parse(arguments)
+    if "source" not in options:
+        raise UsageError("CHECKPOINT and SOURCE are needed: streamk predict state file:new.ndjson")
+    check(options)
+    with ExitStack() as stack:
+        report = _engine(options, stack).run()
+    show(report, options)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser("streamk predict", DESCRIPTION, EPILOG)
+    parser.usage = "streamk predict CHECKPOINT SOURCE [--to SINK] ..."
+    add = parser.add_argument_group("what is read and written").add_argument
+    add("model", metavar="CHECKPOINT", nargs="?", help="directory of checkpoints, or one of them")
+    add("source", metavar="SOURCE", nargs="?", help="address of the events")
+    add("--to", metavar="SINK", help="address that the predictions go to")
+    add_details(add)
+    add(
+        "--follow",
+        action="store_true",
+        help="go on with each newer model that the job saves, looked for every second",
+    )
+    add = parser.add_argument_group("running").add_argument
+    add(
+        "--checkpoint",
+        metavar="DIR",
+        help="save the position there, and go on from there if there is one",
+    )
+    add_running(parser, add)
+    parser.add_common()
+    return parser
+
+
+def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
+    """Everything put together, cheapest mistakes first."""
+    from streamk.engine import Engine
+    from streamk.serving import load
+
+    directory = existing_path(options["model"], "directory of checkpoints")
+    if "checkpoint" in options and Path(options["checkpoint"]).resolve() == directory.resolve():
+        raise UsageError(
+            f"--checkpoint {directory} is where the model comes from; the position needs another"
+        )
+    model = load(directory)
+    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    if options.get("follow"):
+
+        def newer() -> Any:
+            return (model.learner, model.schema) if model.refresh() else None
+
+        engine_options["newer"] = newer
+    engine_options |= {
+        "schema": model.schema,
+        "learn": False,
+        "absent": model.schema.absent,
+        "ignore": model.schema.ignore,
+    }
+    source = connected(options, engine_options, stack)
+    return Engine(source, model.learner, **engine_options)

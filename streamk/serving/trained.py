@@ -1,0 +1,273 @@
+"""The model of a checkpoint, to predict events that are dicts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.adapters.rows import Model
+from streamk.encoding import Schema
+from streamk.engine.checkpoint import Checkpoint, newest_of_all
+from streamk.errors import InvalidInput, StateError
+from streamk.learners import Learner, MultiKernel, from_state
+from streamk.learners.report import report
+
+__all__ = ["TrainedModel", "load"]
+
+Event = Mapping[Hashable, Any]
+
+
+def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> TrainedModel:
+    """Open the newest model that a job has saved, to predict with it.
+
+    The job may be running. Nothing is written to its directory.
+
+    Parameters
+    ----------
+    directory : path
+        The one given to `streamk run --checkpoint`, or that of a member or an epoch inside it. Of
+        several members it is the one that has learned the most events.
+    follow : float, optional
+        Seconds after which a prediction looks for a newer checkpoint first. By default only
+        `TrainedModel.refresh` does.
+
+    Returns
+    -------
+    TrainedModel
+
+    Raises
+    ------
+    InvalidInput
+        If there is no checkpoint there, or `follow` is negative.
+    StateError
+        If there are checkpoints and none can be used, with the reason for each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import streamk
+    >>> from connectors.memory import MemorySource
+    >>> from streamk.engine import Engine
+    >>> from streamk.learners import MultiKernel
+    >>> directory = tempfile.mkdtemp()
+    >>> events = [{"x": n % 7, "late": n % 7 > 3} for n in range(500)]
+    >>> engine = Engine(MemorySource(events), MultiKernel(), label="late", checkpoint=directory)
+    >>> _ = engine.run()
+    >>> model = streamk.load(directory)
+    >>> model.predict_one({"x": 6}), model.predict_one({"x": 1})
+    (True, False)
+    """
+    return TrainedModel(directory, follow=follow)
+
+
+class TrainedModel:
+    """A model that was learned by a job and learns no more; `load` opens it.
+
+    Events are dicts as the job reads them, with or without the label; what is no column of the
+    model is passed over. One object may be used by several threads.
+
+    Attributes
+    ----------
+    path : Path
+        The checkpoint.
+    epoch : int
+        Its number.
+    n_events : int
+        Events the model has learned.
+    label : str or int or None
+        The field that is predicted.
+    classes : tuple
+        The labels known, empty for regression.
+    schema : Schema
+        The columns, of mode "fixed".
+    learner : Learner
+        The model itself, of arrays.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, follow: float | None = None) -> None:
+        if follow is not None and not follow >= 0:
+            raise InvalidInput(f"follow={follow!r} must be a number of seconds, at least 0")
+        self._directory = Path(directory).expanduser()
+        self._follow = follow
+        self._seen = self._listed()
+        self._looked = time.monotonic()
+        self._use(newest_of_all(self._directory))
+
+    def _use(self, found: Checkpoint) -> None:
+        learner = from_state(found.model)
+        data = found.body["training"]["schema"]
+        saved = Schema(label=found.body["config"]["label"])
+        if data is not None:
+            saved = Schema.from_json(data)
+        self.schema = replace(saved, columns=learner.columns or (), mode="fixed")
+        self.label = saved.label
+        ignore = saved.ignore if saved.label is None else (*saved.ignore, saved.label)
+        # One assignment, for the sake of other threads.
+        self._model = Model(learner, replace(self.schema, ignore=ignore))
+        self.path, self.epoch = found.path, found.epoch
+
+    def _listed(self) -> list[str]:
+        """Return the names of all checkpoints there are."""
+        return sorted(str(path) for path in self._directory.glob("**/manifest.json"))
+
+    def refresh(self) -> bool:
+        """Go on with the newest checkpoint; return whether it is another one than before.
+
+        Raises
+        ------
+        StateError
+            If none can be used; the model stays as it was.
+        """
+        self._looked, listed = time.monotonic(), self._listed()
+        if listed == self._seen:
+            return False
+        try:
+            found = newest_of_all(self._directory)
+        except StateError:
+            if listed == self._listed():
+                raise
+            found = newest_of_all(self._directory)  # the job removed what was being read
+        self._seen = listed
+        if found.path == self.path:
+            return False
+        self._use(found)
+        return True
+
+    @property
+    def learner(self) -> Learner:
+        """The model itself."""
+        return self._model.learner
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels known, empty for regression."""
+        return self.learner.classes
+
+    @property
+    def n_events(self) -> int:
+        """Events the model has learned."""
+        return self.learner.n_events
+
+    def _current(self) -> Model:
+        if self._follow is not None and time.monotonic() - self._looked >= self._follow:
+            self.refresh()
+        return self._model
+
+    def predict_one(self, x: Event) -> Any:
+        """Return the most probable label, None where none is known, or the number, 0 at first.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        model = self._current()
+        if not _knows(model.learner):
+            return _nothing(model.learner)
+        found = model.learner.predict_one(_row(model, x))
+        return found if model.learner.is_classifier else float(found)
+
+    def predict_many(self, events: Sequence[Event]) -> list[Any]:
+        """Return what `predict_one` does, for each of several events.
+
+        Parameters
+        ----------
+        events : sequence of n dicts
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        model = self._current()
+        if not _knows(model.learner):
+            return [_nothing(model.learner)] * len(events)
+        found: list[Any] = model.learner.predict_many(_rows(model, events)).tolist()
+        return found
+
+    def predict_proba_one(self, x: Event) -> dict[Any, float]:
+        """Return the probability of each label; {} where none is known.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it, or the model predicts numbers.
+        """
+        model = self._current()
+        if model.learner.is_classifier and not model.learner.classes:
+            return {}
+        return model.learner.predict_proba_one(_row(model, x))
+
+    def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
+        """Return an interval that holds the number with about that probability.
+
+        Parameters
+        ----------
+        x : dict
+        level : float, default 0.9
+            Between 0 and 0.99.
+
+        Raises
+        ------
+        InvalidInput
+            If a value or the level is of no use, or the model has no intervals.
+        """
+        model = self._current()
+        if not isinstance(model.learner, MultiKernel):
+            raise InvalidInput("intervals are for numbers predicted by the model multi-kernel")
+        rows = _row(model, x)[None]
+        low, high = model.learner.predict_interval_many(rows, level)[0].tolist()
+        return low, high
+
+    def debug_one(self, x: Event) -> str:
+        """Tell what is predicted for an event, which experts carry the weight, and which columns.
+
+        Parameters
+        ----------
+        x : dict
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it.
+        """
+        model = self._current()
+        return report(model.learner, _row(model, x))
+
+    def __repr__(self) -> str:
+        kind = getattr(getattr(self.learner, "learner", self.learner), "TYPE", "model")
+        return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
+
+
+def _knows(learner: Learner) -> bool:
+    """Return whether there is anything to predict from."""
+    return bool(learner.classes) if learner.is_classifier else learner.n_events > 0
+
+
+def _nothing(learner: Learner) -> Any:
+    return None if learner.is_classifier else 0.0
+
+
+def _row(model: Model, x: Event) -> NDArray[np.float64]:
+    row = model.row(x).copy()  # which the next one overwrites
+    return row if model.learner.takes_missing else np.nan_to_num(row)
+
+
+def _rows(model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
+    rows = [_row(model, x) for x in events]
+    return np.array(rows).reshape(len(rows), len(model.learner.columns or ()))
