@@ -183,19 +183,33 @@ def assert_same(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
+@pytest.mark.parametrize("cuts", [10, pytest.param(30, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", MAKERS)
-def test_how_a_stream_is_divided_changes_nothing(name: str) -> None:
+def test_how_a_stream_is_divided_changes_nothing(name: str, cuts: int) -> None:
     maker = MAKERS[name]
     events = stream(maker)
     model = maker.make(threads=1)
     expected = life(model, events, one_by_one)
     assert any(prediction is not None for prediction in expected[0])
-    rng = np.random.default_rng(0)
-    for trial in range(10):
+    rng = np.random.default_rng(cuts)
+    for trial in range(cuts):
         other = maker.make(threads=1 + trial % 2)
         found = life(other, events, lambda *args: in_calls(rng, *args))
         assert found == expected, trial
         assert_same(other, model)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_learning_is_the_same_whether_or_not_it_was_predicted(name: str) -> None:
+    maker = MAKERS[name]
+    X, y, _ = stream(maker, n=300)
+    predicted, at_once, one = (maker.make(threads=1) for _ in range(3))
+    predicted.predict_then_learn_many(X, y)
+    at_once.learn_many(X, y)
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    assert_same(at_once, predicted)
+    assert_same(one, predicted)
 
 
 @pytest.mark.parametrize("name", ["two classes", "numbers"])

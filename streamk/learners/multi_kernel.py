@@ -205,11 +205,19 @@ class MultiKernel(PooledLearning):
             self.learn_many(one_row(x), [y])
             return
         with self._lock:
-            if self._scale.observe(x[None]):
-                self._follow_columns()
-            if not self.is_classifier:
+            moved = self._scale.observe(x[None])
+            if self.is_classifier:
+                if moved:
+                    self._say_once(x)
+                    self._follow_columns()
+            else:
                 label, old = np.array([number], FLOAT64), self._unit
-                if self._labels.observe(label[:, None]):
+                turned = self._labels.observe(label[:, None])
+                if moved or turned:
+                    self._say_once(x)
+                if moved:
+                    self._follow_columns()
+                if turned:
                     self._follow_unit(old)
                 number = self._standardized(label)[0]
             self._learn_row(x, float(number))

@@ -83,6 +83,8 @@ class PooledLearning(Pooled):
         if recorder is not None and predicted:
             # By the pool that does not follow yet.
             recorder.add(self._restored(self._say(events[0]), old)[None])
+        elif moved or turned:
+            self._say_once(events[0])
         if moved:
             self._follow_columns()
         if self.is_classifier:
@@ -269,6 +271,12 @@ class PooledLearning(Pooled):
         self._loops.forecast_one(self._pool.table, self._padded(event))
         self._fresh = event.tobytes()
         return np.asarray(self._pool.arrays["OUT"].copy())
+
+    def _say_once(self, event: NDArray[np.float64]) -> None:
+        """Forecast an event (d,) that nobody has asked about, as if somebody had."""
+        name = event.tobytes()
+        if name != self._fresh and name not in self._said:
+            self._say(event)
 
     def _hear(self, event: NDArray[np.float64]) -> None:
         """Ask the guests about the event (d,) that is forecast next."""

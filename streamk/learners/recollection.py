@@ -38,6 +38,9 @@ class Recollection:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, event: bytes) -> bool:
+        return event in self._kept
+
     def keep(self, event: bytes, opinions: NDArray[Any]) -> None:
         """Remember opinions, an array that is nobody else's from now on."""
         old = self._kept.pop(event, None)

@@ -115,7 +115,8 @@ class TrainedModel:
 
     def _listed(self) -> list[str]:
         """Return the names of all checkpoints there are."""
-        return sorted(str(path) for path in self._directory.glob("**/manifest.json"))
+        depth = ("*/*/manifest.json", "*/manifest.json", "manifest.json")
+        return sorted(str(path) for names in depth for path in self._directory.glob(names))
 
     def refresh(self) -> bool:
         """Go on with the newest checkpoint; return whether it is another one than before.
@@ -130,7 +131,7 @@ class TrainedModel:
             return False
         try:
             found = newest_of_all(self._directory)
-        except StateError:
+        except (StateError, FileNotFoundError):
             if listed == self._listed():
                 raise
             found = newest_of_all(self._directory)  # the job removed what was being read

@@ -1,0 +1,104 @@
+"""A job that begins with another job's model, and what may change from one run to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import events, learner, same_model
+
+from connectors.file_sinks import NDJSONSink
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, Report
+from streamk.engine.checkpoint import newest_of_all
+from streamk.errors import InvalidInput, StateError
+
+HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
+
+
+def run(stream: list[dict[str, Any]], **options: Any) -> Report:
+    """Learn events; every job has a model and options of its own that are the same."""
+    options = {"model": learner(), "label": "y", "ignore": ("id",), **options}
+    model = options.pop("model")
+    return Engine(MemorySource(stream), model, **options).run()
+
+
+def test_a_job_begins_with_the_model_of_another(tmp_path: Path) -> None:
+    run(HISTORY, checkpoint=tmp_path / "history")
+    sink = MemorySink()
+    live = run(LIVE, start_from=tmp_path / "history", sink=sink)
+    whole = MemorySink()
+    both = run(HISTORY + LIVE, sink=whole)
+    assert same_model(live.model, both.model)
+    assert [o.value for o in sink.outputs] == [o.value for o in whole.outputs[len(HISTORY) :]]
+    assert live.events == live.counts.learned == len(LIVE), "only what is learned here counts"
+    assert live.schema == both.schema
+
+
+def test_a_restart_goes_on_from_its_own_checkpoint(tmp_path: Path) -> None:
+    run(HISTORY, checkpoint=tmp_path / "history")
+    expected = run(LIVE, start_from=tmp_path / "history")
+    options: dict[str, Any] = {"start_from": tmp_path / "history", "checkpoint": tmp_path / "live"}
+    run(LIVE, **options, max_events=0)
+    run(LIVE, **options, max_events=33)
+    run(HISTORY + LIVE, checkpoint=tmp_path / "history")  # which moves on meanwhile
+    found = run(LIVE, **options)
+    assert same_model(found.model, expected.model)
+    again = run(LIVE, checkpoint=tmp_path / "live")  # the option is not needed any more
+    assert same_model(again.model, expected.model)
+
+
+def test_a_chain_of_jobs(tmp_path: Path) -> None:
+    run(HISTORY[:50], checkpoint=tmp_path / "a")
+    run(HISTORY[50:], checkpoint=tmp_path / "b", start_from=tmp_path / "a")
+    last = run(LIVE, start_from=tmp_path / "b")
+    assert same_model(last.model, run(HISTORY + LIVE).model)
+
+
+def test_nothing_to_start_from(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="holds no checkpoint"):
+        run(LIVE, start_from=tmp_path)
+    with pytest.raises(InvalidInput, match="holds no checkpoint"):
+        newest_of_all(tmp_path / "nowhere")
+
+
+def test_another_model_or_label_is_refused(tmp_path: Path) -> None:
+    run(HISTORY, checkpoint=tmp_path)
+    with pytest.raises(StateError, match="label='y', this run has 'c'"):
+        run(LIVE, start_from=tmp_path, label="c")
+    with pytest.raises(StateError, match=r"model regularization=0\.0, this run has 0\.5"):
+        run(LIVE, start_from=tmp_path, model=learner(regularization=0.5))
+
+
+def test_figures_sinks_and_threads_may_change_between_runs(tmp_path: Path) -> None:
+    expected = run(LIVE)
+    state = tmp_path / "state"
+    run(LIVE, checkpoint=state, max_events=30, sink=NDJSONSink(tmp_path / "a.ndjson"))
+    sink = NDJSONSink(tmp_path / "b.ndjson")
+    options: dict[str, Any] = {"window": 10, "checkpoint_every": 7, "keep": 5}
+    found = run(
+        LIVE, model=learner(threads=2), checkpoint=state, max_events=60, sink=sink, **options
+    )
+    assert same_model(found.model, run(LIVE[:60]).model)
+    sink = NDJSONSink(tmp_path / "b.ndjson")
+    found = run(LIVE, checkpoint=state, sink=sink)
+    assert same_model(found.model, expected.model)
+    first, second = (
+        (tmp_path / name).read_text().splitlines() for name in ("a.ndjson", "b.ndjson")
+    )
+    assert (len(first), len(second)) == (30, 50), "each prediction once, in the sink of its run"
+
+
+def test_the_same_sink_is_cut_back_and_another_is_not(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "out.ndjson"
+    run(LIVE, checkpoint=state, max_events=30, sink=NDJSONSink(out))
+    with out.open("a") as file:
+        file.write('{"after": "the checkpoint"}\n')
+    (tmp_path / "other.ndjson").write_text('{"not": "ours"}\n')
+    run(LIVE, checkpoint=state, max_events=40, sink=NDJSONSink(out))
+    assert len(out.read_text().splitlines()) == 40
+    run(LIVE, checkpoint=state, sink=NDJSONSink(tmp_path / "other.ndjson"))
+    kept = (tmp_path / "other.ndjson").read_text().splitlines()
+    assert kept[0] == '{"not": "ours"}'
+    assert len(kept) == 41
