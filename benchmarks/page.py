@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import adult, common, first_light, scaling
+from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
 from benchmarks.meka import __main__ as meka
@@ -33,6 +34,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         "adult": adult.render,
         "speed": speed.render,
         engine.NAME: engine.render,
+        arrivals.NAME: arrivals.render,
         "features": features.render,
         "step": step.render,
         "memory": memory.render,

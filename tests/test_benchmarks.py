@@ -194,6 +194,16 @@ def test_the_exponent_is_that_of_a_power() -> None:
     assert _exponents(range(3, 6), seconds) == pytest.approx([1, 2])
 
 
+@pytest.mark.slow
+def test_arrivals(tmp_path: Path) -> None:
+    found = quick("benchmarks.arrivals", tmp_path / "out.json")
+    for name in ("messy", "noisy"):
+        assert found["messy"][name]["learned"] > 250
+        assert sum(found["messy"][name]["bad"].values()) >= 1
+    assert found["fuzz"]["counted"] == found["fuzz"]["records"]
+    assert set(found["fuzz"]["bad"]) >= {"undecodable", "not an object", "wrong type", "inf"}
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_command_says_what_rivers_loop_says(tmp_path: Path, kafka_address: str) -> None:

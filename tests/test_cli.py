@@ -606,11 +606,11 @@ def test_a_wrong_command_is_explained(command: str, says: str, home: Path) -> No
 def test_what_fails_while_running_exits_1(home: Path) -> None:
     checkpoint = ("--checkpoint", "state", "--quiet")
     streamk(*RUN, *checkpoint, cwd=home)
-    out, err = streamk(*RUN, *checkpoint, "--window", "7", cwd=home, status=1)
+    out, err = streamk(*RUN, *checkpoint, "--absent", "missing", cwd=home, status=1)
     assert not out
-    assert "window=1000" in err
+    assert "absent='zero'" in err
     assert len(err.splitlines()) == 1
-    _, err = streamk(*RUN, *checkpoint, "--window", "7", "--debug", cwd=home, status=1)
+    _, err = streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home, status=1)
     assert "Traceback" in err
     _, err = streamk(
         "run", "kafka://127.0.0.1:9/t?connect_timeout=0.2", "--label=y", cwd=home, status=1

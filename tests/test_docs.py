@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from connectors.registry import schemes
+from streamk.cli import predict
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
 
@@ -31,7 +32,7 @@ EXAMPLES = [(page, block) for page in TEXT for block in blocks(page, "python")]
 def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
-        "factorization.md",
+        *("factorization.md", "serving.md"),
     }
     assert len(EXAMPLES) >= 3
 
@@ -64,7 +65,8 @@ def test_links_and_files_are_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", TEXT)
 def test_options_and_addresses_exist(page: str) -> None:
-    flags = {name for action in _parser()._actions for name in action.option_strings}
+    actions = [*_parser()._actions, *predict._parser()._actions]
+    flags = {name for action in actions for name in action.option_strings}
     flags |= {"--data", "--schema", "--topic"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT[page])) <= flags
     addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", TEXT[page]))

@@ -312,7 +312,6 @@ def test_a_damaged_checkpoint_costs_only_time(
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"window": 32}, "made with window=1000, this run has 32"),
         ({"schema": "strict"}, "schema='open', this run has 'strict'"),
         ({"label": "c"}, "label='y', this run has 'c'"),
         ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),

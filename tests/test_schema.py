@@ -7,7 +7,7 @@ import json
 import pytest
 
 from connectors.errors import BadRecord
-from streamk.encoding import Schema
+from streamk.encoding import Schema, decoder
 
 
 def test_a_schema_survives_json() -> None:
@@ -33,6 +33,17 @@ def test_a_column_belongs_to_the_longest_field_that_it_may_come_from() -> None:
     schema = Schema(("a=b=c", "a=x=y", "n=N/A", "n", "a=b"), kinds=kinds)  # type: ignore[arg-type]
     owners = [schema.owner(column) for column in schema.columns]
     assert owners == ["a=b", "a", "n", "n", "a=b"]
+
+
+def test_a_field_may_have_any_name() -> None:
+    names = ("", "=", "@", "a=b", "a@elapsed", ".", "\n", "ä")
+    for name in names:
+        decoding = decoder("json", Schema(label="y"))
+        for value in (1.5, "text", "2024-02-29", ["x", "y"]):
+            event = json.dumps({name: value, "y": True}).encode()
+            assert not decoding.decode([event]).bad, (name, value)
+        again = Schema.from_json(json.loads(json.dumps(decoding.schema.to_json())))
+        assert again == decoding.schema
 
 
 def test_the_label_tells_the_task() -> None:

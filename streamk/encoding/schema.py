@@ -173,12 +173,14 @@ def _owners(column: str) -> Iterator[str]:
 
     >>> list(_owners("a=b=c")), list(_owners("a=b@elapsed"))
     (['a=b', 'a'], ['a=b', 'a'])
+    >>> list(_owners("=x"))  # of the field without a name
+    ['']
     """
-    field, _, part = column.rpartition("@")
-    if part in Moment._fields and field:
+    field, mark, part = column.rpartition("@")
+    if part in Moment._fields and mark:
         yield field
     at = column.rfind("=")
-    while at > 0:
+    while at >= 0:
         yield column[:at]
         at = column.rfind("=", 0, at)
 
