@@ -357,6 +357,8 @@ class LocalKafka:
             "num.recovery.threads.per.data.dir": "1",
             "log.cleaner.dedupe.buffer.size": str(8 << 20),
             "log.segment.bytes": str(64 << 20),
+            # An event's own time may lie years back; it must not be too old for that.
+            "log.retention.ms": "-1",
         }
         if self._users:
             login = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -86,6 +86,7 @@ def _kafka_container(port: int) -> Any:
         .with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
         .with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
         .with_env("KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS", "0")
+        .with_env("KAFKA_LOG_RETENTION_MS", "-1")
         .with_env("KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS", "1000")
     )
 
