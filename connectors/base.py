@@ -22,12 +22,14 @@ __all__ = [
     "URL",
     "Chunk",
     "Connector",
+    "Delimited",
     "Output",
     "Rows",
     "Sink",
     "Source",
     "SourceBase",
     "concatenate",
+    "delimiter_of",
 ]
 
 ENCODINGS = ("json", "float32", "csv", "dict", "rows")
@@ -35,7 +37,7 @@ ENCODINGS = ("json", "float32", "csv", "dict", "rows")
 
 json      bytes, one JSON object
 float32   bytes, little-endian float32 numbers, the label last unless the fields say otherwise
-csv       bytes, one CSV record; the source's `fields` are the header
+csv       bytes, one CSV record; the source's `fields` are the header (see also `Delimited`)
 dict      a mapping of column name to value
 rows      a `Rows` slice: the numbers are already in an array
 """
@@ -228,6 +230,20 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections. May be called twice."""
+
+
+@runtime_checkable
+class Delimited(Protocol):
+    """A source of CSV whose cells need not end with commas."""
+
+    @property
+    def delimiter(self) -> str:
+        """The character between cells."""
+
+
+def delimiter_of(source: Source) -> str:
+    """Return the character between the cells of a source's CSV records."""
+    return source.delimiter if isinstance(source, Delimited) else ","
 
 
 class SourceBase:

@@ -1,15 +1,25 @@
-"""The cells of a CSV record."""
+"""The cells of a CSV record, and the character between them."""
 
 from __future__ import annotations
 
 import csv
 
-from connectors.errors import BadRecord
+from connectors.errors import BadRecord, BadURL
 
-__all__ = ["read_csv_cells"]
+__all__ = ["delimiter_in", "delimiter_named", "read_csv_cells"]
+
+_NAMES = {
+    "comma": ",",
+    "semicolon": ";",
+    "tab": "\t",
+    r"\t": "\t",
+    "pipe": "|",
+    "space": " ",
+    "colon": ":",
+}
 
 
-def read_csv_cells(value: bytes) -> list[str]:
+def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
     """Split one CSV record into its cells.
 
     Raises
@@ -21,14 +31,57 @@ def read_csv_cells(value: bytes) -> list[str]:
     --------
     >>> read_csv_cells(b'1,"a,b",')
     ['1', 'a,b', '']
+    >>> read_csv_cells(b'3,5;"a;b"', ";")
+    ['3,5', 'a;b']
     """
     try:
         text = value.decode("utf-8")
         if not ('"' in text or "\r" in text or "\n" in text):
-            return text.split(",")
-        records = list(csv.reader([text], strict=True))
+            return text.split(delimiter)
+        records = list(csv.reader([text], delimiter=delimiter, strict=True))
+    except UnicodeDecodeError as error:
+        raise BadRecord(
+            f"byte 0x{value[error.start]:02x} at place {error.start} of the record is not UTF-8; a"
+            " file in another encoding is read with its name, csv:PATH?encoding=latin-1 say"
+        ) from None
     except (ValueError, csv.Error) as error:
         raise BadRecord(str(error)) from None
     if len(records) != 1:
         raise BadRecord(f"{len(records)} CSV records where one belongs")
     return records[0]
+
+
+def delimiter_in(header: str) -> str:
+    r"""Return the character between the cells of a CSV header.
+
+    It is a comma if there is one outside quotes; else that of semicolon, tab and `|` which is there
+    most often, the first of them where two are; a comma where there is none of them.
+
+    >>> [delimiter_in(line) for line in ("a;b,c", 'a;"b, c"', "a\tb|c|d", "a")]
+    [',', ';', '|', ',']
+    """
+    outside = "".join(header.split('"')[::2])
+    if "," in outside:
+        return ","
+    found = max(";\t|", key=outside.count)
+    return found if found in outside else ","
+
+
+def delimiter_named(text: str) -> str:
+    r"""Return the delimiter that an option names: a character, or a word such as "tab".
+
+    Raises
+    ------
+    BadURL
+        If it is neither.
+
+    Examples
+    --------
+    >>> delimiter_named(";"), delimiter_named("tab")
+    (';', '\t')
+    """
+    found = _NAMES.get(text.lower(), text)
+    if len(found) != 1 or found in '"\r\n':
+        words = ", ".join(name for name in _NAMES if name.isalpha())
+        raise BadURL(f"delimiter={text!r} is neither one character nor one of {words}")
+    return found

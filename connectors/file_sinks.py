@@ -162,6 +162,12 @@ class CSVSink(_FileSink):
     An existing file's header is kept and has to match. Lists and dicts are written as JSON, None
     as an empty cell.
 
+    Parameters
+    ----------
+    path : Path
+    delimiter : str
+        The character between cells.
+
     Raises
     ------
     Unavailable
@@ -170,10 +176,14 @@ class CSVSink(_FileSink):
 
     _fields: tuple[str, ...] | None = None
 
+    def __init__(self, path: Path, *, delimiter: str = ",") -> None:
+        super().__init__(path)
+        self._delimiter = delimiter
+
     def write(self, outputs: Sequence[Output]) -> None:
         """Append a record an output. Raises `BadRecord` if its columns are not the header's."""
         text, fields = io.StringIO(), self._fields
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
         for output in outputs:
             record = {"partition": "", "offset": 0, "timestamp": 0, "key": None}
             record |= flat_output(output)
@@ -196,7 +206,8 @@ class CSVSink(_FileSink):
             return fields
         self._check_complete()
         self._file.seek(0)
-        header = next(csv.reader(line.decode() for line in self._file))
+        lines = (line.decode() for line in self._file)
+        header = next(csv.reader(lines, delimiter=self._delimiter))
         self._size()
         return tuple(header)
 

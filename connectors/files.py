@@ -13,16 +13,16 @@ import os
 import time
 from collections import deque
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
-from connectors.cells import read_csv_cells
+from connectors.cells import delimiter_named, read_csv_cells
 from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import CSVSink, NDJSONSink
 from connectors.lines import Splitter, without_bom
+from connectors.text import TextFile, encoding_named
 
 __all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
 
@@ -48,6 +48,12 @@ class FileSource(SourceBase):
         looks, 50 ms apart, cannot be told from one that grew.)
     max_event_bytes : int
         Of a longer record only the beginning is kept, enough for the decoder to report it.
+    delimiter : str, optional
+        The character between the cells of CSV; else it is found in the header, see
+        `connectors.cells.delimiter_in`.
+    text_encoding : str, optional
+        As Python names it; else UTF-8, or UTF-16 if the file begins with the mark of that. Records
+        are UTF-8 in any case.
 
     Raises
     ------
@@ -68,13 +74,16 @@ class FileSource(SourceBase):
         encoding: str,
         follow: bool = False,
         max_event_bytes: int = MAX_EVENT_BYTES,
+        delimiter: str | None = None,
+        text_encoding: str | None = None,
     ) -> None:
         self.encoding = encoding
+        self._given_delimiter, self._text_encoding = delimiter, text_encoding
         self._path = path
         self._follow = follow
         self._max = max_event_bytes
         self._partition = path.name
-        self._file: BinaryIO | None = None
+        self._file: TextFile | None = None
         self._ordinal = 0  # of the next record to be given
         self._restart()
         if encoding == "csv":
@@ -89,7 +98,13 @@ class FileSource(SourceBase):
         self.close()
         if self._follow and compression_of(existing_file(self._path)):
             raise BadURL(f"{self._path} is compressed and cannot be followed; drop follow=true")
-        self._file = opened(existing_file(self._path))
+        self._file = TextFile(
+            opened(existing_file(self._path)),
+            self._path,
+            self._text_encoding,
+            grows=self._follow,
+        )
+        self._delimiter = self._given_delimiter
         self._index = [0]  # the byte of record 0, 4096, 8192, ...
         self._rewind(0)
 
@@ -97,7 +112,12 @@ class FileSource(SourceBase):
         at = self._index[entry]
         assert self._file is not None
         self._file.seek(at)
-        self._splitter = Splitter(quoted=self.encoding == "csv", max_event_bytes=self._max, at=at)
+        self._splitter = Splitter(
+            quoted=self.encoding == "csv",
+            max_event_bytes=self._max,
+            delimiter=self._delimiter,
+            at=at,
+        )
         self._ready: deque[tuple[bytes, int]] = deque()
         self._ordinal = entry * _INDEX_EVERY
         self._exhausted = False
@@ -108,14 +128,25 @@ class FileSource(SourceBase):
             raise BadRecord(f"{self._path} is empty: a CSV file begins with the column names")
         record, end = self._ready.popleft()
         self._index[0] = end
+        self._delimiter = self._splitter.delimiter
         try:
-            names = tuple(read_csv_cells(without_bom(record)))
+            names = tuple(read_csv_cells(without_bom(record), self.delimiter))
         except BadRecord as error:
             raise BadRecord(f"the header of {self._path}: {error}") from None
+        if b"\0" in record:
+            raise BadRecord(
+                f"the header of {self._path} holds bytes of 0, as UTF-16 has them;"
+                " name the file's encoding: csv:PATH?encoding=utf-16-le"
+            )
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise BadRecord(f"the header of {self._path} names {twice!r} twice")
         return names
+
+    @property
+    def delimiter(self) -> str:
+        """The character between the cells of CSV."""
+        return self._delimiter or ","
 
     def _fill(self) -> bool:
         """Have at least one record ready; False if there is none (yet)."""
@@ -176,9 +207,9 @@ class FileSource(SourceBase):
             there = self._path.stat()
         except FileNotFoundError:
             return  # between the removal and the creation of a rotation
-        ours = os.fstat(self._file.fileno())
+        ours = os.fstat(self._file.file.fileno())
         replaced = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
-        if replaced or ours.st_size < self._file.tell():
+        if replaced or ours.st_size < self._file.file.tell():
             what = "was replaced by another file" if replaced else "became shorter"
             raise OffsetOutOfRange(
                 f"{self._path} {what} after {self._ordinal} events; "
@@ -190,8 +221,9 @@ class FileSource(SourceBase):
     def seek(self, partition: str, offset: int) -> None:
         """Go to a record. Raises `OffsetOutOfRange` past the end of what there is."""
         if offset == 0:
+            before = self.fields, self.delimiter
             self._restart()
-            if self.encoding == "csv" and self._header() != self.fields:
+            if self.encoding == "csv" and (self._header(), self.delimiter) != before:
                 raise BadRecord(f"{self._path} has another header than before")
             return
         self._rewind(min(max(offset, 0) // _INDEX_EVERY, len(self._index) - 1))
@@ -246,10 +278,15 @@ def existing_file(path: Path) -> Path:
 
 
 def _check_suffix(url: URL, path: Path) -> Path:
-    for scheme in ("csv", "parquet"):
-        if plain_suffix(path) == f".{scheme}" and url.scheme != scheme:
-            raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
+    scheme = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(plain_suffix(path))
+    if scheme is not None and url.scheme != scheme:
+        raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
     return path
+
+
+def _delimiter_of(path: Path) -> str | None:
+    """Return the delimiter that a file's name tells."""
+    return "\t" if plain_suffix(path) == ".tsv" else None
 
 
 def _ndjson_source(
@@ -260,10 +297,22 @@ def _ndjson_source(
 
 
 def _csv_source(
-    url: URL, *, follow: bool = False, max_event_bytes: int = MAX_EVENT_BYTES
+    url: URL,
+    *,
+    follow: bool = False,
+    max_event_bytes: int = MAX_EVENT_BYTES,
+    delimiter: str = "",
+    encoding: str = "",
 ) -> Source:
     path = path_of(url)
-    return FileSource(path, encoding="csv", follow=follow, max_event_bytes=max_event_bytes)
+    return FileSource(
+        path,
+        encoding="csv",
+        follow=follow,
+        max_event_bytes=max_event_bytes,
+        delimiter=delimiter_named(delimiter) if delimiter else _delimiter_of(path),
+        text_encoding=encoding_named(encoding) if encoding else None,
+    )
 
 
 def _ndjson_sink(url: URL) -> Sink:
@@ -271,7 +320,8 @@ def _ndjson_sink(url: URL) -> Sink:
 
 
 def _csv_sink(url: URL) -> Sink:
-    return CSVSink(path_of(url))
+    path = path_of(url)
+    return CSVSink(path, delimiter=_delimiter_of(path) or ",")
 
 
 NDJSON = Connector(source=_ndjson_source, sink=_ndjson_sink)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 
-__all__ = ["Splitter"]
+from connectors.cells import delimiter_in
+
+__all__ = ["Splitter", "without_bom"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -22,8 +24,15 @@ class Splitter:
     quoted : bool
         CSV records instead of lines.
     max_event_bytes : int
+    delimiter : str, optional
+        The character between cells; else that of the first line, see `connectors.cells`.
     at : int
         The byte of the file where the first record begins.
+
+    Attributes
+    ----------
+    delimiter : str or None
+        None before the first line.
 
     Examples
     --------
@@ -34,7 +43,10 @@ class Splitter:
     [(b'c', 15)]
     """
 
-    def __init__(self, *, quoted: bool, max_event_bytes: int, at: int = 0) -> None:
+    def __init__(
+        self, *, quoted: bool, max_event_bytes: int, delimiter: str | None = None, at: int = 0
+    ) -> None:
+        self.delimiter = delimiter
         self._quoted = quoted
         self._max = max_event_bytes
         self._end = at
@@ -63,6 +75,7 @@ class Splitter:
         records: list[tuple[bytes, int]] = []
         self._end += len(self._tail) + self._cut
         if self._tail or self._open:
+            self._look_at(self._tail)
             self._open.append(self._tail)
             self._emit(records)
         return records
@@ -75,9 +88,24 @@ class Splitter:
             if line.count(b'"') % 2 or self._open_bytes > self._max:
                 self._emit(records)
         else:
+            self._look_at(line)
             self._open.append(line)
-            if not (self._quoted and b'"' in line and _ends_in_quotes(line)):
+            if not (self._quoted and b'"' in line and self._ends_in_quotes(line)):
                 self._emit(records)
+
+    def _look_at(self, line: bytes) -> None:
+        """Find the delimiter in the first line that is not blank."""
+        if self.delimiter is None and self._quoted and line.strip():
+            self.delimiter = delimiter_in(line.decode("utf-8", "replace"))
+
+    def _ends_in_quotes(self, line: bytes) -> bool:
+        """Return whether the last cell of a line was opened by a quote and not closed."""
+        text = line.decode("utf-8", "replace")
+        try:
+            list(csv.reader([text], delimiter=self.delimiter or ",", strict=True))
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+        return False
 
     def _emit(self, records: list[tuple[bytes, int]]) -> None:
         record = self._open[0] if len(self._open) == 1 else b"\n".join(self._open)
@@ -85,17 +113,14 @@ class Splitter:
         self._open_bytes = 0
         if record.endswith(b"\r"):
             record = record[:-1]
-        if record and not record.isspace():
+        if not self._is_blank(record):
             records.append((record[: self._max + 1], self._end))
 
-
-def _ends_in_quotes(line: bytes) -> bool:
-    """Whether the last cell of a line was opened by a quote and not closed."""
-    try:
-        list(csv.reader([line.decode("utf-8", "replace")], strict=True))
-    except csv.Error as error:
-        return "unexpected end of data" in str(error)
-    return False
+    def _is_blank(self, record: bytes) -> bool:
+        if not record.isspace():
+            return not record
+        # Of empty cells, with tabs between them.
+        return not (self._quoted and self.delimiter and self.delimiter.encode() in record)
 
 
 def without_bom(record: bytes) -> bytes:

@@ -26,7 +26,7 @@ from connectors.base import (
     Source,
     SourceBase,
 )
-from connectors.cells import read_csv_cells
+from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import as_json_line
 from connectors.lines import Splitter, without_bom
@@ -47,6 +47,8 @@ class StdinSource(SourceBase):
     encoding : "json" or "csv"
         One JSON object a line, or CSV whose first record is the header (which is waited for).
     max_event_bytes : int
+    delimiter : str, optional
+        The character between the cells of CSV; else it is found in the header.
     """
 
     def __init__(
@@ -55,10 +57,13 @@ class StdinSource(SourceBase):
         *,
         encoding: str = "json",
         max_event_bytes: int = MAX_EVENT_BYTES,
+        delimiter: str | None = None,
     ) -> None:
         self.encoding = encoding
         self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
-        self._splitter = Splitter(quoted=encoding == "csv", max_event_bytes=max_event_bytes)
+        self._splitter = Splitter(
+            quoted=encoding == "csv", max_event_bytes=max_event_bytes, delimiter=delimiter
+        )
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
         self._ended = False
@@ -67,7 +72,12 @@ class StdinSource(SourceBase):
             while not self._fill(None):
                 if self._ended:
                     raise BadRecord("standard input is empty: CSV begins with the column names")
-            self.fields = tuple(read_csv_cells(self._ready.popleft()))
+            self.fields = tuple(read_csv_cells(self._ready.popleft(), self.delimiter))
+
+    @property
+    def delimiter(self) -> str:
+        """The character between the cells of CSV."""
+        return self._splitter.delimiter or ","
 
     def _fill(self, timeout: float | None) -> bool:
         """Have at least one record ready, waiting for one read at most; False if there is none."""
@@ -161,11 +171,21 @@ class StdoutSink:
         self.flush()
 
 
-def _stdin(url: URL, *, encoding: str = "json", max_event_bytes: int = MAX_EVENT_BYTES) -> Source:
+def _stdin(
+    url: URL,
+    *,
+    encoding: str = "json",
+    max_event_bytes: int = MAX_EVENT_BYTES,
+    delimiter: str = "",
+) -> Source:
     _nothing_more(url)
     if encoding not in ("json", "csv"):
         raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")
-    return StdinSource(encoding=encoding, max_event_bytes=max_event_bytes)
+    return StdinSource(
+        encoding=encoding,
+        max_event_bytes=max_event_bytes,
+        delimiter=delimiter_named(delimiter) if delimiter else None,
+    )
 
 
 def _stdout(url: URL) -> Sink:

@@ -40,6 +40,7 @@ def decoder(
     *,
     fields: tuple[str, ...] | None = None,
     max_event_bytes: int = MAX_EVENT_BYTES,
+    delimiter: str = ",",
 ) -> Decoder:
     """The decoder of an encoding.
 
@@ -53,6 +54,8 @@ def decoder(
         The source's `fields`; needed for "csv".
     max_event_bytes : int
         A longer event is not decoded (encodings of bytes).
+    delimiter : str
+        The character between the cells of "csv".
 
     Raises
     ------
@@ -72,7 +75,7 @@ def decoder(
     if encoding in ("rows", "float32"):
         return _Sized(encoding, schema, fields, max_event_bytes)
     if encoding in ENCODINGS:
-        return NamedDecoder(encoding, schema, fields, max_event_bytes)
+        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
 
 

@@ -29,7 +29,7 @@ from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
+from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader, show
 
 __all__ = ["NamedDecoder"]
 
@@ -97,20 +97,30 @@ class NamedDecoder:
     """Decodes json, dict and csv events; see `streamk.encoding.decoders.decoder`."""
 
     def __init__(
-        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
+        self,
+        encoding: str,
+        schema: Schema,
+        fields: tuple[str, ...] | None,
+        max_event_bytes: int,
+        delimiter: str = ",",
     ) -> None:
         self.table = ColumnTable(schema)
         self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
+        self._delimiter = delimiter
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
-        self._read = reader(encoding, fields, schema.label)
+        self._read = reader(encoding, fields, schema.label, delimiter)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: _Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             if schema.mode != "fixed":
-                raise BadRecord(f"the label {schema.label!r} is not in the header")
+                raise BadRecord(
+                    f"the label {schema.label!r} is not in the header"
+                    f"{_nearest(str(schema.label), fields or ())}; between delimiters"
+                    f" {delimiter!r} it has {show(', '.join(fields or ()))}"
+                )
             self._label = None
         numbered = [name for name in schema.columns if isinstance(name, int)]
         if encoding != "dict" and numbered:
@@ -301,7 +311,7 @@ class NamedDecoder:
     def _csv_reading(self, value: bytes) -> Sequence[Any]:
         if len(value) > self._max:
             raise ValueError
-        cells = read_csv_cells(value)
+        cells = read_csv_cells(value, self._delimiter)
         if len(cells) != len(self._fields or ()) or any(cells[at] for at in self._unknown):
             raise ValueError
         return cells

@@ -163,7 +163,7 @@ def _name(key: Any) -> Name:
 
 
 def reader(
-    encoding: str, fields: tuple[str, ...] | None, label: Name | None
+    encoding: str, fields: tuple[str, ...] | None, label: Name | None, delimiter: str = ","
 ) -> Callable[[Any], Mapping[Any, Any]]:
     """The function that reads one raw event of an encoding into named values.
 
@@ -177,7 +177,7 @@ def reader(
     if encoding == "csv":
         if fields is None:
             raise BadRecord("CSV records need the names of their cells (the header)")
-        return lambda value: read_csv(value, fields)
+        return lambda value: read_csv(value, fields, delimiter)
     if encoding == "float32":
         return lambda value: read_float32(value, fields, label)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
@@ -232,11 +232,11 @@ def _lenient_json(value: bytes, trouble: str) -> Any:
     return event
 
 
-def read_csv(value: bytes, fields: tuple[str, ...]) -> dict[str, str | None]:
+def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str = ",") -> dict[str, str | None]:
     """One CSV record under its header; an empty cell is None."""
     _must_be_bytes(value)
     try:
-        cells = read_csv_cells(value)
+        cells = read_csv_cells(value, delimiter)
     except BadRecord as error:
         raise Rejected("undecodable", str(error)) from None
     if len(cells) != len(fields):

@@ -161,7 +161,7 @@ class Keeper:
 
         Of the options of the stream those named in `but` may differ.
         """
-        theirs = found.body["config"]
+        theirs = {"delimiter": ",", **found.body["config"]}  # the only one there was once
         if "batch_size" in theirs:
             raise StateError(
                 f"the checkpoint {found.path} is of a streamk that predicted batches of events"

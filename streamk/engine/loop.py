@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, get_args
 
-from connectors.base import Sink, Source
+from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import Revoked
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.checkpoint import Store
@@ -271,6 +271,7 @@ class Engine:
             "absent": absent,
             "ignore": list(ignore),
             "encoding": source.encoding,
+            "delimiter": delimiter_of(source),
         }
 
     def run(self) -> Report:

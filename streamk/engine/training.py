@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from connectors.base import Sink, Source
+from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.batch import Batch
@@ -215,7 +215,10 @@ class Trainer:
                 f"the model does {task} but the label {schema.label!r} is of type"
                 f" {schema.label_type}; choose another model, or another label_type"
             )
-        self._decoder = decoder(self._source.encoding, schema, fields=self._source.fields)
+        source = self._source
+        self._decoder = decoder(
+            source.encoding, schema, fields=source.fields, delimiter=delimiter_of(source)
+        )
 
     # --- learning ---------------------------------------------------------------------------
 
