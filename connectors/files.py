@@ -1,9 +1,9 @@
-"""NDJSON and CSV files as sources, read once or followed as they grow.
+"""Files of JSON (lines or an array) and CSV as sources, read once or followed as they grow.
 
 The position of an event is its ordinal in the file, blank lines and the CSV header not counted.
 A file keeps no commits: the position lives in the reader's checkpoint. Every 4,096th record's
-byte is remembered while reading, so going back inside one process costs a short read; the first
-`seek` of a new process reads the file up to there (only cutting it into records).
+byte is remembered while reading lines, so going back inside one process costs a short read; the
+first `seek` of a new process reads the file up to there (only cutting it into records).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from connectors.cells import delimiter_named, read_csv_cells
 from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import CSVSink, NDJSONSink
+from connectors.json_array import JSONSplitter
 from connectors.lines import Splitter, without_bom
 from connectors.text import TextFile, encoding_named
 
@@ -39,7 +40,7 @@ class FileSource(SourceBase):
     path : Path
         It may be compressed, see `connectors.compression`.
     encoding : "json" or "csv"
-        One JSON object a line, or CSV whose first record is the header.
+        One JSON object a line or an array of them, or CSV whose first record is the header.
     follow : bool
         Wait for more at the end instead of finishing, as `tail -f` does. A last line without a
         newline is left until it is complete. A file that is replaced or becomes shorter raises
@@ -112,12 +113,16 @@ class FileSource(SourceBase):
         at = self._index[entry]
         assert self._file is not None
         self._file.seek(at)
-        self._splitter = Splitter(
-            quoted=self.encoding == "csv",
-            max_event_bytes=self._max,
-            delimiter=self._delimiter,
-            at=at,
-        )
+        self._splitter: Splitter | JSONSplitter
+        if self.encoding == "json" and not at:
+            self._splitter = JSONSplitter(max_event_bytes=self._max)
+        else:
+            self._splitter = Splitter(
+                quoted=self.encoding == "csv",
+                max_event_bytes=self._max,
+                delimiter=self._delimiter,
+                at=at,
+            )
         self._ready: deque[tuple[bytes, int]] = deque()
         self._ordinal = entry * _INDEX_EVERY
         self._exhausted = False
@@ -175,7 +180,7 @@ class FileSource(SourceBase):
         if self._ordinal == 0 and self.encoding == "json":
             record = without_bom(record)
         self._ordinal += 1
-        if self._ordinal == len(self._index) * _INDEX_EVERY:
+        if self._ordinal == len(self._index) * _INDEX_EVERY and self._splitter.anywhere:
             self._index.append(end)
         return record
 

@@ -6,9 +6,9 @@ import csv
 
 from connectors.cells import delimiter_in
 
-__all__ = ["Splitter", "without_bom"]
+__all__ = ["BOM", "Splitter", "without_bom"]
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class Splitter:
@@ -42,6 +42,9 @@ class Splitter:
     >>> splitter.finish()
     [(b'c', 15)]
     """
+
+    anywhere = True
+    """Reading may begin behind any record."""
 
     def __init__(
         self, *, quoted: bool, max_event_bytes: int, delimiter: str | None = None, at: int = 0
@@ -125,4 +128,4 @@ class Splitter:
 
 def without_bom(record: bytes) -> bytes:
     """A file's first record without the mark that some programs begin UTF-8 with."""
-    return record.removeprefix(_BOM)
+    return record.removeprefix(BOM)

@@ -29,6 +29,7 @@ from connectors.base import (
 from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.file_sinks import as_json_line
+from connectors.json_array import JSONSplitter
 from connectors.lines import Splitter, without_bom
 
 __all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
@@ -45,7 +46,8 @@ class StdinSource(SourceBase):
     stream : binary file with a file descriptor
         Standard input by default.
     encoding : "json" or "csv"
-        One JSON object a line, or CSV whose first record is the header (which is waited for).
+        One JSON object a line or an array of them, or CSV whose first record is the
+        header (which is waited for).
     max_event_bytes : int
     delimiter : str, optional
         The character between the cells of CSV; else it is found in the header.
@@ -61,8 +63,10 @@ class StdinSource(SourceBase):
     ) -> None:
         self.encoding = encoding
         self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
-        self._splitter = Splitter(
-            quoted=encoding == "csv", max_event_bytes=max_event_bytes, delimiter=delimiter
+        self._splitter: Splitter | JSONSplitter = (
+            Splitter(quoted=True, max_event_bytes=max_event_bytes, delimiter=delimiter)
+            if encoding == "csv"
+            else JSONSplitter(max_event_bytes=max_event_bytes)
         )
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
