@@ -20,6 +20,7 @@ __all__ = [
     "ENCODINGS",
     "MAX_EVENT_BYTES",
     "URL",
+    "Beginning",
     "Chunk",
     "Connector",
     "Delimited",
@@ -28,6 +29,9 @@ __all__ = [
     "Sink",
     "Source",
     "SourceBase",
+    "Trouble",
+    "Troubled",
+    "beginning_of",
     "concatenate",
     "delimiter_of",
 ]
@@ -232,6 +236,40 @@ class Source(Protocol):
         """Let go of files and connections. May be called twice."""
 
 
+class Trouble(NamedTuple):
+    """What keeps a source or a sink from its work at the moment, in two words and in a sentence."""
+
+    short: str
+    text: str
+
+
+@runtime_checkable
+class Troubled(Protocol):
+    """A source or a sink that can tell that it waits for something which is gone."""
+
+    def trouble(self) -> Trouble | None:
+        """Return what is wrong now; None if nothing is.
+
+        Asked about once a second, in another thread, also while a call of another method waits. May
+        take two seconds.
+        """
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """A source of which a job need not begin with the earliest event."""
+
+    def beginning(self, partition: str) -> int:
+        """The position where a job begins that has no checkpoint and no committed offset."""
+
+
+def beginning_of(source: Source, partition: str) -> int:
+    """Return the position where a job begins that has none of its own."""
+    if isinstance(source, Beginning):
+        return source.beginning(partition)
+    return source.start(partition)
+
+
 @runtime_checkable
 class Delimited(Protocol):
     """A source of CSV whose cells need not end with commas."""
@@ -296,7 +334,7 @@ class URL:
     Attributes
     ----------
     text : str
-        The address without user, password and options, fit to be shown.
+        The address without its options, fit to be shown.
     scheme, host, path : str
         `host` is what stands between `//` and the next slash, empty without `//`; it may hold
         several hosts, separated by commas. `path` has no leading slash when there is a host.

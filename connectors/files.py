@@ -16,7 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from connectors.base import MAX_EVENT_BYTES, URL, Chunk, Connector, Sink, Source, SourceBase
+from connectors.base import (
+    MAX_EVENT_BYTES,
+    URL,
+    Chunk,
+    Connector,
+    Sink,
+    Source,
+    SourceBase,
+    Trouble,
+)
 from connectors.cells import delimiter_named, read_csv_cells
 from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
@@ -256,6 +265,11 @@ class FileSource(SourceBase):
     def finished(self) -> bool:
         """Return whether the last record was given; never, when followed."""
         return not self._fill() and self._exhausted
+
+    def trouble(self) -> Trouble | None:
+        """Tell of a JSON array that is cut off, once that is seen."""
+        missing = self._splitter.unfinished
+        return None if missing is None else Trouble("cut off", f"{self._path}: {missing}")
 
     def close(self) -> None:
         """Close the file."""

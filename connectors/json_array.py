@@ -71,7 +71,7 @@ class JSONSplitter:
 
     def finish(self) -> list[tuple[bytes, int]]:
         """Return the last record, if it is not closed. Nothing may be fed after."""
-        records = []
+        records: list[tuple[bytes, int]] = []
         if self._inner is None:
             head = self._begin()
             assert self._inner is not None

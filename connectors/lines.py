@@ -45,6 +45,7 @@ class Splitter:
 
     anywhere = True
     """Reading may begin behind any record."""
+    unfinished = None
 
     def __init__(
         self, *, quoted: bool, max_event_bytes: int, delimiter: str | None = None, at: int = 0

@@ -65,9 +65,9 @@ def open_sink(url: str, **options: Any) -> Sink:
 
 
 def parse_url(text: str) -> URL:
-    """An address taken apart. Raises `BadURL`.
+    """An address taken apart. Raises `BadURL`, also for one with a user name or a password.
 
-    >>> url = parse_url("kafka://me:secret@one:9092,two:9092/topic?group=g")
+    >>> url = parse_url("kafka://one:9092,two:9092/topic?group=g")
     >>> url.host, url.path, url.options["group"], url.text
     ('one:9092,two:9092', 'topic', 'g', 'kafka://one:9092,two:9092/topic')
     """
@@ -78,11 +78,17 @@ def parse_url(text: str) -> URL:
             f"there are {_listed(schemes())}"
         )
     scheme, rest = match[1].lower(), match[2]
+    if _has_credentials(rest):
+        raise BadURL(
+            f"the address {scheme}: seems to hold a user name or a password, which do not belong"
+            " there; those of Kafka come from the environment (STREAMK_KAFKA_SASL_PLAIN_USERNAME,"
+            " STREAMK_KAFKA_SASL_PLAIN_PASSWORD) or from a file, kafka://HOST:PORT/TOPIC"
+            "?security_file=PATH"
+        )
     rest, _, query = rest.partition("?")
     host, shown = "", rest
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
-        host = host.rpartition("@")[2]
         shown = f"//{host}{slash}{path}"
         # file:///tmp/x has an empty host and an absolute path.
         rest = path if host else slash + path
@@ -98,6 +104,25 @@ def parse_url(text: str) -> URL:
     return URL(
         text=f"{scheme}:{shown}", scheme=scheme, host=host, path=unquote(rest), options=dict(pairs)
     )
+
+
+def _has_credentials(rest: str) -> bool:
+    """Return whether an address, without its scheme, is like `//user:secret@host/...`.
+
+    A secret may hold slashes and question marks; so may the paths and options of what has none.
+
+    >>> [_has_credentials(rest) for rest in ("//u:a/b@h/t", "u:s@h/t", "//u:a?b@h/t", "//u@h/t")]
+    [True, True, True, True]
+    >>> [_has_credentials(rest) for rest in ("/a/b@c", "a@b.csv", "//h:1,i:2/t?file=a@b")]
+    [False, False, False]
+    """
+    if not rest.startswith("//"):
+        return re.match(r"[^/?@]+:[^/?@]+@", rest) is not None
+    before, _, options = rest[2:].partition("?")
+    host = before.partition("/")[0]
+    ports = [server.rpartition(":")[2] for server in host.split(",") if ":" in server]
+    odd = not all(port.isdigit() or port.endswith("]") for port in ports)
+    return bool(host) and ("@" in before or (odd and "@" in options))
 
 
 def _open(what: str, text: str, options: Mapping[str, Any]) -> Any:

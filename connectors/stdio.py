@@ -25,6 +25,7 @@ from connectors.base import (
     Sink,
     Source,
     SourceBase,
+    Trouble,
 )
 from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
@@ -130,6 +131,11 @@ class StdinSource(SourceBase):
     def end(self, partition: str) -> int | None:
         """The number of events, once the input has ended."""
         return self._ordinal if self.finished() else None
+
+    def trouble(self) -> Trouble | None:
+        """Tell of a JSON array that is cut off, once that is seen."""
+        missing = self._splitter.unfinished
+        return None if missing is None else Trouble("cut off", f"standard input: {missing}")
 
     def finished(self) -> bool:
         """Whether the input has ended and all of it was given."""

@@ -156,11 +156,17 @@ class Reader(Protocol):
     def end(self, number: int) -> int:
         """One past the last offset that can be read now."""
 
+    def at_time(self, number: int, time: int) -> int | None:
+        """The offset of the first record of this time (ms since 1970) or later; None: no such."""
+
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
         """Commit, and return when the group has it."""
+
+    def connected(self) -> bool:
+        """Return whether some broker is connected; may be asked in another thread."""
 
     def close(self) -> None:
         """Leave the group, without a word to the listener. May be called twice."""
@@ -186,6 +192,9 @@ class Writer(Protocol):
 
     def failures(self) -> tuple[int, Exception | None]:
         """Return the number of records that failed since the last call, and the first reason."""
+
+    def connected(self) -> bool:
+        """Return whether some broker is connected; may be asked in another thread."""
 
     def close(self) -> None:
         """Close the connections, in five seconds at most."""

@@ -10,7 +10,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Self
 
-from connectors.base import URL
+from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
 from connectors.kafka.security import Security
 
@@ -109,6 +109,18 @@ class Cluster:
             f"no Kafka broker answered at {','.join(self.servers)} in "
             f"{self.connect_timeout:g} s: {self.security.redact(reason)}. Check that "
             f"{', that '.join(checks)}"
+        )
+
+    def trouble(self, connected: bool) -> Trouble | None:
+        """Tell of brokers that are gone, where a client is not `connected` to any.
+
+        That alone is no sign: connections that are not used are closed.
+        """
+        if connected or self._unreachable() is None:
+            return None
+        return Trouble(
+            "broker gone",
+            f"no Kafka broker answers at {','.join(self.servers)}: waiting until one is back",
         )
 
     def _unreachable(self) -> str | None:

@@ -22,6 +22,7 @@ from connectors.kafka.confluent_reader import (
     LOGGER,
     NAP,
     ConfluentReader,
+    Links,
     consumer_settings,
     partition_numbers,
 )
@@ -63,8 +64,8 @@ class ConfluentClient:
 
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
         """A Consumer that has reached the cluster."""
-        consumer = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        return ConfluentReader(consumer, reading, cluster.connect_timeout)
+        consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
+        return ConfluentReader(consumer, links, reading, cluster.connect_timeout)
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""
@@ -90,22 +91,26 @@ class ConfluentClient:
             "delivery.report.only.error": True,
             "on_delivery": report,
         }
-        producer = _connect(cluster, Producer, settings, writing.topic)
-        return ConfluentWriter(producer, failures, writing, cluster.connect_timeout)
+        producer, links = _connect(cluster, Producer, settings, writing.topic)
+        return ConfluentWriter(producer, links, failures, writing, cluster.connect_timeout)
 
 
-def _connect(cluster: Cluster, client: Any, settings: dict[str, Any], topic: str) -> Any:
-    """Make a Consumer or Producer that has reached the cluster.
+def _connect(
+    cluster: Cluster, client: Any, settings: dict[str, Any], topic: str
+) -> tuple[Any, Links]:
+    """Make a Consumer or Producer that has reached the cluster, and its connections.
 
     Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
     """
-    logger = logging.getLogger(LOGGER)
+    logger, links = logging.getLogger(LOGGER), Links()
     cluster.security.guard_logs()
     settings = {
         "bootstrap.servers": ",".join(cluster.servers),
         "client.id": "streamk",
         # A broker that comes back is noticed within a second, not within ten.
         "reconnect.backoff.max.ms": 1000,
+        "statistics.interval.ms": 1000,
+        "stats_cb": links.note,
         # It would print to the standard error what it is told here by its log.
         "error_cb": lambda error: logger.warning("%s", error.str()),
         **settings,
@@ -122,16 +127,22 @@ def _connect(cluster: Cluster, client: Any, settings: dict[str, Any], topic: str
             made.poll(0)  # hands over what was logged
             made.close()
             raise cluster.unanswered(complaint.text) from None
-    return made
+    return made, links
 
 
 class ConfluentWriter:
     """The `Writer` on a Producer, whose delivery reports are noted in `failures`."""
 
     def __init__(
-        self, producer: Producer, failures: Failures, writing: Writing, patience: float
+        self,
+        producer: Producer,
+        links: Links,
+        failures: Failures,
+        writing: Writing,
+        patience: float,
     ) -> None:
         self._producer = producer
+        self.connected = links.connected
         self.failures = failures.take
         self._topic = writing.topic
         self._patience = patience

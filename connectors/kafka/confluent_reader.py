@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
+import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -28,7 +29,7 @@ from connectors.kafka.client import (
     persist,
 )
 
-__all__ = ["LOGGER", "NAP", "ConfluentReader", "consumer_settings", "partition_numbers"]
+__all__ = ["LOGGER", "NAP", "ConfluentReader", "Links", "consumer_settings", "partition_numbers"]
 
 _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
@@ -86,6 +87,30 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
     return settings
 
 
+class _Broker(msgspec.Struct):
+    state: str
+
+
+class _Statistics(msgspec.Struct):
+    brokers: dict[str, _Broker]
+
+
+class Links:
+    """The connections of a client, as librdkafka's statistics tell of them once a second."""
+
+    def __init__(self) -> None:
+        self._up = True
+
+    def note(self, statistics: str) -> None:
+        """Read the statistics."""
+        found = msgspec.json.decode(statistics, type=_Statistics).brokers.values()
+        self._up = any(broker.state == "UP" for broker in found)
+
+    def connected(self) -> bool:
+        """Return whether some broker was connected when the last statistics were made."""
+        return self._up
+
+
 class ConfluentReader:
     """The `Reader` on a Consumer.
 
@@ -94,8 +119,9 @@ class ConfluentReader:
     when the next records are read.
     """
 
-    def __init__(self, consumer: Consumer, reading: Reading, patience: float) -> None:
+    def __init__(self, consumer: Consumer, links: Links, reading: Reading, patience: float) -> None:
         self._consumer = consumer
+        self.connected = links.connected
         self._topic = reading.topic
         self._in_group = reading.group is not None
         self._patience = patience
@@ -283,6 +309,11 @@ class ConfluentReader:
         """One past the last offset that can be read now."""
         return self._listed(number, OFFSET_END)
 
+    def at_time(self, number: int, time: int) -> int | None:
+        """The offset of the first record of this time or later."""
+        found = self._listed(number, time)
+        return None if found < 0 else found
+
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
@@ -309,7 +340,7 @@ class ConfluentReader:
             self._consumer.close()
 
     def _listed(self, number: int, which: int) -> int:
-        """Ask for the first or the last offset.
+        """Ask for the first offset, the last, or that of a time.
 
         They go to the broker in place of a timestamp, as Kafka's protocol has it. The question
         for both at once, `get_watermark_offsets`, was seen to give the end as the start (2.15.0).

@@ -70,12 +70,13 @@ class PythonClient:
 
     def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
         """A KafkaConsumer that has reached the cluster."""
-        return PythonReader(_connect(cluster, KafkaConsumer, **_consumer_options(reading)), reading)
+        consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
+        return PythonReader(consumer, net, reading)
 
     def writer(self, cluster: Cluster, writing: Writing) -> PythonWriter:
         """A KafkaProducer that has reached the cluster."""
         timeout = writing.delivery_timeout
-        producer = _connect(
+        producer, net = _connect(
             cluster,
             _Producer,
             acks="all",
@@ -87,11 +88,11 @@ class PythonClient:
             max_request_size=MAX_REQUEST_BYTES,
             partitioner=_Partitioner(),
         )
-        return PythonWriter(producer, writing)
+        return PythonWriter(producer, net, writing)
 
 
-def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> Any:
-    """Make a KafkaConsumer or KafkaProducer that has reached the cluster.
+def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tuple[Any, Any]:
+    """Make a KafkaConsumer or KafkaProducer that has reached the cluster, and its connections.
 
     Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
     """
@@ -104,7 +105,7 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> An
     cluster.security.guard_logs()
     with LastComplaint("kafka") as complaint:
         try:
-            return client(
+            one = client(
                 bootstrap_servers=list(cluster.servers),
                 client_id="streamk",
                 bootstrap_timeout_ms=int(1000 * cluster.connect_timeout),
@@ -121,6 +122,11 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> An
                 client_made.close()
             text = complaint.text or f"{type(error).__name__}: {error}"
             raise cluster.unanswered(text) from None
+    return one, made[0]
+
+
+def _is_connected(net: Any) -> bool:
+    return any(net.connected(broker.node_id) for broker in net.cluster.brokers())
 
 
 def _consumer_options(reading: Reading) -> dict[str, Any]:
@@ -146,8 +152,9 @@ def _consumer_options(reading: Reading) -> dict[str, Any]:
 class PythonReader:
     """The `Reader` on a KafkaConsumer."""
 
-    def __init__(self, consumer: Any, reading: Reading) -> None:
+    def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
         self._consumer = consumer
+        self.connected = functools.partial(_is_connected, net)
         self._topic = reading.topic
         self._mends = Mends(consumer)
         self._closed = False
@@ -255,6 +262,12 @@ class PythonReader:
         tp = self._one(number)
         return int(_ask(lambda left: self._consumer.end_offsets([tp], 1000 * left))[tp])
 
+    def at_time(self, number: int, time: int) -> int | None:
+        """The offset of the first record of this time or later."""
+        tp = self._one(number)
+        found = _ask(lambda left: self._consumer.offsets_for_times({tp: time}, 1000 * left))[tp]
+        return None if found is None else int(found.offset)
+
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
         tp = self._one(number)
@@ -324,8 +337,9 @@ class _Beside(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 class PythonWriter:
     """The `Writer` on a KafkaProducer."""
 
-    def __init__(self, producer: Any, writing: Writing) -> None:
+    def __init__(self, producer: Any, net: Any, writing: Writing) -> None:
         self._producer = producer
+        self.connected = functools.partial(_is_connected, net)
         self._topic = writing.topic
         self._timeout = writing.delivery_timeout
         # A result is asked for when it is there: a callback a record would cost more.

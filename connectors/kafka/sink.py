@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.base import Output
+from connectors.base import Output, Trouble
 from connectors.errors import BadRecord, ConnectorError
 from connectors.kafka.client import TooLarge, Writer, Writing, choose, errors
 from connectors.kafka.cluster import Cluster, split_partition
@@ -122,6 +122,10 @@ class KafkaSink:
 
     def rewind(self, mark: Any) -> None:
         """Do nothing: what was written stays."""
+
+    def trouble(self) -> Trouble | None:
+        """Tell of brokers that are gone."""
+        return self._cluster.trouble(self._writer.connected())
 
     def close(self) -> None:
         """Flush and let go of the connections. May be called twice."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 
-from connectors.base import AssignedCallback, Chunk, RevokedCallback
+from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
 from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
@@ -28,8 +29,8 @@ class KafkaSource:
     go during `poll` (see `set_rebalance`). Without one they are all partitions that the topic
     has when the source is opened, and `commit` does nothing.
 
-    A partition that nobody has sought starts at the group's committed offset, else at its
-    earliest event. A position that is gone raises `OffsetOutOfRange` and never moves by itself.
+    A partition that nobody has sought starts at the group's committed offset, else where `start`
+    says. A position that is gone raises `OffsetOutOfRange` and never moves by itself.
 
     Parameters
     ----------
@@ -43,6 +44,10 @@ class KafkaSource:
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
+    start : str
+        Where to begin without a committed offset: "earliest", "latest", or a time, in ISO 8601 (UTC
+        if it names no offset) or milliseconds since 1970: at the first event of that time or later,
+        at the end where there is none.
     isolation_level : str
         "read_committed" (events of aborted transactions are not seen) or "read_uncommitted".
     session_timeout : float
@@ -79,6 +84,7 @@ class KafkaSource:
         fields: tuple[str, ...] | None = None,
         group: str | None = None,
         group_instance_id: str | None = None,
+        start: str = "earliest",
         isolation_level: str = "read_committed",
         session_timeout: float = 45.0,
         connect_timeout: float = 10.0,
@@ -88,6 +94,7 @@ class KafkaSource:
         _check_options(encoding, isolation_level, group, group_instance_id)
         self.encoding = encoding
         self.fields = fields
+        self._start = parse_start(start)
         self._topic = topic
         self._group = group
         self._cluster = Cluster(
@@ -172,6 +179,17 @@ class KafkaSource:
         with self._errors(f"asking for the start of {partition}"):
             return self._reader.start(number)
 
+    def beginning(self, partition: str) -> int:
+        """The offset where a job begins that has no position of its own; see `start`."""
+        if self._start == "earliest":
+            return self.start(partition)
+        if self._start == "latest":
+            return self.end(partition)
+        number = self._known(partition)
+        with self._errors(f"looking for a time in {partition}"):
+            found = self._reader.at_time(number, int(self._start))
+        return self.end(partition) if found is None else found
+
     def end(self, partition: str) -> int:
         """One past the last offset that can be read now.
 
@@ -233,6 +251,10 @@ class KafkaSource:
         self._on_revoked = on_revoked
         self._on_assigned = on_assigned
 
+    def trouble(self) -> Trouble | None:
+        """Tell of brokers that are gone."""
+        return self._cluster.trouble(self._reader.connected())
+
     def close(self) -> None:
         """Leave the group and let go of the connections; commits nothing. May be called twice.
 
@@ -259,6 +281,8 @@ class KafkaSource:
                 return
             self._reader.take(numbers)
         self._names = self._named(numbers)
+        for number in numbers:
+            self._begin(number)
 
     def _named(self, numbers: Collection[int]) -> dict[int, str]:
         return {number: partition_name(self._topic, number) for number in numbers}
@@ -316,9 +340,17 @@ class KafkaSource:
         self._reader.unhold(numbers)
         for number, name in self._names.items():
             committed = self.committed(name)
-            self._reader.place(number, None if committed is None else committed[0])
+            if committed is None:
+                self._begin(number)
+            else:
+                self._reader.place(number, committed[0])
         if self._on_assigned is not None:
             self._on_assigned(self.partitions())
+
+    def _begin(self, number: int) -> None:
+        """Put a partition where `start` says."""
+        earliest = self._start == "earliest"
+        self._reader.place(number, None if earliest else self.beginning(self._names[number]))
 
 
 class _Rebalances:
@@ -343,6 +375,27 @@ class _Rebalances:
             tell()
         except BaseException as error:
             self._source._callback_error = error
+
+
+def parse_start(text: str) -> str | int:
+    """Return "earliest", "latest", or the milliseconds since 1970 of a time. Raises `BadURL`.
+
+    >>> parse_start("1700000000000"), parse_start("2023-11-14T23:13:20+01:00")
+    (1700000000000, 1700000000000)
+    """
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    # In an address a plus stands for a space.
+    for written in (text, "+".join(text.rsplit(" ", 1))):
+        with contextlib.suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(written)
+            return round(1000 * moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    raise BadURL(
+        f"kafka: start {text!r} must be earliest, latest, a time of ISO 8601 such as"
+        " 2024-02-29T18:30:00Z, or milliseconds since 1970"
+    )
 
 
 def _check_options(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Sink, Source
+from connectors.base import Sink, Source, beginning_of
 from connectors.errors import BadRecord, ConnectorError, Revoked
 from streamk.encoding import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
@@ -224,7 +224,7 @@ class Keeper:
                 offset, clock = place["offset"], place["clock"]
             else:
                 end, clock = None, feed.sequencer.clock
-                offset = committed[0] if committed else self._source.start(partition)
+                offset = committed[0] if committed else beginning_of(self._source, partition)
                 if owner and self._store and owner.member != self._store.name:
                     heirs.setdefault(owner, {})[partition] = offset
             if end is None and self._until_end:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, get_args
@@ -24,6 +24,7 @@ from streamk.engine.checkpoint import Store
 from streamk.engine.details import Details
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
+from streamk.engine.lookout import Lookout
 from streamk.engine.progress import Pace, Snapshot, process_bytes
 from streamk.engine.sequence import Pass
 from streamk.engine.training import Counts, OnError, Trainer
@@ -163,7 +164,8 @@ class Engine:
         Predictions come with their reasons, the columns of the largest effect. Each is computed by
         itself, from a prediction more for every column.
     on_progress : function of a Snapshot, optional
-        Called every `progress_interval` seconds, and at the end.
+        Called every `progress_interval` seconds, and at the end; by another thread where the run
+        waits for a source or sink that is gone.
     progress_interval : float, default 1.0
 
     Raises
@@ -237,6 +239,9 @@ class Engine:
         self._max_events, self._until_end = max_events, until_end
         self._on_progress, self._pace = on_progress, Pace(progress_interval)
         self._newer, self._looked = newer, time.monotonic()
+        self._shown: Snapshot | None = None
+        self._showing = threading.Lock()
+        self._lookout = Lookout((source, sink, dead_letters), self._show_again)
         self._stopping = False
         self._store: Store | None = None
         self._trainer = Trainer(
@@ -313,6 +318,7 @@ class Engine:
                 until_end=self._until_end,
                 start_from=self._start_from,
             )
+            stack.enter_context(self._lookout)
             keeper.open()
             first = self._feed.sequencer.events
             self._pace.rate(first)
@@ -392,7 +398,7 @@ class Engine:
         sequencer, trainer = self._feed.sequencer, self._trainer
         trainer.settle()
         lag = self._source.lag()
-        self._on_progress(
+        self._tell(
             Snapshot(
                 events=sequencer.events,
                 learned=trainer.counts.learned,
@@ -406,8 +412,20 @@ class Engine:
                 whole=trainer.metrics.whole(),
                 window=trainer.metrics.window(),
                 epoch=keeper.epoch,
+                trouble=self._lookout.short,
             )
         )
+
+    def _show_again(self) -> None:
+        """Show what is wrong, from another thread, while the loop waits."""
+        if self._shown is not None and self._pace.overdue():
+            self._tell(replace(self._shown, events_per_s=0.0, trouble=self._lookout.short))
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        if self._on_progress is not None:
+            with self._showing:
+                self._shown = snapshot
+                self._on_progress(snapshot)
 
     def _report(
         self,

@@ -39,6 +39,8 @@ class Snapshot:
         Figures of progressive validation: accuracy and log_loss, or mae and rmse.
     epoch : int or None
         The last checkpoint.
+    trouble : str or None
+        What the run waits for and for how long, such as "broker gone 12s".
     """
 
     events: int
@@ -53,6 +55,7 @@ class Snapshot:
     whole: dict[str, float]
     window: dict[str, float]
     epoch: int | None
+    trouble: str | None = None
 
     def line(self) -> str:
         """At most 79 characters for a terminal.
@@ -63,6 +66,8 @@ class Snapshot:
         1.23M events  61.2k/s  accuracy 0.812  log_loss 0.457  lag 5  131k feat  250M
         """
         parts = [f"{short(self.events)} events", f"{short(self.events_per_s)}/s"]
+        if self.trouble is not None:
+            parts.append(self.trouble)
         parts += [f"{name} {figure(value)}" for name, value in self.window.items()]
         if self.lag is not None:
             parts.append(f"lag {short(self.lag)}")
@@ -206,6 +211,10 @@ class Pace:
     def due(self) -> bool:
         """Whether `interval` seconds have passed."""
         return time.monotonic() - self._last >= self._interval
+
+    def overdue(self) -> bool:
+        """Return whether whoever shows snapshots is held up."""
+        return time.monotonic() - self._last >= 2 * self._interval
 
     def rate(self, events: int) -> float:
         """Events per second since the last call; the first call counts from `start`."""
