@@ -135,7 +135,7 @@ def _connector(url: URL) -> Connector:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == url.scheme]
     if not found:
         raise BadURL(
-            f"{url.text!r}: no connector {url.scheme!r}{_near(url.scheme, schemes())}; "
+            f"no connector {url.scheme!r}{_near(url.scheme, schemes())}; "
             f"there are {_listed(schemes())}"
         )
     return _loaded(found[0])

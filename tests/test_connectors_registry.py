@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from connectors import (
 from connectors.base import URL, split_evenly
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink, open_source, parse_url, schemes
+from streamk.cli import main
 from streamk.encoding import Schema, decoder
 
 
@@ -48,7 +50,7 @@ def test_addresses(text: str, host: str, path: str, options: dict[str, str]) -> 
 
 
 def test_secrets_in_an_address_are_never_shown() -> None:
-    url = parse_url("kafka://me:hunter2@host:1/topic?password=hunter2")
+    url = parse_url("kafka://host:1/topic?password=hunter2")
     assert "hunter2" not in url.text
     for text in ("kafka://me:hunter2@h/t?hunter2", "kafka://me:hunter2@h/t?a=1&a=hunter2"):
         with pytest.raises(BadURL) as caught:
@@ -279,3 +281,36 @@ def test_river_sets_that_cannot_be_used_say_why(
         open_source("river:SolarFlare").poll(1, 0.0)
     with pytest.raises(BadRecord, match="choose another label"):
         open_source("river:Phishing?label=https").poll(1, 0.0)
+
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"kafka://ada:{SECRET}@localhost:9092/clicks",
+        f"kafka://{SECRET}@localhost:9092/clicks",
+        f"kafka://ada:a/{SECRET}@localhost:9092/clicks",
+        f"kafka://ada:12/{SECRET}@localhost:9092/clicks",
+        f"kafka://ada:a?{SECRET}@localhost:9092/clicks",
+        f"kafka://ada:{SECRET}%40x@one:9092,two:9092/clicks?group=g",
+        f"kafka:ada:{SECRET}@localhost:9092/clicks",
+    ],
+)
+@pytest.mark.parametrize("where", ["source", "sink", "config"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(
+    address: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "events.ndjson").write_text('{"a": 1, "y": "b"}\n')
+    arguments = ["run", address, "--label", "y"]
+    if where == "sink":
+        arguments = ["run", f"file:{tmp_path}/events.ndjson", "--label", "y", "--to", address]
+    elif where == "config":
+        (tmp_path / "job.toml").write_text(f'source = "{address}"\nlabel = "y"\n')
+        arguments = ["run", "--config", str(tmp_path / "job.toml")]
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert SECRET not in said.out + said.err
+    assert "STREAMK_KAFKA_SASL_PLAIN_PASSWORD" in said.err
+    assert "security_file" in said.err
