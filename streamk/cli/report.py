@@ -36,6 +36,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "columns": len(model.columns or ()),
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
+        "absent_names": list(report.absent_names),
     }
 
 
@@ -74,6 +75,7 @@ def as_text(report: Report) -> str:
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in report.lost
     ]
+    facts += [("names", sentence) for sentence in report.absent_names]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
     return "\n".join([*lines, columns(facts, indent="  ")])

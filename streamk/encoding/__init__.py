@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.decoders import Decoder, decoder
+from streamk.encoding.expected import Expected
 from streamk.encoding.schema import Absent, LabelType, Mode, Schema
 from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten
 
@@ -15,6 +16,7 @@ __all__ = [
     "ColumnTable",
     "Decoded",
     "Decoder",
+    "Expected",
     "LabelType",
     "Mode",
     "Name",

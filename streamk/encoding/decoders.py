@@ -16,6 +16,7 @@ from connectors.base import ENCODINGS, MAX_EVENT_BYTES, Rows
 from connectors.errors import BadRecord
 from streamk.encoding.arrays import Float32Decoder, RowsDecoder
 from streamk.encoding.decoded import BadEvent, Decoded
+from streamk.encoding.expected import Expected
 from streamk.encoding.named import NamedDecoder
 from streamk.encoding.schema import Schema
 from streamk.encoding.values import Name
@@ -41,6 +42,7 @@ def decoder(
     fields: tuple[str, ...] | None = None,
     max_event_bytes: int = MAX_EVENT_BYTES,
     delimiter: str = ",",
+    expected: Expected | None = None,
 ) -> Decoder:
     """The decoder of an encoding.
 
@@ -56,6 +58,8 @@ def decoder(
         A longer event is not decoded (encodings of bytes).
     delimiter : str
         The character between the cells of "csv".
+    expected : Expected, optional
+        Takes note of the names that come.
 
     Raises
     ------
@@ -72,10 +76,12 @@ def decoder(
     >>> out.bad[0].row, out.bad[0].kind
     (2, 'undecodable')
     """
+    expected = expected or Expected(())
     if encoding in ("rows", "float32"):
+        expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
         return _Sized(encoding, schema, fields, max_event_bytes)
     if encoding in ENCODINGS:
-        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter)
+        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter, expected)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
 
 

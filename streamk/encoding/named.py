@@ -26,6 +26,7 @@ from connectors.errors import BadRecord
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
+from streamk.encoding.expected import Expected
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
@@ -102,11 +103,12 @@ class NamedDecoder:
         schema: Schema,
         fields: tuple[str, ...] | None,
         max_event_bytes: int,
-        delimiter: str = ",",
+        delimiter: str,
+        expected: Expected,
     ) -> None:
         self.table = ColumnTable(schema)
         self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
-        self._delimiter = delimiter
+        self._delimiter, self._expected = delimiter, expected
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._read = reader(encoding, fields, schema.label, delimiter)
@@ -114,6 +116,7 @@ class NamedDecoder:
         self._fast: _Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
+        expected.note(dict.fromkeys(fields or ()))
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             if schema.mode != "fixed":
                 raise BadRecord(
@@ -188,6 +191,7 @@ class NamedDecoder:
                 break
             except Rejected:
                 continue
+        self._expected.note(first)
         label, ignored, table = self._label, self._ignore, self.table
         # A field of which there is no column yet goes the careful way, and one with numbers and
         # times: where it is absent, no number can stand for that.
@@ -423,7 +427,10 @@ class NamedDecoder:
         """
         if isinstance(value, bytes) and len(value) > self._max:
             raise Rejected("oversized", f"{len(value)} bytes, {self._max} allowed")
-        fields = flatten(self._read(value), self._ignore)
+        found = self._read(value)
+        if self._expected.absent:
+            self._expected.note(found)
+        fields = flatten(found, self._ignore)
         label = None
         if self._label is not None:
             label = self._labels.one(fields.pop(self._label, None))

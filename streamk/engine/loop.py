@@ -77,6 +77,8 @@ class Report:
         None if no event was ever read.
     epoch : int or None
         The last checkpoint; None without.
+    absent_names : tuple of str
+        A sentence for each ignored field, and the label, that no event of this run had.
     """
 
     stopped: Literal["end", "max_events", "request"]
@@ -93,6 +95,7 @@ class Report:
     model: Learner
     schema: Schema | None
     epoch: int | None
+    absent_names: tuple[str, ...] = ()
 
 
 class Engine:
@@ -360,6 +363,8 @@ class Engine:
                 self._show(keeper)
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
+        trainer.settle()
+        trainer.names.tell()
         return "request"
 
     def _renew(self, found: tuple[Learner, Schema] | None) -> None:
@@ -450,6 +455,7 @@ class Engine:
             model=trainer.model,
             schema=trainer.schema,
             epoch=keeper.epoch,
+            absent_names=trainer.names.sentences(),
         )
 
     @contextmanager

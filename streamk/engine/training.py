@@ -23,6 +23,7 @@ from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.batch import Batch
 from streamk.engine.details import Details
 from streamk.engine.metrics import Metrics, score_classes, score_numbers
+from streamk.engine.names import NameCheck
 from streamk.engine.outputs import dead_letter, predictions
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
@@ -115,6 +116,7 @@ class Trainer:
         if details is not None:
             details.check(model)
         self._initial = schema
+        self.names = NameCheck(schema)
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
@@ -182,6 +184,7 @@ class Trainer:
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if no event could be used, or too many could not."""
         self.settle()
+        self.names.tell()
         counts, bad = self.counts, sum(self.counts.bad.values())
         self._check_share(bad, self._n_events)
         refused = counts.bad.get("label out of domain", 0)
@@ -217,7 +220,11 @@ class Trainer:
             )
         source = self._source
         self._decoder = decoder(
-            source.encoding, schema, fields=source.fields, delimiter=delimiter_of(source)
+            source.encoding,
+            schema,
+            fields=source.fields,
+            delimiter=delimiter_of(source),
+            expected=self.names.expected,
         )
 
     # --- learning ---------------------------------------------------------------------------
@@ -280,6 +287,7 @@ class Trainer:
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes, details))
         self._score(predicted, classes, decoded.y)
+        self.names.after(len(batch), len(decoded.good))
         self._judge(len(batch), [event.row for event in decoded.bad])
 
     def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:

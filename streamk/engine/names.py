@@ -1,0 +1,53 @@
+"""Telling of names that were given for a run and that no event has."""
+
+from __future__ import annotations
+
+import logging
+
+from streamk.encoding import Expected, Schema
+
+__all__ = ["NameCheck"]
+
+_EVENTS = 1000
+"""Events of a run after which names that have not come are told."""
+
+_log = logging.getLogger("streamk.engine")
+
+
+class NameCheck:
+    """Warns of ignored fields and of a label that no event of this run has.
+
+    Parameters
+    ----------
+    schema : Schema
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._label = schema.label
+        labels = () if schema.label is None else (schema.label,)
+        self.expected = Expected([*schema.ignore, *labels])
+        self._events = 0
+
+    def after(self, events: int, usable: int) -> None:
+        """Take note that so many more events were read; those that are `usable` have the label."""
+        if usable:
+            self.expected.came(self._label)
+        before, self._events = self._events, self._events + events
+        if before < _EVENTS <= self._events:
+            self.tell()
+
+    def tell(self) -> None:
+        """Warn of the names that have not come."""
+        for sentence in self.sentences():
+            _log.warning("%s", sentence)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return a sentence for each name that has not come; none before the first event."""
+        if not self._events:
+            return ()
+        return tuple(
+            f"none of {self._events:,} events has the"
+            f" {'label' if name == self._label else 'ignored field'} {name!r}"
+            f"{self.expected.hint(name)}"
+            for name in self.expected.absent
+        )

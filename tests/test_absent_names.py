@@ -1,0 +1,123 @@
+"""Names of fields that never come are told, with those that did."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamk.cli import main
+
+EVENTS: list[dict[str, Any]] = [
+    {"size": i % 7, "colour": "red", "user": {"id": i}, "y": i % 2} for i in range(1500)
+]
+
+
+def written(folder: Path, form: str, events: list[dict[str, Any]]) -> str:
+    path = folder / f"events.{form}"
+    if form == "json":
+        path.write_text("\n".join(map(json.dumps, events)))
+        return f"file:{path}"
+    flat = [
+        {k: v for k, v in event.items() if k != "user"} | {"user.id": i}
+        for i, event in enumerate(events)
+    ]
+    if form == "parquet":
+        arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+        parquet.write_table(arrow.Table.from_pylist(flat), path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, flat[0].keys())
+            writer.writeheader()
+            writer.writerows(flat)
+    return f"{form}:{path}"
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], url: str, *options: str
+) -> tuple[int, list[str], dict[str, Any]]:
+    """The exit status, the warnings, and the report."""
+    model = ["--model", "doubly-stochastic", "--set", "max_features=256"]
+    status = main(["run", url, *model, *options, "--json"])
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+    warnings = [line["message"] for line in lines if line["level"] == "warning"]
+    return status, warnings, json.loads(said.out) if said.out else {}
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_an_ignored_name_that_never_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    url = written(tmp_path, form, EVENTS)
+    ignored = ["--ignore", "color", "--ignore", "user.id", "--ignore", "size"]
+    status, warnings, report = run(capsys, url, "--label", "y", *ignored)
+    assert status == 0
+    first, last = warnings
+    assert first.endswith(
+        "events has the ignored field 'color'; nearest of those that came: 'colour'"
+    )
+    assert 1000 <= int(first.split()[2].replace(",", "")) < 1500
+    assert last.startswith("none of 1,500 events has the ignored field 'color'")
+    assert report["absent_names"] == [last]
+    assert report["columns"] == 1  # colour=red
+
+
+def test_names_that_come_are_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = written(tmp_path, "json", EVENTS)
+    ignored = ["--ignore", "user", "--ignore", "colour"]
+    assert run(capsys, url, "--label", "y", *ignored)[1:][0] == []
+
+
+def test_a_name_that_comes_late_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = [event | ({"note": "x"} if i == 1400 else {}) for i, event in enumerate(EVENTS)]
+    url = written(tmp_path, "json", [{k: v for k, v in e.items() if k != "user"} for e in late])
+    # Read in pieces, so that what is told after the first thousand does not hang on their size.
+    _, warnings, report = run(
+        capsys,
+        url,
+        "--label",
+        "y",
+        "--ignore",
+        "note",
+        "--checkpoint",
+        str(tmp_path / "s"),
+        "--checkpoint-every",
+        "100",
+    )
+    assert [warning.partition(";")[0] for warning in warnings] == [
+        "none of 1,000 events has the ignored field 'note'"
+    ]
+    assert report["absent_names"] == []
+
+
+def test_a_label_that_never_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = written(tmp_path, "json", EVENTS)
+    status, warnings, _ = run(capsys, url, "--label", "colr")
+    assert status != 0
+    assert any(
+        w.startswith(
+            "none of 1,500 events has the label 'colr'; nearest of those that came: 'colour'"
+        )
+        for w in warnings
+    )
+    # One that some events have is not told.
+    some = [event if i % 3 else {"size": 1} for i, event in enumerate(EVENTS)]
+    _, warnings, report = run(capsys, written(tmp_path, "json", some), "--label", "y")
+    assert not any("none of" in warning for warning in warnings)
+    assert (report["bad"], report["absent_names"]) == ({"label missing": 500}, [])
+
+
+def test_the_report_for_people_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = written(tmp_path, "json", EVENTS[:20])
+    arguments = ["run", url, "--label", "y", "--ignore", "color", "--model", "doubly-stochastic"]
+    assert main(arguments) == 0
+    assert "names   none of 20 events has the ignored field 'color'" in " ".join(
+        capsys.readouterr().out.split(" ")
+    )
