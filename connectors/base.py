@@ -237,10 +237,14 @@ class Source(Protocol):
 
 
 class Trouble(NamedTuple):
-    """What keeps a source or a sink from its work at the moment, in two words and in a sentence."""
+    """What keeps a source or a sink from its work at the moment.
+
+    `short` says it in two words, `text` in a sentence; `over` is what to say when it is over.
+    """
 
     short: str
     text: str
+    over: str = "over"
 
 
 @runtime_checkable

@@ -118,9 +118,11 @@ class Cluster:
         """
         if connected or self._unreachable() is None:
             return None
+        where = ",".join(self.servers)
         return Trouble(
             "broker gone",
-            f"no Kafka broker answers at {','.join(self.servers)}: waiting until one is back",
+            f"no Kafka broker answers at {where}; waiting until one is back",
+            f"Kafka at {where} answers again",
         )
 
     def _unreachable(self) -> str | None:

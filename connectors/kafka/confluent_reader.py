@@ -50,6 +50,10 @@ _AWAY = (
 LOGGER = "confluent_kafka"
 """Name of the logger that librdkafka's messages go to."""
 
+# As kafka-python has it: a program that wants these messages says where to, and in others they do
+# not go to the terminal, several a second where a broker is gone.
+logging.getLogger(LOGGER).addHandler(logging.NullHandler())
+
 NAP = 0.2
 """Longest wait inside librdkafka, seconds: signals are not seen meanwhile."""
 

@@ -74,7 +74,7 @@ class Lookout:
         found = {one for one in told if one is not None}
         for what in [one for one in self._since if one not in found]:
             seconds = time.monotonic() - self._since.pop(what)
-            _log.warning("over after %.0f s: %s", seconds, what.text)
+            _log.warning("%s, after %.0f s", what.over, seconds)
         for what in found:
             if what not in self._since:
                 self._since[what] = time.monotonic()
