@@ -99,19 +99,42 @@ def test_a_name_that_comes_late_is_told_once(
 
 def test_a_label_that_never_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = written(tmp_path, "json", EVENTS)
-    status, warnings, _ = run(capsys, url, "--label", "colr")
-    assert status != 0
-    assert any(
-        w.startswith(
-            "none of 1,500 events has the label 'colr'; nearest of those that came: 'colour'"
-        )
-        for w in warnings
-    )
-    # One that some events have is not told.
-    some = [event if i % 3 else {"size": 1} for i, event in enumerate(EVENTS)]
-    _, warnings, report = run(capsys, written(tmp_path, "json", some), "--label", "y")
-    assert not any("none of" in warning for warning in warnings)
-    assert (report["bad"], report["absent_names"]) == ({"label missing": 500}, [])
+    _, warnings, report = run(capsys, url, "--label", "colr")
+    told = "none of 1,500 events has the label 'colr'; nearest of those that came: 'colour'"
+    assert warnings[-1] == told
+    assert len(warnings) == 2
+    assert report["absent_names"] == [told]
+    assert (report["learned"], report["unlabelled"]) == (0, 1500)
+    # A header tells at once.
+    status, _, _ = run(capsys, written(tmp_path, "csv", EVENTS), "--label", "colr")
+    assert status == 2
+
+
+@pytest.mark.parametrize("missing", [{}, {"y": None}])
+def test_a_label_that_some_events_have_is_not_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], missing: dict[str, Any]
+) -> None:
+    some = [event if i % 3 else {"size": 1, **missing} for i, event in enumerate(EVENTS)]
+    flat = [{name: value for name, value in event.items() if name != "user"} for event in some]
+    for events in (some, flat):
+        _, warnings, report = run(capsys, written(tmp_path, "json", events), "--label", "y")
+        assert warnings == report["absent_names"] == []
+        assert report["unlabelled"] == 500
+    # Nor is one that is null in all of them.
+    null = [{"size": i % 5, "y": None} for i in range(1500)]
+    _, warnings, _ = run(capsys, written(tmp_path, "json", null), "--label", "y")
+    assert warnings == []
+
+
+def test_a_model_that_only_predicts_needs_no_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = written(tmp_path, "json", EVENTS)
+    state = str(tmp_path / "state")
+    run(capsys, url, "--label", "y", "--ignore", "user", "--checkpoint", state)
+    new = written(tmp_path, "json", [{"size": i % 7} for i in range(1500)])
+    assert main(["predict", state, new, "--to", f"file:{tmp_path}/out"]) == 0
+    assert "none of" not in capsys.readouterr().err
 
 
 def test_the_report_for_people_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,8 @@ def decoder(
     >>> out.bad[0].row, out.bad[0].kind
     (2, 'undecodable')
     """
-    expected = expected or Expected(())
+    if expected is None:
+        expected = Expected(() if schema.label is None else (schema.label,))
     if encoding in ("rows", "float32"):
         expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
         return _Sized(encoding, schema, fields, max_event_bytes)

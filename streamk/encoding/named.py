@@ -30,7 +30,7 @@ from streamk.encoding.expected import Expected
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader, show
+from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -121,8 +121,7 @@ class NamedDecoder:
             if schema.mode != "fixed":
                 raise BadRecord(
                     f"the label {schema.label!r} is not in the header"
-                    f"{_nearest(str(schema.label), fields or ())}; between delimiters"
-                    f" {delimiter!r} it has {show(', '.join(fields or ()))}"
+                    f"{expected.hint(schema.label)} (the delimiter is {delimiter!r})"
                 )
             self._label = None
         numbered = [name for name in schema.columns if isinstance(name, int)]
@@ -407,8 +406,12 @@ class NamedDecoder:
         if fast is not None and fast.label_at is not None:
             if self._encoding == "csv":
                 rows.labels = [cell or None for cell in rows.labels]
-            elif msgspec.UNSET in rows.labels:
-                rows.labels = [None if x is msgspec.UNSET else x for x in rows.labels]
+            else:
+                lacking = rows.labels.count(msgspec.UNSET)
+                if lacking < n:
+                    self._expected.came(self._label)
+                if lacking:
+                    rows.labels = [None if x is msgspec.UNSET else x for x in rows.labels]
             rows.labels, refused = self._labels.many(rows.labels)
             doubtful.update(refused)
         else:

@@ -129,7 +129,7 @@ class Keeper:
         if self._start_from is None:
             return
         found = newest_of_all(self._start_from)
-        self._check(found, but=("encoding",))
+        self._check(found, but=("encoding", "delimiter"))
         self._trainer.start_from(found.body["training"], self._opened(found))
         self._common_events = self._trainer.model.n_events
         self._origin = [found.body["lineage"], found.epoch]

@@ -287,7 +287,7 @@ class Trainer:
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes, details))
         self._score(predicted, classes, decoded.y)
-        self.names.after(len(batch), len(decoded.good))
+        self.names.after(len(batch))
         self._judge(len(batch), [event.row for event in decoded.bad])
 
     def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:
