@@ -54,7 +54,7 @@ class JSONSplitter:
         if self._inner is None:
             self._head += block
             text = without_bom(self._head).lstrip(_SPACE)
-            if not text[1:].strip(_SPACE) or BOM.startswith(self._head):
+            if text.rstrip(b" \t\r") in (b"", b"[") or BOM.startswith(self._head):
                 return []  # too little to tell
             block = self._begin()
         assert self._inner is not None
