@@ -552,6 +552,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run file:events.ndjson?folow=true --label y", "did you mean 'follow'?"),
         ("run river:Phising --label label", "did you mean 'Phishing'?"),
         ("run stdout: --label y", "stdout"),
+        ("run file:events.ndjson --label clickd", "nearest of those that came: 'clicked'"),
         ("run file:events.ndjson --lable clicked", "no option '--lable'; did you mean '--label'?"),
         ("run file:events.ndjson --check x --label y", "did you mean '--checkpoint'?"),
         ("run file:events.ndjson more --label y", "1 argument(s) too many"),

@@ -29,6 +29,11 @@ class NameCheck:
         self.expected = Expected(() if schema.mode == "fixed" else (*schema.ignore, *labels))
         self._events = 0
 
+    @property
+    def lacks_label(self) -> bool:
+        """Whether the label is among the names that have not come."""
+        return self._events > 0 and self._label in self.expected.absent
+
     def after(self, events: int) -> None:
         """Take note that so many more events were read."""
         before, self._events = self._events, self._events + events

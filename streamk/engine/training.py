@@ -182,9 +182,8 @@ class Trainer:
             self._emit(*waiting)
 
     def end(self) -> None:
-        """Settle, and raise `InvalidInput` if no event could be used, or too many could not."""
+        """Settle, and raise `InvalidInput` if no event could be used, none has the label, or too many are bad."""
         self.settle()
-        self.names.tell()
         counts, bad = self.counts, sum(self.counts.bad.values())
         self._check_share(bad, self._n_events)
         refused = counts.bad.get("label out of domain", 0)
@@ -193,6 +192,9 @@ class Trainer:
                 f"none of the {bad + counts.unlabelled} events can be learned from, the first"
                 f" because: {self._why}; check the label, the task and the format"
             )
+        if not counts.learned and self.names.lacks_label:
+            raise InvalidInput("; ".join(self.names.sentences()))
+        self.names.tell()
 
     def close(self) -> None:
         """Let go of the thread."""
