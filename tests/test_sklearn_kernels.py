@@ -92,9 +92,7 @@ def test_partial_fit_is_the_learner_on_the_stream() -> None:
     model = KernelRegressor(random_state=0)
     for first in range(0, 200, 50):
         model.partial_fit(X[first : first + 50], y[first : first + 50])
-    learner = MultiKernel(
-        task="regression", seed=int(np.random.RandomState(0).randint(2**31)), pending_bytes=0
-    )
+    learner = MultiKernel(task="regression", seed=int(np.random.RandomState(0).randint(2**31)))
     learner.learn_many(X, y)
     assert np.array_equal(model.predict(X), learner.predict_many(X))
     interval = model.predict_interval(X, 0.8)
@@ -158,7 +156,7 @@ def test_guests_options_copies() -> None:
     assert model.learner_.n_features > KernelClassifier().fit(X, y).learner_.n_features
     twin = pickle.loads(pickle.dumps(model))
     assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-    with pytest.raises(InvalidInput, match="kernel='rbf': .* is DoublyStochasticClassifier"):
+    with pytest.raises(InvalidInput, match=r"kernel='rbf': .* is DoublyStochasticClassifier"):
         KernelClassifier(kernel="rbf")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match=r"give bandwidth=1/sqrt\(2\*gamma\)"):
         NystromClassifier(gamma=1.0)  # type: ignore[call-arg]
@@ -190,9 +188,9 @@ def test_fractions_get_what_is_theirs_over_the_events() -> None:
     weights = np.random.default_rng(0).uniform(0, 2, len(X))
     model = KernelRegressor(random_state=0).fit(X, y, sample_weight=weights)
     assert abs(model.learner_.n_events - weights.sum()) <= 0.5
-    with pytest.raises(InvalidInput, match="no event is learned; .* mean of 1"):
+    with pytest.raises(InvalidInput, match=r"no event is learned; .* mean of 1"):
         model.fit(X, y, sample_weight=weights / 1e6)
-    with pytest.raises(ValueError, match="[Nn]egative"):
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
         model.fit(X, y, sample_weight=-weights)
 
 
@@ -223,7 +221,7 @@ def test_a_frame_is_learned_as_in_river(library: str) -> None:
     model = KernelClassifier(random_state=0).partial_fit(table, y, classes=["no", "yes"])
     seed = int(np.random.RandomState(0).randint(2**31))
     one = river.KernelClassifier(seed=seed)
-    one._model.learner = MultiKernel(seed=seed, classes=("no", "yes"), pending_bytes=0)
+    one._model.learner = MultiKernel(seed=seed, classes=("no", "yes"))
     for event, label in zip(events(frame), y.tolist(), strict=True):
         one.learn_one(event, label)
     assert model.learner_.columns == one._model.learner.columns

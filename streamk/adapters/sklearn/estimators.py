@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -188,8 +189,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
         """Return what a method of the learner says of all events."""
         parts = self._parts(X)
-        say = getattr(self._model.learner, method)
-        return np.concatenate([say(rows, *arguments) for rows in parts])
+        learner = self._model.learner
+        say = getattr(learner, method)
+        with getattr(learner, "aside", nullcontext)():  # predictions change nothing
+            return np.concatenate([say(rows, *arguments) for rows in parts])
 
 
 class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]

@@ -20,9 +20,8 @@ __all__ = ["KernelClassifier", "KernelRegressor"]
 
 
 def _many_kernels(task: str, random: np.random.RandomState, **options: Any) -> Learner:
-    """Return a learner of many kernels whose predictions change nothing in it."""
     seed = int(random.randint(2**31))
-    return learners.create("multi-kernel", task=task, seed=seed, pending_bytes=0, **options)
+    return learners.create("multi-kernel", task=task, seed=seed, **options)
 
 
 class KernelClassifier(Classifier):
