@@ -414,6 +414,10 @@ KERNELS: dict[str, type[Kernel]] = {
 }
 
 
+ALIASES = {"rbf": Gaussian.name}
+"""Other names of kernels: scikit-learn's."""
+
+
 def by_name(name: str, **options: Any) -> Kernel:
     """Make a kernel from its name and options.
 
@@ -426,11 +430,14 @@ def by_name(name: str, **options: Any) -> Kernel:
     --------
     >>> by_name("matern", nu=0.5)
     Matern(bandwidth=1.0, nu=0.5)
+    >>> by_name("rbf", gamma=0.5)
+    Gaussian(bandwidth=1.0)
     """
-    if name not in KERNELS:
+    kind = KERNELS.get(ALIASES.get(name, name))
+    if kind is None:
         raise InvalidInput(f"no kernel is called {name!r}; there are {', '.join(KERNELS)}")
     try:
-        return KERNELS[name](**options)
+        return kind(**options)
     except TypeError as error:
         raise InvalidInput(
             f"options {sorted(options)} do not fit kernel {name!r}: {error}"

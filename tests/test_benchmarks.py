@@ -157,8 +157,8 @@ def test_step(tmp_path: Path) -> None:
     assert list(found) == ["one", "batch", "engine", "start"]
     assert [len(part["goals"]) for part in found.values()] == [2, 3, 1, 3]
     assert list(found["batch"]["river"]["ratios"]) == [
-        "River / KernelClassifier, dense",
-        "River / KernelClassifier, Hadamard",
+        "River / DoublyStochasticClassifier, dense",
+        "River / DoublyStochasticClassifier, Hadamard",
     ]
     for way in found["start"]["seconds"].values():
         parts = [figure["median"] for figure in way.values()]

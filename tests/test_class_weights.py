@@ -279,5 +279,3 @@ def test_rivers_classifier() -> None:
     flags = KernelClassifier(seed=1, class_weight={True: 5.0})
     flags.learn_one({"a": 1.0}, False)  # both labels are known from here on
     assert flags.clone().class_weight == {True: 5.0}
-    with pytest.raises(InvalidInput, match="class_weight='balanced' is for many kernels"):
-        KernelClassifier(kernel="gaussian", class_weight="balanced")

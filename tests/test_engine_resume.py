@@ -299,7 +299,7 @@ def test_a_damaged_checkpoint_costs_only_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path / "member-0")
+    newest = newest_checkpoint(tmp_path)
     assert newest is not None
     raw = bytearray((newest.path / "model.safetensors").read_bytes())
     raw[-1] ^= 4
@@ -333,7 +333,7 @@ def test_checkpoints_fall_at_exact_counts(tmp_path: Path) -> None:
 
 def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path) -> None:
     first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path / "member-0")
+    newest = newest_checkpoint(tmp_path)
     assert newest is not None
     path = newest.path / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -397,7 +397,7 @@ def test_a_damaged_body_is_refused(tmp_path: Path) -> None:
     import hashlib
 
     first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path / "member-0")
+    newest = newest_checkpoint(tmp_path)
     assert newest is not None
     for spot in (("feed", "sequence"), ("training", "metrics"), ("training", "schema")):
         copy = tmp_path / "-".join(spot) / "member-0"

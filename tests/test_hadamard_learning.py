@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamk import kernels
-from streamk.adapters.river import KernelClassifier
+from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.features.samplers import extended
 from streamk.learners import AdaGrad, Constant, DoublyStochastic
@@ -224,9 +224,10 @@ def events(n=120):
 
 def test_dict_events_may_reorder_and_add_their_columns():
     """The adapter gives names that are new in one event their places in sorted order."""
-    options = {"kernel": "gaussian", "seed": 3, "max_features": 256, "block_size": 256}
+    options = {"seed": 3, "max_features": 256, "block_size": 256}
     one, other, iid = (
-        KernelClassifier(**options, sampler=sampler) for sampler in ("hadamard", "hadamard", "iid")
+        DoublyStochasticClassifier(**options, sampler=sampler)
+        for sampler in ("hadamard", "hadamard", "iid")
     )
     right = np.zeros(2)
     for i, (x, y) in enumerate(events(600)):

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from multi_kernel_kit import KINDS, assert_same, learned, make, stream
 
-from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.adapters.river import (
+    DoublyStochasticClassifier,
+    DoublyStochasticRegressor,
+    KernelClassifier,
+    KernelRegressor,
+)
 from streamk.learners import Learner, MultiKernel, create
 from streamk.learners.report import attributions, report
 
@@ -106,10 +111,16 @@ def test_one_class() -> None:
     assert report(model, np.array([1.0])).startswith("predicted: 'only' 100.0%")
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "gaussian", "max_features": 256}])
-def test_of_a_river_estimator(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        (KernelClassifier, KernelRegressor),
+        (DoublyStochasticClassifier, DoublyStochasticRegressor),
+    ],
+)
+def test_of_a_river_estimator(made: tuple[Any, Any]) -> None:
     rng = np.random.default_rng(0)
-    classifier, regressor = KernelClassifier(seed=1, **options), KernelRegressor(seed=1, **options)
+    classifier, regressor = (estimator(seed=1) for estimator in made)
     for model in (classifier, regressor):
         assert model.debug_one({"a": 1.0}) == "nothing is learned yet"
     for a, b in rng.normal(size=(200, 2)):
@@ -123,5 +134,5 @@ def test_of_a_river_estimator(options: dict[str, Any]) -> None:
         assert isinstance(said, str)
         assert "predicted: " in said
         assert "c=x = 1" in said
-        assert ("share of what the experts say:" in said) == (not options)
+        assert ("share of what the experts say:" in said) == (made[0] is KernelClassifier)
     assert classifier.predict_proba_one(x) == before

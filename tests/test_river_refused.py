@@ -9,14 +9,19 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from streamk.adapters.river import KernelClassifier, KernelRegressor, NystromClassifier
+from streamk.adapters.river import (
+    DoublyStochasticClassifier,
+    KernelClassifier,
+    KernelRegressor,
+    NystromClassifier,
+)
 from streamk.errors import InvalidInput
 
 Event = dict[Any, Any]
 
 MAKERS = {
     "many kernels": lambda: KernelClassifier(seed=1),
-    "one kernel": lambda: KernelClassifier(kernel="gaussian", max_features=256, seed=1),
+    "one kernel": lambda: DoublyStochasticClassifier(max_features=256, seed=1),
     "landmarks": lambda: NystromClassifier(max_landmarks=16),
 }
 

@@ -11,13 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.adapters.river import DoublyStochasticClassifier, KernelRegressor
 from streamk.encoding.columns import OWN, SHARED
 from streamk.errors import InvalidInput
 
 
-def classifier() -> KernelClassifier:
-    return KernelClassifier(kernel="gaussian", max_features=64, block_size=64, seed=1)
+def classifier() -> DoublyStochasticClassifier:
+    return DoublyStochasticClassifier(max_features=64, block_size=64, seed=1)
 
 
 def columns(model: Any) -> tuple[Any, ...]:
@@ -36,13 +36,13 @@ def learned(model: Any, events: list[dict[str, Any]]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def full() -> KernelClassifier:
+def full() -> DoublyStochasticClassifier:
     """A model that has met twice as many texts as have columns of their own."""
-    model: KernelClassifier = learned(classifier(), numbered(0, 2 * OWN))
+    model: DoublyStochasticClassifier = learned(classifier(), numbered(0, 2 * OWN))
     return model
 
 
-def test_ever_new_texts_need_no_ever_new_columns(full: KernelClassifier) -> None:
+def test_ever_new_texts_need_no_ever_new_columns(full: DoublyStochasticClassifier) -> None:
     names = {name for name in columns(full) if name != "x"}
     assert {f"id=n{i}" for i in range(OWN)} < names
     shared = names - {f"id=n{i}" for i in range(OWN)}
@@ -59,13 +59,13 @@ def test_the_columns_of_texts_are_the_same_in_every_process() -> None:
     assert columns(model)[-1] == "id=#51"
 
 
-def test_each_column_has_its_own_count(full: KernelClassifier) -> None:
+def test_each_column_has_its_own_count(full: DoublyStochasticClassifier) -> None:
     model = copy.deepcopy(full)
     model.learn_one({"id": "n0", "x": 1, "colour": "red"}, True)
     assert columns(model)[-1] == "colour=red"
 
 
-def test_texts_that_share_a_column_are_predicted_by_it(full: KernelClassifier) -> None:
+def test_texts_that_share_a_column_are_predicted_by_it(full: DoublyStochasticClassifier) -> None:
     shares: dict[str, list[str]] = {}
     for i in range(OWN, 2 * OWN):
         x = {"id": f"n{i}", "x": 1}
@@ -105,7 +105,7 @@ def test_a_copy_goes_on_with_the_same_columns(copied: Callable[[Any], Any], even
     assert pickle.dumps(twin._model.learner.state()) == pickle.dumps(model._model.learner.state())
 
 
-def test_frames_count_as_their_rows(full: KernelClassifier) -> None:
+def test_frames_count_as_their_rows(full: DoublyStochasticClassifier) -> None:
     model = classifier()
     rows = numbered(0, 2 * OWN)
     model.learn_many(pd.DataFrame(rows), pd.Series([i % 2 == 0 for i in range(len(rows))]))

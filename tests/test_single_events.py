@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from streamk import kernels
-from streamk.adapters.river import KernelClassifier
+from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.backends import Dense, select
 from streamk.errors import InvalidInput
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
@@ -320,7 +320,7 @@ def test_nothing_is_allocated_for_an_event(sampler):
 
 
 def test_the_river_adapter_s_copies_go_on():
-    model = KernelClassifier(kernel="gaussian", seed=1, max_features=64, block_size=64)
+    model = DoublyStochasticClassifier(seed=1, max_features=64, block_size=64)
     for i in range(10):
         model.learn_one({"a": 0.1 * i, "b": 1.0}, i % 2 == 0)
     expected = model.predict_proba_one({"a": 0.3, "b": 1.0})

@@ -22,6 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk import learners
 from streamk.adapters.sklearn import (
+    DoublyStochasticClassifier,
+    DoublyStochasticRegressor,
     KernelClassifier,
     KernelRegressor,
     NystromClassifier,
@@ -34,16 +36,26 @@ from streamk.learners import AdaGrad
 ESTIMATORS = [
     KernelClassifier(),
     KernelRegressor(),
-    KernelClassifier(loss="logistic", kernel="laplacian", batch_size=1),
-    KernelClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
-    KernelRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
+    KernelClassifier(class_weight="balanced"),
+    KernelRegressor(loss="quantile"),
+    DoublyStochasticClassifier(),
+    DoublyStochasticRegressor(),
+    DoublyStochasticClassifier(loss="logistic", kernel="laplacian", batch_size=1),
+    DoublyStochasticClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
+    DoublyStochasticRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
     NystromClassifier(),
     NystromRegressor(),
     NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+def of_the_order(_: Any) -> dict[str, str]:
+    reason = "what is learned depends on the order of the events, which the check changes"
+    kinds = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=of_the_order)
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -52,14 +64,16 @@ def moons() -> tuple[Any, Any]:
     return make_moons(600, noise=0.2, random_state=0)
 
 
-def classifier(**options: Any) -> KernelClassifier:
-    return KernelClassifier(
+def classifier(**options: Any) -> DoublyStochasticClassifier:
+    return DoublyStochasticClassifier(
         **{"max_features": 512, "block_size": 512, "random_state": 0, **options}
     )
 
 
-def regressor(**options: Any) -> KernelRegressor:
-    return KernelRegressor(**{"max_features": 512, "block_size": 512, "random_state": 0, **options})
+def regressor(**options: Any) -> DoublyStochasticRegressor:
+    return DoublyStochasticRegressor(
+        **{"max_features": 512, "block_size": 512, "random_state": 0, **options}
+    )
 
 
 # What it computes
@@ -107,11 +121,11 @@ def test_partial_fit_is_the_learner_on_the_stream() -> None:
 
 
 def test_accuracy() -> None:
-    assert cross_val_score(KernelClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
+    assert cross_val_score(DoublyStochasticClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
     cancer = load_breast_cancer(return_X_y=True)
-    assert cross_val_score(KernelClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
+    assert cross_val_score(DoublyStochasticClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
     diabetes = load_diabetes(return_X_y=True)
-    assert cross_val_score(KernelRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
+    assert cross_val_score(DoublyStochasticRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
     assert cross_val_score(NystromClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
     assert cross_val_score(NystromClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
     assert cross_val_score(NystromRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
@@ -227,12 +241,15 @@ def test_grid_search_over_a_pipeline_in_processes() -> None:
     X, y = moons()
     search = GridSearchCV(
         make_pipeline(StandardScaler(), classifier(n_epochs=2)),
-        {"kernelclassifier__bandwidth": [0.3, 50.0], "kernelclassifier__kernel": ["gaussian"]},
+        {
+            "doublystochasticclassifier__bandwidth": [0.3, 50.0],
+            "doublystochasticclassifier__kernel": ["gaussian"],
+        },
         cv=2,
         n_jobs=2,
     )
     search.fit(X, y)
-    assert search.best_params_["kernelclassifier__bandwidth"] == 0.3
+    assert search.best_params_["doublystochasticclassifier__bandwidth"] == 0.3
     assert search.score(X, y) > 0.9
 
 

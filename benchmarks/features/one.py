@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks import common, hot
 from benchmarks.features import rivals
 from benchmarks.hot import SAMPLERS, Case, Clock, Compiled, Machine
-from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.adapters.river import DoublyStochasticClassifier, DoublyStochasticRegressor
 
 CASES: tuple[tuple[Case, float | None], ...] = (
     (Case(4096, 8), None),
@@ -103,9 +103,12 @@ def _measure(
 # --- dicts --------------------------------------------------------------------------------------
 
 _PREDICTORS = {
-    "KernelRegressor.predict_one": (KernelRegressor, "predict_one"),
-    "KernelClassifier.predict_one": (KernelClassifier, "predict_one"),
-    "KernelClassifier.predict_proba_one": (KernelClassifier, "predict_proba_one"),
+    "DoublyStochasticRegressor.predict_one": (DoublyStochasticRegressor, "predict_one"),
+    "DoublyStochasticClassifier.predict_one": (DoublyStochasticClassifier, "predict_one"),
+    "DoublyStochasticClassifier.predict_proba_one": (
+        DoublyStochasticClassifier,
+        "predict_proba_one",
+    ),
 }
 
 
@@ -129,7 +132,6 @@ def _dicts(clock: Clock, case: Case, goals: list[dict[str, Any]]) -> dict[str, A
     for title, (estimator, method) in _PREDICTORS.items():
         for sampler, name in SAMPLERS.items():
             model = estimator(
-                kernel="gaussian",
                 sampler=sampler,
                 block_size=case.features,
                 max_features=case.features,

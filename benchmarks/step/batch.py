@@ -6,8 +6,8 @@ once in mini-batches of 256 and 256 times in mini-batches of 1, both are shown. 
 `predict_many` and `learn_many` of `DoublyStochastic` with the logistic loss and as many features.
 "learn" leaves `predict` out on both sides, not the transform.
 
-River: `RBFSampler` and `LogisticRegression` against `KernelClassifier`, each as many features,
-`predict_one` and `learn_one` of a dict.
+River: `RBFSampler` and `LogisticRegression` against `DoublyStochasticClassifier`, each as many
+features, `predict_one` and `learn_one` of a dict.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _against_river(clock: Clock, case: Case) -> dict[str, Any]:
     from river.feature_extraction import RBFSampler
     from river.linear_model import LogisticRegression
 
-    from streamk.adapters.river import KernelClassifier
+    from streamk.adapters.river import DoublyStochasticClassifier
 
     common.note(f"River, {case}")
     m = case.features
@@ -120,8 +120,8 @@ def _against_river(clock: Clock, case: Case) -> dict[str, Any]:
         river: RBFSampler(n_components=m, seed=hot.SEED) | LogisticRegression()
     }
     for sampler, name in SAMPLERS.items():
-        models[f"KernelClassifier, {name}"] = KernelClassifier(
-            kernel="gaussian", sampler=sampler, block_size=m, max_features=m, seed=hot.SEED
+        models[f"DoublyStochasticClassifier, {name}"] = DoublyStochasticClassifier(
+            sampler=sampler, block_size=m, max_features=m, seed=hot.SEED
         )
 
     def work(model: Any) -> hot.Work:

@@ -1,27 +1,19 @@
-"""From the options of an estimator to its learner."""
+"""The options of estimators: which a learner takes, which are shown, which belong to another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
-from streamk import learners
 from streamk.errors import InvalidInput
-from streamk.kernels import Kernel
-from streamk.learners import Learner
 
-OF_ONE_KERNEL: dict[str, Any] = {
-    "bandwidth": 0.5,
-    "loss": None,
-    "step": None,
-    "regularization": 0.0,
-    "batch_size": 1,
-    "block_size": 2048,
-    "max_features": 2048,
-    "sampler": "iid",
-}
-"""Options of a learner of a single kernel, and their defaults; of numbers, many take a loss too."""
-
+OF_ONE_KERNEL = (
+    *("kernel", "bandwidth", "loss", "step", "regularization"),
+    *("batch_size", "block_size", "max_features", "sampler"),
+)
+"""Options of a doubly stochastic learner, as estimators have them."""
 OF_LANDMARKS = (
     *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
     *("max_landmarks", "tol", "half_life"),
@@ -34,60 +26,71 @@ OF_CLUSTERS = (
 )
 """Options of a learner on clusters, as estimators have them."""
 
+GAMMA = {
+    "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
+}
+"""What to give in the place of scikit-learn's `gamma`."""
+MANY = dict.fromkeys(
+    [*OF_ONE_KERNEL, "gamma", "optimizer", "max_landmarks"],
+    "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
+)
+"""What to do with the options of a single kernel."""
 
-def make_learner(
-    task: str,
-    kernel: str | Kernel | None,
-    chosen: Mapping[str, Any],
-    class_weight: Any,
-    guests: Sequence[Any] | None,
-    seed: int,
-    **options: Any,
-) -> Learner:
-    """Return a learner of the kernel, or one of many.
+Init = TypeVar("Init", bound=Callable[..., None])
 
-    Parameters
-    ----------
-    task : {"classification", "regression"}
-    kernel : str or Kernel, optional
-    chosen : dict
-        The options `OF_ONE_KERNEL`.
-    class_weight : "balanced" or dict of label to float, optional
-    guests : sequence of learners of one kernel, optional
-    seed : int
-    **options
-        Those of any learner.
+
+def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
+    """Return a decorator of `__init__` that says what to give in the place of other options.
 
     Raises
     ------
     InvalidInput
-        If an option is for the other kind of learner, or out of its domain.
+        From `__init__`, if it does not take one of the options that there is advice on.
 
     Examples
     --------
-    >>> type(make_learner("regression", None, OF_ONE_KERNEL, None, None, seed=1)).__name__
-    'MultiKernel'
+    >>> class Model:
+    ...     @advising({"gamma": "give bandwidth"})
+    ...     def __init__(self, *, bandwidth=1.0):
+    ...         self.bandwidth = bandwidth
+    >>> Model(gamma=2)
+    Traceback (most recent call last):
+    ...
+    streamk.errors.InvalidInput: Model has no option gamma=2: give bandwidth
     """
-    if kernel is not None:
-        if class_weight is not None:
-            raise InvalidInput(
-                f"class_weight={class_weight!r} is for many kernels: leave kernel= out, "
-                "or weigh the probabilities of predict_proba_one"
-            )
-        if guests:
-            raise InvalidInput("guests= join many kernels: leave kernel= out")
-        return learners.create(
-            "doubly-stochastic", task=task, kernel=kernel, seed=seed, **chosen, **options
-        )
-    for name, value in chosen.items():
-        if name == "loss" and task == "regression":
-            options["loss"] = value
-        elif value != OF_ONE_KERNEL[name]:
-            raise InvalidInput(
-                f"{name}={value!r} is for a learner of one kernel: give kernel='gaussian', "
-                "say, or leave it out"
-            )
-    if class_weight is not None:
-        options["class_weight"] = class_weight
-    options["guests"] = guests
-    return learners.create("multi-kernel", task=task, seed=seed, **options)
+
+    def decorate(init: Init) -> Init:
+        known = inspect.signature(init).parameters
+
+        @functools.wraps(init)
+        def advised(self: Any, *arguments: Any, **options: Any) -> None:
+            for name, value in options.items():
+                if name not in known and name in advice:
+                    made = type(self).__name__
+                    task = "Regressor" if made.endswith("Regressor") else "Classifier"
+                    say = advice[name].format(task)
+                    raise InvalidInput(f"{made} has no option {name}={value!r}: {say}")
+            init(self, *arguments, **options)
+
+        return cast("Init", advised)
+
+    return decorate
+
+
+def written(made: Any) -> str:
+    """Return how an estimator is made, without the options that are as they are by default.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     def __init__(self, *, kernel="gaussian", bandwidth=1.0):
+    ...         self.kernel, self.bandwidth = kernel, bandwidth
+    >>> written(Model(bandwidth=0.5))
+    'Model(bandwidth=0.5)'
+    """
+    options = [
+        f"{name}={getattr(made, name)!r}"
+        for name, parameter in inspect.signature(type(made).__init__).parameters.items()
+        if name != "self" and repr(getattr(made, name)) != repr(parameter.default)
+    ]
+    return f"{type(made).__name__}({', '.join(options)})"

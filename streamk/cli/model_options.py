@@ -30,9 +30,9 @@ class Option:
 
 
 def _kernel(text: str) -> str:
-    from streamk.kernels import KERNELS
+    from streamk.kernels import ALIASES, KERNELS
 
-    return one_of(*KERNELS)(text)
+    return ALIASES.get(text) or one_of(*KERNELS)(text)
 
 
 def _loss(text: str) -> str:

@@ -116,15 +116,26 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint | None:
-    """The newest good checkpoint of a member, no newer than epoch `limit`; None if it has none.
+    """The newest good checkpoint, no newer than epoch `limit`; None if there is none.
 
     Damaged ones are passed over with a warning.
+
+    Parameters
+    ----------
+    directory : Path
+        That of a member, or the one given to the engine: then that of the member that has learned
+        the most events.
+    limit : int, optional
 
     Raises
     ------
     StateError
         If there are some and none can be used, with the reason for each.
     """
+    members = _members(directory)
+    if members:
+        newest = [newest_checkpoint(member, limit) for member in members]
+        return max(filter(None, newest), key=_learned, default=None)
     reasons = []
     for epoch in reversed(_epochs(directory)):
         if limit is not None and epoch > limit:
@@ -164,9 +175,7 @@ def newest_of_all(directory: Path) -> Checkpoint:
     """
     if _EPOCH.fullmatch(directory.name) and (directory / MANIFEST).exists():
         return read_checkpoint(directory)
-    members = [directory] if _MEMBER.fullmatch(directory.name) else _members(directory)
-    found = [newest_checkpoint(member) for member in members if member.is_dir()]
-    best = max(filter(None, found), key=_learned, default=None)
+    best = newest_checkpoint(directory) if directory.is_dir() else None
     if best is None:
         raise InvalidInput(
             f"{directory} holds no checkpoint; give the directory that `streamk run --checkpoint`"

@@ -112,8 +112,11 @@ class Decider(Predictor):
 
     def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
         """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
-        weighted = P if self._weights is None else self._weights.scores(P, self.classes)
-        return np.asarray(weighted.argmax(axis=1))
+        return np.asarray(self.weighted(P).argmax(axis=1))
+
+    def weighted(self, P: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities P (n, classes) times what it costs to miss each class, if it does."""
+        return P if self._weights is None else self._weights.scores(P, self.classes)
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from river import base
 from river.utils import dataframe
 
+from streamk.adapters.batches import Frame
+from streamk.adapters.options import written
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.learners.report import report
@@ -17,26 +18,13 @@ from streamk.learners.report import report
 Event = dict[Hashable, Any]
 
 
-def _events(frame: Any) -> list[Event]:
-    """Return the rows of a narwhals frame as dicts, with None for a null."""
-    columns = [
-        [None if null else value for value, null in zip(series, series.is_null(), strict=True)]
-        for series in frame.iter_columns()
-    ]
-    return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+def _frame(X: Any) -> Frame:
+    return Frame(dataframe.into_frame(X))
 
 
-def _rows_of_numbers(model: Model, frame: Any) -> Numbers | None:
-    """Return the rows of a narwhals frame; None unless it has just the known columns of numbers."""
-    if all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values()):
-        return model.rows_of_columns(frame.columns, dataframe.to_numpy(frame))
-    return None
-
-
-def _rows(model: Model, frame: Any) -> Numbers:
-    """Return the rows of a narwhals frame, to be predicted."""
-    rows = _rows_of_numbers(model, frame)
-    return model.rows(_events(frame)) if rows is None else rows
+def _rows(model: Model, frame: Frame) -> Numbers:
+    """Return the rows of a frame, to be predicted."""
+    return np.concatenate(list(frame.rows(model)))
 
 
 class Estimator:
@@ -45,6 +33,9 @@ class Estimator:
     _task: ClassVar[str]
     _model: Model
     _y_name: Any = None
+
+    def __repr__(self) -> str:
+        return written(self)
 
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.
@@ -90,15 +81,11 @@ class Estimator:
             If a value or label is of no use, naming it. The rows before one whose value is of no
             use are learned.
         """
-        frame, series = dataframe.into_frame(X), dataframe.into_series(y)
+        frame, series = _frame(X), dataframe.into_series(y)
         if len(frame) != len(series):
             raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
-        if not len(frame):
-            return
-        model, labels = self._model, series.to_list()
-        rows = _rows_of_numbers(model, frame)
-        runs = model.runs(_events(frame), labels) if rows is None else [(rows, labels)]
-        for events, some in runs:
+        model = self._model
+        for events, some in frame.runs(model, series.to_list()):
             model.learner.learn_many(events, some)
             self._y_name = series.name
 
@@ -167,7 +154,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         probabilities = np.zeros((len(frame), 0))
         if learner.classes:
-            probabilities = learner.predict_proba_many(_rows(self._model, frame))
+            probabilities = learner.predict_proba_many(_rows(self._model, Frame(frame)))
         return dataframe.to_native_frame(
             dict(zip(learner.classes, probabilities.T, strict=True)), like=frame
         )
@@ -191,7 +178,7 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         frame, learner = dataframe.into_frame(X), self._model.learner
         labels: list[Any] = [None] * len(frame)
         if learner.classes:
-            labels = learner.predict_many(_rows(self._model, frame)).tolist()
+            labels = learner.predict_many(_rows(self._model, Frame(frame))).tolist()
         return dataframe.to_native_series(labels, name=self._y_name, like=frame)
 
 
@@ -236,5 +223,5 @@ class Regressor(Estimator, base.MiniBatchRegressor):
         frame, learner = dataframe.into_frame(X), self._model.learner
         numbers = np.zeros(len(frame))
         if learner.n_events:
-            numbers = learner.predict_many(_rows(self._model, frame))
+            numbers = learner.predict_many(_rows(self._model, Frame(frame)))
         return dataframe.to_native_series(numbers, name=self._y_name, like=frame)

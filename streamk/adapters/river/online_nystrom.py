@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamk import learners
-from streamk.adapters.options import OF_LANDMARKS
+from streamk.adapters.options import GAMMA, OF_LANDMARKS, advising
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
 from streamk.adapters.rows import Model
 from streamk.kernels import Kernel
@@ -14,6 +14,7 @@ from streamk.losses import Loss
 class _Nystrom(Estimator):
     """What the classifier and the regressor have in common."""
 
+    @advising(GAMMA)
     def __init__(
         self,
         *,

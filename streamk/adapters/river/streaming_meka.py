@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from streamk import learners
-from streamk.adapters.options import OF_CLUSTERS
+from streamk.adapters.options import GAMMA, OF_CLUSTERS, advising
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
 from streamk.adapters.rows import Model
 from streamk.kernels import Kernel
@@ -16,6 +16,7 @@ from streamk.losses import Loss
 class _Streaming(Estimator):
     """What the classifier and the regressor have in common."""
 
+    @advising(GAMMA)
     def __init__(
         self,
         *,

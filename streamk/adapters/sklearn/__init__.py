@@ -9,6 +9,10 @@ except ImportError as error:
 
 from streamk.adapters.sklearn.block_ridge import BlockRidge, DCRidge
 from streamk.adapters.sklearn.block_svc import BlockSVC
+from streamk.adapters.sklearn.doubly_stochastic import (
+    DoublyStochasticClassifier,
+    DoublyStochasticRegressor,
+)
 from streamk.adapters.sklearn.landmarks import (
     FarahatNystroem,
     KMeansNystroem,
@@ -25,6 +29,8 @@ __all__ = [
     "BlockRidge",
     "BlockSVC",
     "DCRidge",
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
     "FarahatNystroem",
     "KMeansNystroem",
     "KernelClassifier",

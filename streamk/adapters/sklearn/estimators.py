@@ -1,31 +1,123 @@
-"""What scikit-learn estimators have in common: arrays in, labels and numbers out."""
+"""What scikit-learn estimators have in common: arrays and frames in, labels and numbers out."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from streamk import learners
+from streamk.adapters.batches import Batch, Frame, as_frame
+from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 
-_EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+_EVENTS: dict[str, Any] = {
+    "dtype": np.float64,
+    "ensure_all_finite": "allow-nan",
+    "accept_sparse": "csr",
+}
 """What events have to be."""
 
 
+class Array(Batch):
+    """The rows of an array, dense or CSR, whose columns may have names.
+
+    Parameters
+    ----------
+    X : float64 array of shape (n, d)
+    names : list of d str, optional
+        They are numbered by default.
+    """
+
+    def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
+        self._X, self._names = X, names
+
+    def __len__(self) -> int:
+        return int(self._X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return int(self._X.shape[1])
+
+    def take(self, places: NDArray[np.intp]) -> Self:
+        """Return the rows at these places."""
+        return type(self)(self._X[places], self._names)
+
+    def _dense(self, some: slice) -> Numbers:
+        rows = self._X[some]
+        return np.ascontiguousarray(rows.toarray() if sparse.issparse(rows) else rows)
+
+    def numbers(self, model: Model, some: slice) -> Numbers | None:
+        """Return rows for the model; None where columns by name are new to it."""
+        rows = self._dense(some)
+        return rows if self._names is None else model.rows_of_columns(self._names, rows)
+
+    def dicts(self, some: slice) -> list[dict[Hashable, Any]]:
+        """Return rows as dicts, with NaN where a value is missing."""
+        names = self._names or []
+        return [dict(zip(names, row, strict=True)) for row in self._dense(some).tolist()]
+
+
+def _repeats(sample_weight: ArrayLike | None, n: int) -> NDArray[np.intp]:
+    """Return how often each of n events is learned.
+
+    Raises
+    ------
+    InvalidInput
+        If none is.
+    ValueError
+        If weights are negative or do not fit, as scikit-learn says it.
+    """
+    if sample_weight is None:
+        return np.ones(n, np.intp)
+    weights = _check_sample_weight(
+        sample_weight, np.zeros((n, 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    # Of the sum so far, rounded, so that fractions get what is theirs over the events.
+    whole = np.floor(np.cumsum(weights) + 0.5).astype(np.intp)
+    if n and not whole[-1]:
+        raise InvalidInput(
+            f"the sample weights sum up to {weights.sum():g}, so no event is learned; a weight is "
+            "how often an event counts: scale them to a mean of 1, say"
+        )
+    return np.diff(whole, prepend=0)
+
+
+def _check_size(frame: Frame) -> None:
+    for what, n in (("sample", len(frame)), ("feature", frame.width)):
+        if not n:
+            raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
+
+
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """A learner of arrays, by passes over them or on a stream."""
+    """A learner of arrays or data frames, by passes over them or on a stream."""
 
     _task: ClassVar[str]
-    learner_: Learner
-    n_epochs: int
+    _model: Model
+    _names: list[Hashable] | None
+    """Of the columns, if data frames are learned and not arrays."""
     random_state: int | np.random.RandomState | None
+
+    @property
+    def learner_(self) -> Learner:
+        """What has learned; there is none before the first fit."""
+        return self._model.learner
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         """Return a learner by the options of the estimator and these."""
@@ -34,40 +126,73 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
-    def __getstate__(self) -> dict[str, Any]:
-        saved = dict(super().__getstate__())
-        if "learner_" in saved:
-            saved["learner_"] = self.learner_.state()
-        return saved
+    @property
+    def _passes(self) -> int:
+        """Return how often `fit` passes over its events."""
+        n: int = getattr(self, "n_epochs", 1)
+        if n < 1:
+            raise InvalidInput(f"n_epochs={n!r} must be at least 1")
+        return n
 
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        if "learner_" in saved:
-            saved = {**saved, "learner_": learners.from_state(saved["learner_"])}
-        super().__setstate__(saved)
+    def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
+        """Pass over the events, each time in another order."""
+        places = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
+        passes, random = self._passes, check_random_state(self.random_state)
+        self._model = Model(self._make(random, **options))
+        for _ in range(passes):
+            order = places[random.permutation(len(places))]
+            self._learn(X.take(order), y[order])
 
-    def _fit(self, X: NDArray[Any], y: NDArray[Any], **options: Any) -> None:
-        """Pass over the events `n_epochs` times, each time in another order."""
-        if self.n_epochs < 1:
-            raise InvalidInput(f"n_epochs={self.n_epochs!r} must be at least 1")
-        random = check_random_state(self.random_state)
-        self.learner_ = self._make(random, **options)
-        for _ in range(self.n_epochs):
-            order = random.permutation(len(X))
-            self.learner_.learn_many(X[order], y[order])
+    def _learn_weighted(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
+        """Learn events in their order, each as often as its weight says."""
+        if sample_weight is not None:
+            order = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
+            X, y = X.take(order), y[order]
+        self._learn(X, y)
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Return the events and labels as arrays; NaN in an event is missing."""
-        events, labels = validate_data(
-            self, X, y, reset=reset, y_numeric=self._task == "regression", **_EVENTS
-        )
-        return events, labels
+    def _learn(self, X: Batch, y: NDArray[Any]) -> None:
+        for rows, labels in X.runs(self._model, y.tolist()):
+            self._model.learner.learn_many(rows, labels)
 
-    def _check_events(self, X: Any) -> NDArray[np.float64]:
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
+        """Return the events and labels; a NaN or null in an event is missing."""
+        numeric = self._task == "regression"
+        frame = as_frame(X) if reset or self._names is not None else None
+        if frame is None:
+            array, labels = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_EVENTS)
+            if reset:
+                self._names = None
+            return Array(array, self._names), labels
+        validate_data(self, X, y, reset=reset, skip_check_array=True)
+        labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_consistent_length(X, labels)
+        _check_size(frame)
+        if reset:
+            self._names = frame.names
+        return frame, np.asarray(labels, np.float64 if numeric else None)
+
+    def _parts(self, X: Any) -> Iterator[Numbers]:
+        """Yield arrays of events that are to be predicted."""
         check_is_fitted(self, "learner_")
-        events: NDArray[np.float64] = validate_data(self, X, reset=False, **_EVENTS)
-        return events
+        frame = None if self._names is None else as_frame(X)
+        if frame is None:
+            X = validate_data(self, X, reset=False, **_EVENTS)
+            return Array(X, self._names).rows(self._model)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        _check_size(frame)
+        return frame.rows(self._model)
+
+    def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
+        """Return what a method of the learner says of all events."""
+        parts = self._parts(X)
+        learner = self._model.learner
+        say = getattr(learner, method)
+        with getattr(learner, "aside", nullcontext)():  # predictions change nothing
+            return np.concatenate([say(rows, *arguments) for rows in parts])
 
 
 class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
@@ -76,14 +201,18 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     _task = "classification"
     classes_: NDArray[Any]
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from events, forgetting what was learned before.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
             Labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            How often each event is learned: 0 not at all, 2 as if it were there twice. Of numbers
+            that are not whole the sums up to each event are rounded, so that an event is learned
+            once more or less, and all together as often as they say.
 
         Returns
         -------
@@ -99,18 +228,26 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         events, labels = self._check(X, y, reset=True)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        self._fit(events, numbers, classes=range(len(self.classes_)))
+        self._fit(events, numbers, sample_weight, classes=range(len(self.classes_)))
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from more events, once and in their order.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
         classes : array of shape (n_classes,), optional
             All labels there will be; needed in the first call.
+        sample_weight : array of shape (n,), optional
+            How often each event is learned, as of `fit`.
 
         Returns
         -------
@@ -124,7 +261,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        first = not hasattr(self, "learner_")
+        first = not hasattr(self, "_model")
         events, labels = self._check(X, y, reset=first)
         check_classification_targets(labels)
         if first and classes is None:
@@ -136,19 +273,18 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if len(strange):
             raise InvalidInput(f"label {strange[0]!r} is not one of the classes {known}")
         if first:
-            self.learner_ = self._make(
-                check_random_state(self.random_state), classes=range(len(known))
-            )
             self.classes_ = known
-        self.learner_.learn_many(events, np.searchsorted(known, labels))
+            random = check_random_state(self.random_state)
+            self._model = Model(self._make(random, classes=range(len(known))))
+        self._learn_weighted(events, np.searchsorted(known, labels), sample_weight)
         return self
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Outputs of the kernel function, before any decision.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array, CSR matrix or data frame of shape (n, d)
 
         Returns
         -------
@@ -156,22 +292,19 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             With two classes, positive where the second one is predicted; else the largest one of
             the row is.
         """
-        events = self._check_events(X)
-        F = self.learner_.decision_many(events)
+        F = self._joined(X, "decision_many")
         if len(self.classes_) > 2:
             return F
         return F[:, 0] if F.shape[1] == 1 else F[:, 1] - F[:, 0]
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Labels of events X (n, d), shape (n,)."""
-        events = self._check_events(X)
-        numbers = self.learner_.predict_many(events)
+        numbers = self._joined(X, "predict_many")
         return self.classes_[numbers.astype(np.intp)]
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of `classes_` for events X (n, d), float64 of shape (n, n_classes)."""
-        events = self._check_events(X)
-        return self.learner_.predict_proba_many(events)
+        return self._joined(X, "predict_proba_many")
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
@@ -179,13 +312,17 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     _task = "regression"
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from events, forgetting what was learned before.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            How often each event is learned: 0 not at all, 2 as if it were there twice. Of numbers
+            that are not whole the sums up to each event are rounded, so that an event is learned
+            once more or less, and all together as often as they say.
 
         Returns
         -------
@@ -198,16 +335,18 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        self._fit(*self._check(X, y, reset=True))
+        self._fit(*self._check(X, y, reset=True), sample_weight)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from more events, once and in their order.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            How often each event is learned, as of `fit`.
 
         Returns
         -------
@@ -220,14 +359,13 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        first = not hasattr(self, "learner_")
+        first = not hasattr(self, "_model")
         events, labels = self._check(X, y, reset=first)
         if first:
-            self.learner_ = self._make(check_random_state(self.random_state))
-        self.learner_.learn_many(events, labels)
+            self._model = Model(self._make(check_random_state(self.random_state)))
+        self._learn_weighted(events, labels, sample_weight)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers predicted for events X (n, d), float64 of shape (n,)."""
-        events = self._check_events(X)
-        return self.learner_.predict_many(events)
+        return self._joined(X, "predict_many")

@@ -1,112 +1,52 @@
-"""Kernel learners as scikit-learn estimators."""
+"""Learners of many kernels as scikit-learn estimators."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamk import learners
-from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
+from streamk.adapters.options import MANY, advising
+from streamk.adapters.sklearn.estimators import Classifier, Regressor
+from streamk.errors import InvalidInput
+from streamk.learners import Learner
+from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
 __all__ = ["KernelClassifier", "KernelRegressor"]
 
 
-class _Kernels(Estimator):
-    """What the classifier and the regressor have in common."""
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.7,
-        loss: str | Loss | None = None,
-        step: float | Step = 1.0,
-        regularization: float = 0.0,
-        batch_size: int = 8,
-        block_size: int = 2048,
-        max_features: int = 2048,
-        sampler: str = "iid",
-        n_epochs: int = 10,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.step = step
-        self.regularization = regularization
-        self.batch_size = batch_size
-        self.block_size = block_size
-        self.max_features = max_features
-        self.sampler = sampler
-        self.n_epochs = n_epochs
-        self.random_state = random_state
-
-    def _fit(self, X: NDArray[Any], y: NDArray[Any], **options: Any) -> None:
-        """Pass over the events, and learn the last ones though they fill no mini-batch."""
-        super()._fit(X, y, **options)
-        learner: Any = self.learner_
-        learner.finish()
-
-    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        return learners.create(
-            "doubly-stochastic",
-            task=self._task,
-            kernel=self.kernel,
-            bandwidth=self.bandwidth,
-            loss=self.loss,
-            step=self.step,
-            regularization=self.regularization,
-            batch_size=self.batch_size,
-            block_size=self.block_size,
-            max_features=self.max_features,
-            sampler=self.sampler,
-            seed=int(random.randint(2**31)),
-            **options,
-        )
+def _many_kernels(task: str, random: np.random.RandomState, **options: Any) -> Learner:
+    seed = int(random.randint(2**31))
+    return learners.create("multi-kernel", task=task, seed=seed, **options)
 
 
-class KernelClassifier(Classifier, _Kernels):
-    """Kernel classification, for any number of classes, by passes over the data or on a stream.
+class KernelClassifier(Classifier):
+    """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
-    A doubly stochastic kernel learner (`streamk.learners.DoublyStochastic`) behind an online
-    scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN
-    is missing and counts as the column's mean.
+    Many kernels, bandwidths and step sizes learn side by side and are mixed as the data ask for
+    (`streamk.learners.MultiKernel`), as in River's `streamk.adapters.river.KernelClassifier`: there
+    is nothing to tune and no scaler is needed before it. `fit` goes through the events once, in a
+    random order; `partial_fit` in the order given. A second pass would weigh the experts by what
+    they remember. A single kernel, with options, is `DoublyStochasticClassifier`.
+
+    Events are rows of an array, dense or CSR, or of a data frame of pandas, Polars, Arrow or
+    another library that narwhals knows. Columns of a data frame may hold texts, categories, dates,
+    lists and missing values, which become numbers as in River's estimators and on the command line
+    (`streamk.encoding.columns`). NaN and null are missing.
 
     Parameters
     ----------
-    kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
-        `streamk.kernels`.
-    bandwidth : float, default 0.7
-        Of a kernel given by name, in units of the scaled columns: two events are sqrt(2) apart in
-        the root of the mean square. The default is about that of `sklearn.svm.SVC`, whose
-        ``gamma="scale"`` is ``bandwidth = sqrt(1/2)`` here.
-    loss : str or Loss, optional
-        "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
-    step : float or Step, default 1.0
-        Step size; a number is a constant one, see `streamk.learners.steps` for others.
-    regularization : float, default 0
-        Factor of half the squared norm that is added to the loss.
-    batch_size : int, default 8
-        Events a step. `partial_fit` gathers them over its calls; `fit` ends with a step of what is
-        left.
-    block_size : int, default 2048
-        Random features a step.
-    max_features : int, default 2048
-        All random features. Where it is more than `block_size`, steps take the blocks in turn.
-    sampler : {"iid", "hadamard"}, default "iid"
-        How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
-        the Euclidean distance, not "laplacian" or "cauchy".
-    n_epochs : int, default 10
-        Passes of `fit` over its events, each in a new random order. `partial_fit` makes one, in
-        the order given.
+    class_weight : "balanced" or dict of label to float, optional
+        What it costs to miss each class: `predict` says the class with the largest product of
+        weight and probability, and `predict_proba` is as ever; see `streamk.learners.MultiKernel`.
+    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+        Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     random_state : int, RandomState or None, default None
-        Of the random features and of the orders.
+        Of the random features and of the order of `fit`.
 
     Attributes
     ----------
@@ -114,37 +54,83 @@ class KernelClassifier(Classifier, _Kernels):
     learner_ : Learner
         Its labels are the positions in `classes_`.
     n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+        If events are rows of a data frame whose columns are named by texts.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.datasets import load_wine
     >>> from sklearn.model_selection import cross_val_score
     >>> from streamk.adapters.sklearn import KernelClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> bool(cross_val_score(KernelClassifier(random_state=0), X, y, cv=3).mean() > 0.9)
+    >>> model = KernelClassifier(random_state=0)
+    >>> model
+    KernelClassifier(random_state=0)
+    >>> X, y = load_wine(return_X_y=True)
+    >>> bool(cross_val_score(model, X, y, cv=3).mean() > 0.9)
     True
     """
 
+    @advising(MANY)
+    def __init__(
+        self,
+        *,
+        class_weight: str | Mapping[Any, float] | None = None,
+        guests: Sequence[OfOneKernel] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.class_weight = class_weight
+        self.guests = guests
+        self.random_state = random_state
 
-class KernelRegressor(Regressor, _Kernels):
-    """Kernel regression, by passes over the data or on a stream.
+    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
+        weights = self.class_weight
+        if isinstance(weights, Mapping):
+            numbers = {label: n for n, label in enumerate(self.classes_.tolist())}
+            strange = [label for label in weights if label not in numbers]
+            if strange:
+                raise InvalidInput(
+                    f"class_weight has a weight for {strange[0]!r}, which is not one of the "
+                    f"classes {self.classes_}"
+                )
+            weights = {numbers[label]: weight for label, weight in weights.items()}
+        return _many_kernels(
+            self._task, random, class_weight=weights, guests=self.guests, **options
+        )
 
-    As `KernelClassifier`, for numbers to be predicted. They are standardised as they come, so
-    the step size and the parameter of a loss do not depend on their unit.
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of probabilities, times the weights of classes if there are any.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) or (n, n_classes)
+            With two classes their difference, positive where the second one is predicted; else the
+            largest one of the row is.
+        """
+        P = self.predict_proba(X)
+        learner: Any = self.learner_
+        with np.errstate(divide="ignore"):
+            scores = np.log(learner.weighted(P))
+        if len(self.classes_) > 2:
+            return np.asarray(scores)
+        return np.asarray(scores[:, -1] - scores[:, 0])
+
+
+class KernelRegressor(Regressor):
+    """Kernel regression, by a pass over the data or on a stream.
+
+    As `KernelClassifier`, for numbers to be predicted, in any unit. A single kernel is
+    `DoublyStochasticRegressor`.
 
     Parameters
     ----------
-    kernel : str or Kernel, default "gaussian"
-    bandwidth : float, default 0.7
-    loss : str or Loss, optional
-        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
-    step : float or Step, default 1.0
-    regularization : float, default 0
-    batch_size : int, default 8
-    block_size : int, default 2048
-    max_features : int, default 2048
-    sampler : {"iid", "hadamard"}, default "iid"
-    n_epochs : int, default 10
+    loss : {"squared", "huber", "quantile"} or Loss, optional
+        See `streamk.learners.MultiKernel`: by default for the mean absolute error. One with a
+        parameter is ``streamk.losses.loss("quantile", q=0.9)``, say.
+    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
     random_state : int, RandomState or None, default None
         These are described in `KernelClassifier`.
 
@@ -152,6 +138,7 @@ class KernelRegressor(Regressor, _Kernels):
     ----------
     learner_ : Learner
     n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
 
     Examples
     --------
@@ -161,4 +148,57 @@ class KernelRegressor(Regressor, _Kernels):
     >>> model = KernelRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
     >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
     True
+    >>> model.predict_interval(X).shape
+    (500, 2)
     """
+
+    @advising(MANY)
+    def __init__(
+        self,
+        *,
+        loss: str | Loss | None = None,
+        guests: Sequence[OfOneKernel] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.loss = loss
+        self.guests = guests
+        self.random_state = random_state
+
+    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
+        return _many_kernels(self._task, random, loss=self.loss, guests=self.guests, **options)
+
+    def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles of the numbers to come, as past errors say.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n, d)
+        levels : array of shape (m,)
+            Between 0 and 1.
+
+        Returns
+        -------
+        float64 array of shape (n, m)
+
+        Raises
+        ------
+        InvalidInput
+            If a level is out of range.
+        """
+        return self._joined(X, "predict_quantile_many", levels)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> NDArray[np.float64]:
+        """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
+
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n, d)
+        level : float, default 0.9
+            Between 0 and 0.99.
+
+        Raises
+        ------
+        InvalidInput
+            If the level is out of range.
+        """
+        return self._joined(X, "predict_interval_many", level)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamk import learners
-from streamk.adapters.options import OF_LANDMARKS
+from streamk.adapters.options import GAMMA, OF_LANDMARKS, advising
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
@@ -19,6 +19,7 @@ __all__ = ["NystromClassifier", "NystromRegressor"]
 class _Nystrom(Estimator):
     """What the classifier and the regressor have in common."""
 
+    @advising(GAMMA)
     def __init__(
         self,
         *,
@@ -69,7 +70,7 @@ class NystromClassifier(Classifier, _Nystrom):
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
         `streamk.kernels` but Linear.
     bandwidth : float, default 0.7
-        Of a kernel given by name, as of `KernelClassifier`.
+        Of a kernel given by name, as of `DoublyStochasticClassifier`.
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     optimizer : {"newton", "sgd"}, default "newton"

@@ -1,0 +1,141 @@
+"""Learners of one kernel by random features, as River estimators."""
+
+from __future__ import annotations
+
+import secrets
+
+from streamk import learners
+from streamk.adapters.options import GAMMA, OF_ONE_KERNEL, advising
+from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
+from streamk.adapters.rows import Model
+from streamk.kernels import Kernel
+from streamk.learners import Learner, Step
+from streamk.losses import Loss
+
+
+class _OneKernel(Estimator):
+    """What the classifier and the regressor have in common."""
+
+    @advising(GAMMA)
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        bandwidth: float = 0.5,
+        loss: str | Loss | None = None,
+        step: float | Step | None = None,
+        regularization: float = 0.0,
+        batch_size: int = 1,
+        block_size: int = 2048,
+        max_features: int = 2048,
+        sampler: str = "iid",
+        seed: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.loss = loss
+        self.step = step
+        self.regularization = regularization
+        self.batch_size = batch_size
+        self.block_size = block_size
+        self.max_features = max_features
+        self.sampler = sampler
+        self.seed = seed
+        self._seed = secrets.randbits(63) if seed is None else seed
+        self._model = Model(self._make())
+
+    def _make(self) -> Learner:
+        chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
+        return learners.create("doubly-stochastic", task=self._task, seed=self._seed, **chosen)
+
+
+class DoublyStochasticClassifier(_OneKernel, Classifier):
+    """Kernel classification of a stream by one kernel, for any number of classes.
+
+    A doubly stochastic learner (`streamk.learners.DoublyStochastic`) behind an online scaling of
+    the columns (`streamk.learners.Scaled`): no scaler is needed before it. Every event learned is a
+    step on its loss; by default that moves all random features, so the time of an event is the same
+    from first to last. It is faster than `KernelClassifier`, and has all the options below.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+        "gaussian" (also called "rbf"), "laplacian", "matern", "rational_quadratic", "cauchy",
+        "linear", or one of `streamk.kernels`.
+    bandwidth : float, default 0.5
+        Of a kernel given by name, in units of the scaled columns: two events of the stream are
+        sqrt(2) apart in the root of the mean square. ``gamma`` of exp(-gamma |x - y|^2) is
+        ``bandwidth = 1 / sqrt(2 gamma)``.
+    loss : str or Loss, optional
+        "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
+    step : float or Step, optional
+        Step size, 1 by default; a number is a constant one, see `streamk.learners.steps` for
+        others.
+    regularization : float, default 0
+        Factor of half the squared norm that is added to the loss.
+    batch_size : int, default 1
+        Events that share a step. They are gathered, in whatever calls they come, until there are so
+        many.
+    block_size : int, default 2048
+        Random features a step.
+    max_features : int, default 2048
+        All random features. Where it is more than `block_size`, steps take the blocks in turn.
+    sampler : {"iid", "hadamard"}, default "iid"
+        How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
+        the Euclidean distance, not "laplacian" or "cauchy".
+    seed : int, optional
+        From 0 to 2^64 - 1. Random by default.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import DoublyStochasticClassifier
+    >>> model = DoublyStochasticClassifier(kernel="rbf", bandwidth=0.7, seed=1)
+    >>> model
+    DoublyStochasticClassifier(kernel='rbf', bandwidth=0.7, seed=1)
+    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
+    Accuracy: ...%
+    """
+
+
+class DoublyStochasticRegressor(_OneKernel, Regressor):
+    """Kernel regression on a stream by one kernel.
+
+    As `DoublyStochasticClassifier`, for numbers to be predicted. They are standardised as they
+    come, so the step size and the parameter of a loss do not depend on their unit.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+    bandwidth : float, default 0.5
+    loss : str or Loss, optional
+        "squared" by default; "huber", "epsilon_insensitive", "quantile". One with a parameter is
+        ``streamk.losses.loss("quantile", q=0.9)``, say.
+    step : float or Step, optional
+        0.5 by default.
+    regularization : float, default 0
+    batch_size : int, default 1
+    block_size : int, default 2048
+    max_features : int, default 2048
+    sampler : {"iid", "hadamard"}, default "iid"
+    seed : int, optional
+        These are described in `DoublyStochasticClassifier`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import DoublyStochasticRegressor
+    >>> model = DoublyStochasticRegressor(seed=1)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: ...
+    """

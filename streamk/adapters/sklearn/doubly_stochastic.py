@@ -1,0 +1,155 @@
+"""Learners of one kernel by random features, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import learners
+from streamk.adapters.batches import Batch
+from streamk.adapters.options import GAMMA, OF_ONE_KERNEL, advising
+from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
+from streamk.kernels import Kernel
+from streamk.learners import Learner, Step
+from streamk.losses import Loss
+
+__all__ = ["DoublyStochasticClassifier", "DoublyStochasticRegressor"]
+
+
+class _OneKernel(Estimator):
+    """What the classifier and the regressor have in common."""
+
+    @advising(GAMMA)
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        bandwidth: float = 0.7,
+        loss: str | Loss | None = None,
+        step: float | Step = 1.0,
+        regularization: float = 0.0,
+        batch_size: int = 8,
+        block_size: int = 2048,
+        max_features: int = 2048,
+        sampler: str = "iid",
+        n_epochs: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.loss = loss
+        self.step = step
+        self.regularization = regularization
+        self.batch_size = batch_size
+        self.block_size = block_size
+        self.max_features = max_features
+        self.sampler = sampler
+        self.n_epochs = n_epochs
+        self.random_state = random_state
+
+    def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
+        """Pass over the events, and learn the last ones though they fill no mini-batch."""
+        super()._fit(X, y, sample_weight, **options)
+        learner: Any = self.learner_
+        learner.finish()
+
+    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
+        chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
+        seed = int(random.randint(2**31))
+        return learners.create("doubly-stochastic", task=self._task, seed=seed, **chosen, **options)
+
+
+class DoublyStochasticClassifier(Classifier, _OneKernel):
+    """Classification by one kernel, for any number of classes, by passes or on a stream.
+
+    A doubly stochastic kernel learner (`streamk.learners.DoublyStochastic`) behind an online
+    scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN
+    is missing and counts as the column's mean.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+        "gaussian" (also called "rbf"), "laplacian", "matern", "rational_quadratic", "cauchy",
+        "linear", or one of `streamk.kernels`.
+    bandwidth : float, default 0.7
+        Of a kernel given by name, in units of the scaled columns: two events are sqrt(2) apart in
+        the root of the mean square. The default is about that of `sklearn.svm.SVC`, whose
+        ``gamma="scale"`` is ``bandwidth = sqrt(1/2)`` here.
+    loss : str or Loss, optional
+        "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
+    step : float or Step, default 1.0
+        Step size; a number is a constant one, see `streamk.learners.steps` for others.
+    regularization : float, default 0
+        Factor of half the squared norm that is added to the loss.
+    batch_size : int, default 8
+        Events a step. `partial_fit` gathers them over its calls; `fit` ends with a step of what is
+        left.
+    block_size : int, default 2048
+        Random features a step.
+    max_features : int, default 2048
+        All random features. Where it is more than `block_size`, steps take the blocks in turn.
+    sampler : {"iid", "hadamard"}, default "iid"
+        How random features are drawn. "hadamard" is faster from some 20 columns on, for kernels of
+        the Euclidean distance, not "laplacian" or "cauchy".
+    n_epochs : int, default 10
+        Passes of `fit` over its events, each in a new random order. `partial_fit` makes one, in
+        the order given.
+    random_state : int, RandomState or None, default None
+        Of the random features and of the orders.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    learner_ : Learner
+        Its labels are the positions in `classes_`.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamk.adapters.sklearn import DoublyStochasticClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bool(cross_val_score(DoublyStochasticClassifier(random_state=0), X, y, cv=3).mean() > 0.9)
+    True
+    """
+
+
+class DoublyStochasticRegressor(Regressor, _OneKernel):
+    """Regression by one kernel, by passes over the data or on a stream.
+
+    As `DoublyStochasticClassifier`, for numbers to be predicted. They are standardised as they
+    come, so the step size and the parameter of a loss do not depend on their unit.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+    bandwidth : float, default 0.7
+    loss : str or Loss, optional
+        "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
+    step : float or Step, default 1.0
+    regularization : float, default 0
+    batch_size : int, default 8
+    block_size : int, default 2048
+    max_features : int, default 2048
+    sampler : {"iid", "hadamard"}, default "iid"
+    n_epochs : int, default 10
+    random_state : int, RandomState or None, default None
+        These are described in `DoublyStochasticClassifier`.
+
+    Attributes
+    ----------
+    learner_ : Learner
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.adapters.sklearn import DoublyStochasticRegressor
+    >>> X = np.linspace(0, 6, 500)[:, None]
+    >>> model = DoublyStochasticRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    True
+    """

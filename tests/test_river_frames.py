@@ -1,0 +1,86 @@
+"""Data frames of several libraries through River's estimators: as their rows one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from streamk.adapters.river import DoublyStochasticRegressor, KernelClassifier, KernelRegressor
+
+N = 60
+ESTIMATORS: dict[str, Any] = {
+    "classifier": lambda: KernelClassifier(seed=1),
+    "regressor": lambda: KernelRegressor(seed=1),
+    "one kernel": lambda: DoublyStochasticRegressor(seed=1, max_features=64, block_size=64),
+}
+
+
+def people() -> pd.DataFrame:
+    """Numbers, whole ones with nulls, texts, a category and dates, all with some missing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 10, N),
+            "visits": pd.array(rng.integers(0, 9, N), dtype="Int64"),
+            "town": rng.choice(["Rome", "Oslo", "12"], N),
+            "size": pd.Categorical(rng.choice(["small", "large"], N)),
+            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, N), "h"),
+            "member": rng.random(N) > 0.5,
+        }
+    )
+    for first, name in enumerate(frame.columns[:-1]):
+        frame.loc[first + 1 :: 7 + first, name] = None
+    return frame
+
+
+def of(library: str, frame: pd.DataFrame) -> Any:
+    if library == "pandas":
+        return frame
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if library == "arrow":
+        return table
+    return pytest.importorskip("polars", reason="Polars is not installed").from_arrow(table)
+
+
+def column(library: str, frame: pd.DataFrame, name: str) -> Any:
+    table = of(library, frame[[name]])
+    return table.column(name) if library == "arrow" else table[name]
+
+
+@pytest.mark.parametrize("only_numbers", [True, False])
+@pytest.mark.parametrize("made", ESTIMATORS.values(), ids=list(ESTIMATORS))
+@pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
+def test_a_frame_is_its_rows(library: str, made: Any, only_numbers: bool) -> None:
+    frame = people()
+    if only_numbers:
+        frame = frame[["age", "visits", "member"]]
+    missing = frame.isna()
+    rows = [
+        {name: None if missing[name][n] else frame[name][n] for name in frame.columns}
+        for n in range(N)
+    ]
+    many, one = made(), made()
+    numbers = isinstance(one, KernelRegressor | DoublyStochasticRegressor)
+    y = pd.DataFrame({"y": np.arange(N) * 0.5 if numbers else np.arange(N) % 3 > 0})
+    for part in (slice(0, 25), slice(25, N)):
+        some = frame.iloc[part].reset_index(drop=True)
+        labels = y.iloc[part].reset_index(drop=True)
+        many.learn_many(of(library, some), column(library, labels, "y"))
+    for row, label in zip(rows, y["y"].tolist(), strict=True):
+        one.learn_one(row, label)
+    assert many._model.learner.columns == one._model.learner.columns
+    table = of(library, frame)
+    found = many.predict_many(table)
+    assert type(found) is type(column(library, y, "y"))
+    expected = [one.predict_one(row) for row in rows]
+    assert (found.to_pylist() if library == "arrow" else list(found)) == expected
+    if not numbers:
+        P = many.predict_proba_many(table)
+        assert type(P) is type(table)
+        proba = [one.predict_proba_one(row)[True] for row in rows]
+        last = P.column(1).to_pylist() if library == "arrow" else np.asarray(P)[:, 1].tolist()
+        assert last == proba

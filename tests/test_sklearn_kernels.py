@@ -1,0 +1,275 @@
+"""Many kernels as scikit-learn estimators, and the forms in which events come to any of them."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_wine,
+    make_friedman1,
+    make_moons,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+
+from streamk.adapters import river
+from streamk.adapters.sklearn import (
+    DoublyStochasticClassifier,
+    KernelClassifier,
+    KernelRegressor,
+    NystromClassifier,
+)
+from streamk.errors import InvalidInput
+from streamk.kernels import Gaussian
+from streamk.learners import MultiKernel, OnlineNystrom
+
+
+def moons() -> tuple[Any, Any]:
+    return make_moons(400, noise=0.2, random_state=0)
+
+
+def people(n: int = 60) -> pd.DataFrame:
+    """Numbers, texts, a category and dates, all with some missing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 10, n),
+            "town": rng.choice(["Rome", "Oslo", "Bern"], n),
+            "size": pd.Categorical(rng.choice(["small", "large"], n)),
+            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), "h"),
+            "member": rng.random(n) > 0.5,
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[3::9, "town"] = None
+    frame.loc[4::11, "size"] = np.nan
+    frame.loc[5::13, "since"] = pd.NaT
+    return frame
+
+
+def labels(frame: pd.DataFrame) -> NDArray[Any]:
+    return np.where((frame["town"] == "Rome") ^ frame["member"], "yes", "no")
+
+
+def events(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as somebody would write them by hand."""
+    missing = frame.isna()
+    return [
+        {name: None if missing[name].iloc[n] else frame[name].iloc[n] for name in frame.columns}
+        for n in range(len(frame))
+    ]
+
+
+# What they are
+
+
+def test_fit_is_one_pass_of_many_kernels_in_a_random_order() -> None:
+    X, y = moons()
+    model = KernelClassifier(random_state=5).fit(X, y)
+    random = np.random.RandomState(5)
+    learner = MultiKernel(seed=int(random.randint(2**31)), classes=(0, 1))
+    order = random.permutation(len(X))
+    learner.learn_many(X[order], y[order])
+    assert np.array_equal(model.predict_proba(X), learner.predict_proba_many(X))
+    assert np.array_equal(model.predict(X), learner.predict_many(X).astype(int))
+    assert model.n_features_in_ == 2
+
+
+def test_partial_fit_is_the_learner_on_the_stream() -> None:
+    X, y = make_friedman1(200, random_state=0)
+    model = KernelRegressor(random_state=0)
+    for first in range(0, 200, 50):
+        model.partial_fit(X[first : first + 50], y[first : first + 50])
+    learner = MultiKernel(task="regression", seed=int(np.random.RandomState(0).randint(2**31)))
+    learner.learn_many(X, y)
+    assert np.array_equal(model.predict(X), learner.predict_many(X))
+    interval = model.predict_interval(X, 0.8)
+    assert np.array_equal(interval, learner.predict_interval_many(X, 0.8))
+    assert np.allclose(interval, model.predict_quantile(X, [0.1, 0.9]), rtol=1e-12)
+    with pytest.raises(InvalidInput, match="level"):
+        model.predict_interval(X, 2.0)
+
+
+def test_predictions_change_nothing() -> None:
+    X, y = moons()
+    asked, other = (KernelClassifier(random_state=0).fit(X, y) for _ in range(2))
+    asked.predict_proba(X)
+    for model in (asked, other):
+        model.partial_fit(X, y)
+    assert np.array_equal(asked.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits, load_wine])
+def test_accuracy(load: Any) -> None:
+    X, y = load(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(X))
+    scores = cross_val_score(KernelClassifier(random_state=0), X[order], y[order], cv=3)
+    assert scores.mean() > 0.95
+
+
+def test_accuracy_of_numbers() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    assert cross_val_score(KernelRegressor(random_state=0), X, y, cv=3).mean() > 0.4
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"b": 3.0}])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_decisions_are_those_that_are_predicted(class_weight: Any, n_classes: int) -> None:
+    X, _ = moons()
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [0.5] if n_classes == 2 else [0.0, 1.0])]
+    model = KernelClassifier(class_weight=class_weight, random_state=0)
+    with pytest.raises(NotFittedError):
+        model.decision_function(X)
+    F = model.fit(X, y).decision_function(X)
+    assert F.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
+    best = (F > 0).astype(int) if n_classes == 2 else F.argmax(axis=1)
+    assert np.array_equal(model.predict(X), model.classes_[best])
+
+
+def test_weights_are_by_the_label() -> None:
+    X, y = moons()
+    kinds = np.array(["no", "yes"])[y]
+    plain = KernelClassifier(random_state=0).fit(X, kinds)
+    model = KernelClassifier(class_weight={"yes": 20.0}, random_state=0).fit(X, kinds)
+    assert np.array_equal(plain.predict_proba(X), model.predict_proba(X))
+    assert np.mean(model.predict(X) == "yes") > np.mean(plain.predict(X) == "yes")
+    with pytest.raises(InvalidInput, match="'perhaps'"):
+        KernelClassifier(class_weight={"perhaps": 2.0}).fit(X, kinds)
+
+
+def test_guests_options_copies() -> None:
+    X, y = moons()
+    guest = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=8)
+    model = clone(KernelClassifier(guests=[guest], random_state=0)).fit(X, y)
+    assert model.learner_.n_features > KernelClassifier().fit(X, y).learner_.n_features
+    twin = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+    with pytest.raises(InvalidInput, match=r"kernel='rbf': .* is DoublyStochasticClassifier"):
+        KernelClassifier(kernel="rbf")  # type: ignore[call-arg]
+    with pytest.raises(InvalidInput, match=r"give bandwidth=1/sqrt\(2\*gamma\)"):
+        NystromClassifier(gamma=1.0)  # type: ignore[call-arg]
+    rbf, gaussian = (
+        DoublyStochasticClassifier(kernel=kernel, max_features=64, block_size=64, random_state=0)
+        for kernel in ("rbf", "gaussian")
+    )
+    assert np.array_equal(rbf.fit(X, y).predict_proba(X), gaussian.fit(X, y).predict_proba(X))
+
+
+# Weights
+
+
+@pytest.mark.parametrize("made", [KernelClassifier, DoublyStochasticClassifier, NystromClassifier])
+def test_a_whole_weight_is_how_often_an_event_is_there(made: Any) -> None:
+    X, y = moons()
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    often = np.repeat(np.arange(len(X)), weights)
+    weighted = made(random_state=0).fit(X, y, sample_weight=weights)
+    repeated = made(random_state=0).fit(X[often], y[often])
+    assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    weighted.partial_fit(X, y, sample_weight=weights)
+    repeated.partial_fit(X[often], y[often])
+    assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+
+
+def test_fractions_get_what_is_theirs_over_the_events() -> None:
+    X, y = make_friedman1(200, random_state=0)
+    weights = np.random.default_rng(0).uniform(0, 2, len(X))
+    model = KernelRegressor(random_state=0).fit(X, y, sample_weight=weights)
+    assert abs(model.learner_.n_events - weights.sum()) <= 0.5
+    with pytest.raises(InvalidInput, match=r"no event is learned; .* mean of 1"):
+        model.fit(X, y, sample_weight=weights / 1e6)
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        model.fit(X, y, sample_weight=-weights)
+
+
+# The forms of events
+
+
+@pytest.mark.parametrize("made", [KernelClassifier, DoublyStochasticClassifier])
+def test_sparse_rows_are_dense_ones(made: Any) -> None:
+    X, y = load_digits(return_X_y=True)
+    some = slice(0, 1100)  # more than a part
+    dense = made(random_state=0).fit(X[some], y[some])
+    other = made(random_state=0).fit(sparse.csr_array(X[some]), y[some])
+    assert np.array_equal(dense.predict_proba(X), other.predict_proba(sparse.csr_matrix(X)))
+    for model, rows in ((dense, X[some]), (other, sparse.coo_array(X[some]))):
+        model.partial_fit(rows, y[some])
+    assert np.array_equal(dense.predict(X), other.predict(X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
+def test_a_frame_is_learned_as_in_river(library: str) -> None:
+    frame = people()
+    y = labels(frame)
+    table: Any = frame
+    if library == "arrow":
+        table = pa.Table.from_pandas(frame)
+    if library == "polars":
+        table = pytest.importorskip("polars", reason="Polars is not installed").from_pandas(frame)
+    model = KernelClassifier(random_state=0).partial_fit(table, y, classes=["no", "yes"])
+    seed = int(np.random.RandomState(0).randint(2**31))
+    one = river.KernelClassifier(seed=seed)
+    one._model.learner = MultiKernel(seed=seed, classes=("no", "yes"))
+    for event, label in zip(events(frame), y.tolist(), strict=True):
+        one.learn_one(event, label)
+    assert model.learner_.columns == one._model.learner.columns
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    expected = [list(one.predict_proba_one(event).values()) for event in events(frame)]
+    assert np.array_equal(model.predict_proba(table), expected)
+    twin = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(twin.predict_proba(table), expected)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"age": "years"}))
+
+
+def test_fit_learns_a_frame_in_a_random_order() -> None:
+    frame = people(200)
+    y = labels(frame)
+    model = KernelClassifier(random_state=3).fit(frame, y)
+    order = np.random.RandomState(3)
+    order.randint(2**31)
+    places = order.permutation(len(frame))
+    twin = KernelClassifier(random_state=3)
+    twin.partial_fit(frame.iloc[places], y[places], classes=["no", "yes"])
+    assert np.array_equal(model.predict_proba(frame), twin.predict_proba(frame))
+    assert model.score(frame, y) > 0.9
+
+
+def test_a_frame_of_numbers_and_its_array() -> None:
+    X, y = make_friedman1(1500, random_state=0)
+    X[::7, 3] = np.nan
+    frame = pd.DataFrame(X, columns=[f"x{n}" for n in range(X.shape[1])])
+    model = KernelRegressor(random_state=0).fit(frame, y)
+    with pytest.warns(UserWarning, match="feature names"):
+        found = model.predict(X)
+    assert np.array_equal(found, model.predict(frame))
+    fitted = KernelRegressor(random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="feature names"):
+        found = fitted.predict(frame)
+    assert np.array_equal(found, fitted.predict(X))
+
+
+def test_bad_frames() -> None:
+    frame = people()
+    y = labels(frame)
+    with pytest.raises(InvalidInput, match="0 sample"):
+        KernelClassifier().fit(frame.iloc[:0], [])
+    with pytest.raises(ValueError, match="inconsistent"):
+        KernelClassifier().fit(frame, y[1:])
+    with pytest.raises(InvalidInput, match="'age' is inf"):
+        KernelClassifier().fit(frame.assign(age=np.inf), y)
+    when = frame.assign(age=datetime.timedelta(days=1))
+    with pytest.raises(InvalidInput, match="'age'"):
+        KernelClassifier().fit(when, y)
