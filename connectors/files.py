@@ -9,6 +9,7 @@ first `seek` of a new process reads the file up to there (only cutting it into r
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import time
 from collections import deque
@@ -38,6 +39,7 @@ __all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
 
 _BLOCK_BYTES = 1 << 18
 _INDEX_EVERY = 4096
+_KNOWN_BY = 1 << 16
 _FOLLOW_INTERVAL_S = 0.05
 
 
@@ -265,6 +267,15 @@ class FileSource(SourceBase):
     def finished(self) -> bool:
         """Return whether the last record was given; never, when followed."""
         return not self._fill() and self._exhausted
+
+    def fingerprint(self, length: int = _KNOWN_BY) -> tuple[int, str]:
+        """Return how many of the first bytes there are, up to `length`, and their SHA-256.
+
+        A file is known by them when it goes by another name; compressed or not is the same.
+        """
+        with opened(existing_file(self._path)) as file:
+            first = file.read(length)
+        return len(first), hashlib.sha256(first).hexdigest()
 
     def trouble(self) -> Trouble | None:
         """Tell of a JSON array that is cut off, once that is seen."""

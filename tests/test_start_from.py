@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ import pytest
 from engine_kit import events, learner, same_model
 
 from connectors.file_sinks import NDJSONSink
+from connectors.files import FileSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Report
 from streamk.engine.checkpoint import newest_of_all
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import EngineError, InvalidInput, StateError
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
 
@@ -102,3 +105,30 @@ def test_the_same_sink_is_cut_back_and_another_is_not(tmp_path: Path) -> None:
     kept = (tmp_path / "other.ndjson").read_text().splitlines()
     assert kept[0] == '{"not": "ours"}'
     assert len(kept) == 41
+
+
+def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
+    lines = [json.dumps(event) + "\n" for event in LIVE]
+    path, state = tmp_path / "events.ndjson", tmp_path / "state"
+    path.write_text("".join(lines[:60]))
+
+    def read(path: Path, **options: Any) -> Report:
+        source = FileSource(path, encoding="json")
+        model = options.pop("model", None) or learner()
+        more = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
+        return Engine(source, model, **more).run()
+
+    read(path, max_events=30)
+    path = path.rename(tmp_path / "moved.ndjson")
+    with path.open("a") as file:
+        file.write("".join(lines[60:]))  # it may have grown
+    read(path, max_events=50)
+    packed = tmp_path / "packed.ndjson.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    found = read(packed)
+    assert same_model(found.model, run(LIVE).model)
+    assert found.learned == {"packed.ndjson.gz": [[0, len(LIVE)]]}
+    other = tmp_path / "other.ndjson"
+    other.write_text("".join(reversed(lines)))
+    with pytest.raises(EngineError, match="has read partition 'packed"):
+        read(other)

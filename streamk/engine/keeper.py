@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import BadRecord, ConnectorError, Revoked
@@ -21,6 +22,19 @@ from streamk.learners.base import Learner
 __all__ = ["Keeper"]
 
 _log = logging.getLogger("streamk.engine")
+
+
+@runtime_checkable
+class Recognizable(Protocol):
+    """A source of a single file that is known by its beginning, whatever its name."""
+
+    def fingerprint(self, length: int = ...) -> tuple[int, str]:
+        """The number of the first bytes, up to `length`, and their digest."""
+        ...
+
+    def partitions(self) -> tuple[str, ...]:
+        """The file's name."""
+        ...
 
 
 class Keeper:
@@ -102,6 +116,7 @@ class Keeper:
             found = self._store.open(self._committed_epoch())
         if found is not None:
             self._check(found)
+            found = self._renamed(found)
             if was_absorbed(self._store, lineages(found.body)[0]):  # type: ignore[arg-type]
                 _log.warning(
                     "%s was taken over by another member while it was away; it starts anew",
@@ -123,6 +138,33 @@ class Keeper:
                 " source, or with another checkpoint directory"
             )
         self.assigned(partitions, opened=found is None)
+
+    def _renamed(self, found: Checkpoint) -> Checkpoint:
+        """Return a checkpoint of a single file with the name that this file has now."""
+        sequence, ranges = found.body["feed"]["sequence"], found.body["feed"]["learned"]
+        known = found.body.get("fingerprint")
+        if not known or not isinstance(self._source, Recognizable):
+            return found
+        (before,), (now,) = sequence["partitions"], self._source.partitions()
+        if before == now or list(self._source.fingerprint(known[0])) != known:
+            return found
+        _log.info("%s is the file that was called %s", now, before)
+        feed = {
+            **found.body["feed"],
+            "sequence": {**sequence, "partitions": {now: sequence["partitions"][before]}},
+            "learned": {now: ranges[before]},
+        }
+        return replace(found, body={**found.body, "feed": feed})
+
+    def _fingerprint(self) -> list[Any] | None:
+        """Return what the source's only file is known by, if it is one and not empty."""
+        if not isinstance(self._source, Recognizable) or len(self._feed.sequencer.offsets) != 1:
+            return None
+        try:
+            length, digest = self._source.fingerprint()
+        except (ConnectorError, OSError):  # it is gone, or being replaced
+            return None
+        return [length, digest] if length else None
 
     def _begin(self) -> None:
         """Take the model of the job to start from, if there is one to begin with."""
@@ -352,6 +394,7 @@ class Keeper:
             "absorbed": self._absorbed,
             "origin": self._origin,
             "common_events": self._common_events,
+            "fingerprint": self._fingerprint(),
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),

@@ -182,7 +182,7 @@ class Trainer:
             self._emit(*waiting)
 
     def end(self) -> None:
-        """Settle, and raise `InvalidInput` if no event could be used, none has the label, or too many are bad."""
+        """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.settle()
         counts, bad = self.counts, sum(self.counts.bad.values())
         self._check_share(bad, self._n_events)
