@@ -54,7 +54,7 @@ HOMES = {
     "pickle": (),
     "pyarrow": ("connectors",),
     "ray": ("streamk.distributed",),
-    "river": ("streamk.adapters.river", "connectors.river"),
+    "river": ("streamk.adapters.river", "streamk.engine.river_metrics", "connectors.river"),
     "sklearn": (
         "streamk.adapters.sklearn",
         "streamk.factorization.bases",

@@ -334,10 +334,36 @@ def test_another_option_than_that_of_the_checkpoint_is_named(
     assert len(err) < 300
 
 
+def test_figures_that_are_asked_for(home: Path) -> None:
+    (home / "job.toml").write_text('metrics = ["F1", "ROCAUC,CohenKappa"]\n')
+    out, _ = streamk(*RUN, "--config", "job.toml", "--json", cwd=home)
+    report = json.loads(out)
+    names = ["accuracy", "log_loss", "F1", "ROCAUC", "CohenKappa"]
+    assert list(report["whole"]) == list(report["window"]) == names
+    assert report["baselines"]["whole"].keys() == {"no_change", "majority"}
+    assert sum(n for *_, n in report["confusion"]) == N_EVENTS - 1
+    assert [row["label"] for row in report["per_class"]] in ([True, False], [False, True])
+    assert report["since"] == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("F2", "no metric 'F2' for classification; did you mean F1"),
+        ("R2", "does not fit classification"),
+        ("F1,CohenKappa=true", "write it without =true"),
+    ],
+)
+def test_figures_that_cannot_be_had(home: Path, names: str, says: str) -> None:
+    assert says in streamk(*RUN, "--metrics", names, cwd=home, status=2)[1]
+
+
 def test_the_report_is_a_table_for_people(home: Path) -> None:
     out, err = streamk(*RUN, cwd=home)
     assert re.search(rf"the stream has ended: {N_EVENTS} events in", out)
-    assert re.search(r"^  accuracy +0\.\d{4} +0\.\d{4}$", out, re.MULTILINE)
+    for name in ("accuracy", "  no change", "  majority", "log loss"):
+        assert re.search(rf"^  {name} +[01]\.\d{{4}} +[01]\.\d{{4}}$", out, re.MULTILINE)
+    assert re.search(r"^  class +events +recall +(true +false|false +true)$", out, re.MULTILINE)
     assert "5 columns" in out
     # No terminal: what is going on is JSON, a line each.
     assert all("level" in json.loads(line) for line in err.splitlines())

@@ -32,7 +32,7 @@ EXAMPLES = [(page, block) for page in TEXT for block in blocks(page, "python")]
 def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
-        *("factorization.md", "serving.md"),
+        *("factorization.md", "metrics.md", "serving.md"),
     }
     assert len(EXAMPLES) >= 3
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from engine_kit import BATCH, events, learner
+from river import dummy
+from river import metrics as river_metrics
 
 from connectors.memory import MemorySource
 from streamk.engine import Engine, Snapshot, shown_on
-from streamk.engine.metrics import HISTORY, Metrics, score_classes, score_numbers
+from streamk.engine.confusion import Confusion
+from streamk.engine.history import MOST
+from streamk.engine.marks import Marks
+from streamk.engine.metrics import Metrics, score_classes, score_numbers
 from streamk.engine.progress import JsonFormatter, TerminalLine
-from streamk.errors import StateError
+from streamk.engine.river_metrics import BINARY, CLASSES, NUMBERS
+from streamk.errors import InvalidInput, StateError
 
 
 def test_scores() -> None:
@@ -25,39 +35,357 @@ def test_scores() -> None:
     assert score_numbers(np.array([1.0, 4.0]), [2.0, 2.0]).tolist() == [[1.0, 1.0], [2.0, 4.0]]
 
 
+Batch = tuple[Any, ...]
+
+
+def classes_stream(n: int, labels: Sequence[Any], seed: int = 0) -> Batch:
+    """Probabilities, predictions, classes and labels of a stream that changes in the middle."""
+    rng = np.random.default_rng(seed)
+    usual = rng.integers(0, len(labels), 20)
+    truth = np.where(
+        rng.random(n) < 0.6, usual[np.arange(n) * 20 // n], rng.integers(0, len(labels), n)
+    )
+    P = rng.dirichlet(np.ones(len(labels)), n)
+    P[np.arange(n), truth] += 0.3
+    P /= P.sum(axis=1, keepdims=True)
+    P[: n // 10, -1] = np.nan
+    answers = [labels[k] for k in np.nanargmax(P, axis=1)]
+    answers[0] = None
+    return P, answers, tuple(labels), [labels[k] for k in truth]
+
+
+def fed(metrics: Metrics, stream: Batch, cuts: Iterable[int]) -> Metrics:
+    """Give a stream in pieces; now and then go on from what a checkpoint would hold."""
+    P, answers, classes, labels = stream
+    at = 2 * np.arange(len(labels)) + 2  # every other event has no label
+    start = 0
+    for k, stop in enumerate(cuts):
+        part = slice(start, stop)
+        metrics.add_classes(P[part], answers[part], classes, labels[part], at[part])
+        start = stop
+        if k % 7 == 3:
+            metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False)))
+    return metrics
+
+
+def some_cuts(n: int, seed: int, most: int = 40) -> list[int]:
+    rng = np.random.default_rng(seed)
+    return [*np.unique(np.cumsum(rng.integers(1, most, n)).clip(max=n)).tolist()]
+
+
 def test_windows_hold_the_last_events() -> None:
     metrics = Metrics(classification=True, window=5)
     assert metrics.whole() == metrics.window() == {}
-    hits = [1, 1, 1, 0, 0, 0, 1, 1, 1, 1]
-    metrics.update(np.column_stack([hits, np.arange(10.0)]))
-    assert metrics.whole() == {"accuracy": 0.7, "log_loss": 4.5}
-    assert metrics.window() == {"accuracy": 0.8, "log_loss": 7.0}
+    assert metrics.baselines() == {"whole": {}, "window": {}}
+    answers = [c == "1" for c in "1110001111"]
+    metrics.add_classes(np.full((10, 2), 0.5), answers, (False, True), [True] * 10)
+    assert metrics.whole() == {"accuracy": 0.7, "log_loss": pytest.approx(math.log(2))}
+    assert metrics.window()["accuracy"] == 0.8
+    assert metrics.baselines() == {
+        "whole": {"no_change": 0.9, "majority": 0.9},
+        "window": {"no_change": 1.0, "majority": 1.0},
+    }
 
 
-def test_metrics_do_not_depend_on_calls_and_go_on_where_they_stopped() -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.random((30_000, 2))
-    one = Metrics(classification=False, window=100)
-    one.update(scores)
-    other = Metrics(classification=False, window=100)
-    start = 0
-    while start < len(scores):
-        stop = start + int(rng.integers(1, 20))
-        other.update(scores[start:stop])
-        start = stop
-        if rng.random() < 0.01:
-            other = Metrics.from_json(json.loads(json.dumps(other.to_json())))
+NAMES = ["F1=c", "ROCAUC=c", "MCC=a", "Recall=nobody", "CohenKappa", "MacroF1", "GeometricMean"]
+
+
+@pytest.mark.parametrize("window", [1, 100])
+def test_metrics_do_not_depend_on_calls_and_go_on_where_they_stopped(window: int) -> None:
+    n = 30_000
+    stream = classes_stream(n, "abcde")
+    one = fed(Metrics(classification=True, window=window, names=NAMES), stream, [n])
+    other = fed(Metrics(classification=True, window=window, names=NAMES), stream, some_cuts(n, 1))
     assert one.to_json() == other.to_json()
-    assert HISTORY / 4 < len(one.history) <= HISTORY
-    counts = [n for n, _, _ in one.history]
-    assert counts == sorted(counts)
-    assert counts[-1] > 0.95 * one.scored
+    assert MOST / 4 < len(one.history) <= MOST
+    assert {name: len(column) for name, column in one.history.columns.items()} == dict.fromkeys(
+        ["events", "accuracy", "log_loss", "no_change", "majority", *NAMES], len(one.history)
+    )
+    places = one.history.columns["events"]
+    assert places == sorted(places)
+    assert places[-1] > 0.95 * 2 * one.scored
+    assert one.history.columns["CohenKappa"][-1] is not None or window == 1
 
 
-@pytest.mark.parametrize("broken", [{}, {"classification": True, "window": 3, "scored": 1}])
+def test_numbers_do_not_depend_on_calls() -> None:
+    rng = np.random.default_rng(0)
+    y = np.cumsum(rng.normal(size=3000))
+    answers = y + rng.normal(size=3000)
+    names = ["R2", "MAE", "SMAPE"]
+    one = Metrics(classification=False, window=100, names=names)
+    one.add_numbers(answers, y.tolist())
+    other = Metrics(classification=False, window=100, names=names)
+    start = 0
+    for stop in some_cuts(3000, 2):
+        other.add_numbers(answers[start:stop], y[start:stop].tolist())
+        other = Metrics.from_json(json.loads(json.dumps(other.to_json(), allow_nan=False)))
+        start = stop
+    assert one.to_json() == other.to_json()
+
+
+# --- River's own metrics, fed one event at a time ------------------------------------------------
+
+
+def river_figure(name: str, stream: Batch, *, of: slice = slice(None)) -> float:
+    """What River's metric says of the scored events of a stream."""
+    kind, _, positive = name.partition("=")
+    metric = getattr(river_metrics, kind)()
+    P, answers, classes, labels = stream
+    scored = [k for k, answer in enumerate(answers) if answer is not None][of]
+    for k in scored:
+        truth, answer = labels[k], answers[k]
+        if kind in BINARY:
+            positive_label = positive or True
+            truth, answer = truth == positive_label, answer == positive_label
+            if kind == "ROCAUC":
+                answer = float(np.nan_to_num(P[k, list(classes).index(positive_label)]))
+        metric.update(truth, answer)
+    return float(metric.get())
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ("abcde", [*CLASSES, *(f"{name}=c" for name in BINARY)]),
+        ((False, True), [*CLASSES, *BINARY]),
+        ((0, 1), [*CLASSES, *BINARY]),
+        ("xy", [f"{name}=y" for name in BINARY]),
+    ],
+)
+@pytest.mark.parametrize("n", [2, 3, 40, 700])
+def test_figures_of_classes_are_rivers(labels: Sequence[Any], names: list[str], n: int) -> None:
+    stream = classes_stream(n, labels, seed=n)
+    metrics = fed(Metrics(classification=True, window=100, names=names), stream, some_cuts(n, n))
+    for name in names:
+        whole, window = metrics.whole()[name], metrics.window()[name]
+        assert whole == pytest.approx(river_figure(name, stream), rel=1e-12, abs=1e-12)
+        expected = river_figure(name, stream, of=slice(-100, None))
+        assert window == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 500])
+def test_figures_of_numbers_are_rivers(n: int) -> None:
+    rng = np.random.default_rng(n)
+    y = np.round(rng.gamma(2.0, 3.0, n), 1)
+    answers = y + rng.uniform(0.0, 2.0, n)
+    metrics = Metrics(classification=False, window=100, names=NUMBERS)
+    for stop in range(n):
+        metrics.add_numbers(answers[stop : stop + 1], [y[stop]])
+    for name in NUMBERS:
+        whole, window = getattr(river_metrics, name)(), getattr(river_metrics, name)()
+        for a, b in zip(y.tolist(), answers.tolist(), strict=True):
+            whole.update(a, b)
+        for a, b in zip(y[-100:].tolist(), answers[-100:].tolist(), strict=True):
+            window.update(a, b)
+        assert metrics.whole()[name] == whole.get()
+        assert metrics.window()[name] == window.get()
+
+
+@pytest.mark.parametrize("labels", ["ab", "abcde"])
+def test_baselines_of_classes_are_rivers(labels: str) -> None:
+    _, answers, _, truth = stream = classes_stream(2000, labels)
+    metrics = fed(Metrics(classification=True, window=100), stream, some_cuts(2000, 5))
+    for name, model in (
+        ("no_change", dummy.NoChangeClassifier()),
+        ("majority", dummy.PriorClassifier()),
+    ):
+        right = []
+        for label, answer in zip(truth, answers, strict=True):
+            if answer is not None:
+                right.append(model.predict_one({}) == label)
+            model.learn_one({}, label)
+        assert metrics.baselines()["whole"][name] == np.mean(right)
+        assert metrics.baselines()["window"][name] == np.mean(right[-100:])
+
+
+def test_baselines_of_numbers_are_the_last_value_and_the_mean() -> None:
+    y = np.random.default_rng(0).normal(5.0, 2.0, 500)
+    metrics = Metrics(classification=False, window=100)
+    for start in range(0, 500, 37):
+        metrics.add_numbers(y[start : start + 37], y[start : start + 37].tolist())
+    before = np.concatenate([[0.0], y[:-1]])
+    means = [y[:k].mean() if k else 0.0 for k in range(500)]
+    found = metrics.baselines()
+    assert found["whole"]["last_value"] == pytest.approx(np.abs(y - before).mean())
+    assert found["whole"]["mean"] == pytest.approx(np.abs(y - means).mean())
+    assert found["window"]["mean"] == pytest.approx(np.abs(y - means)[-100:].mean())
+
+
+def test_a_model_without_classes_is_not_scored() -> None:
+    metrics = Metrics(classification=True, window=10, names=["ROCAUC=b"])
+    metrics.add_classes(np.zeros((2, 0)), [None, None], (), ["a", "b"])
+    assert (metrics.scored, metrics.whole()) == (0, {})
+    metrics.add_classes(np.ones((1, 1)), ["b"], ("b",), ["b"])
+    assert metrics.baselines()["whole"] == {"no_change": 1.0, "majority": 0.0}
+
+
+def test_confusion_and_recall() -> None:
+    _, answers, _, truth = stream = classes_stream(3000, "abcde")
+    metrics = fed(Metrics(classification=True, window=100), stream, some_cuts(3000, 6))
+    pairs = Counter(zip(truth[1:], answers[1:], strict=True))
+    assert {(a, b): n for a, b, n in metrics.confusion.cells()} == pairs
+    for row in metrics.confusion.recall():
+        label = row["label"]
+        assert row["events"] == truth[1:].count(label)
+        assert row["predicted"] == answers[1:].count(label)
+        assert row["recall"] == pairs[label, label] / row["events"]
+
+
+def test_many_classes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamk.engine.confusion.MOST_PAIRS", 50)
+    rng = np.random.default_rng(0)
+    truth, answers = rng.integers(0, 40, (2, 2000))
+    found = []
+    for cuts in ([2000], some_cuts(2000, 3)):
+        confusion, start = Confusion(), 0
+        for stop in cuts:
+            part = slice(start, stop)
+            confusion.add(*confusion.codes(truth[part].tolist(), answers[part].tolist()))
+            start = stop
+        found.append(confusion)
+    assert found[0].to_json() == found[1].to_json()
+    wrong = [cell for cell in found[0].cells() if cell[0] != cell[1]]
+    assert len(wrong) == 50
+    assert sum(row["predicted"] for row in found[0].recall()) == 2000
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "classification", "says"),
+    [
+        (["f1"], True, "no metric 'f1' for classification; did you mean .*F1"),
+        (["ROCAUCC"], True, "did you mean ROCAUC.*[?] There are"),
+        (["none of them"], True, "for classification; there are Accuracy"),
+        (["R2"], True, "does not fit classification, where there are Accuracy, "),
+        (["F1"], False, "does not fit regression, where there are MAE, MAPE"),
+        (["LogLoss"], True, "always shown, as log_loss"),
+        (["CohenKappa=a"], True, "write it without =a"),
+        (["F1="], True, "after F1= comes the positive class"),
+        (["F1=a", "F1=a"], True, "twice"),
+        ("F1", True, "must be a tuple of names"),
+    ],
+)
+def test_names_that_cannot_be_had(names: Any, classification: bool, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Metrics(classification=classification, window=10, names=names)
+
+
+def test_the_positive_class_must_be_clear() -> None:
+    metrics = Metrics(classification=True, window=10, names=["F1"])
+    with pytest.raises(
+        InvalidInput,
+        match=r"label 'up'; name the positive class, as F1=up, or ask for MacroF1, MicroF1",
+    ):
+        metrics.add_classes(np.ones((1, 1)), ["up"], ("up",), ["up"])
+
+
+def test_a_figure_that_cannot_be_made_is_explained() -> None:
+    metrics = Metrics(classification=False, window=10, names=["RMSLE"])
+    with pytest.raises(InvalidInput, match="RMSLE cannot be had of the label -3"):
+        metrics.add_numbers([1.0], [-3.0])
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_another_window_and_other_names() -> None:
+    n = 1000
+    stream = P, answers, classes, labels = classes_stream(n, "abc")
+    old = fed(Metrics(classification=True, window=50, names=["F1=a", "ROCAUC=a"]), stream, [n])
+    names = ["F1=b", "ROCAUC=a", "ROCAUC=b"]
+    new = Metrics.from_json(json.loads(json.dumps(old.to_json())), window=20, names=names)
+    assert new.whole()["F1=b"] == pytest.approx(river_figure("F1=b", stream))
+    assert new.whole()["ROCAUC=a"] == old.whole()["ROCAUC=a"]
+    assert new.since() == {"ROCAUC=b": n - 1}
+    assert new.window()["accuracy"] == np.mean(
+        [a == b for a, b in zip(answers[-20:], labels[-20:], strict=True)]
+    )
+    new.add_classes(P, answers, classes, labels)
+    twice = (np.vstack([P, P]), [*answers, *answers], classes, [*labels, *labels])
+    assert new.whole()["ROCAUC=a"] == pytest.approx(river_figure("ROCAUC=a", twice))
+    assert new.whole()["ROCAUC=b"] == pytest.approx(river_figure("ROCAUC=b", stream))
+    assert new.window()["ROCAUC=b"] == pytest.approx(
+        river_figure("ROCAUC=b", stream, of=slice(-20, None))
+    )
+    wider = Metrics.from_json(old.to_json(), window=500)
+    assert wider.window() == old.window()
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_checkpoints_without_baselines_open(classification: bool) -> None:
+    """What streamk wrote before it had baselines; they count from there on."""
+    first, second = ("accuracy", "log_loss") if classification else ("mae", "rmse")
+    old = {
+        "classification": classification,
+        "window": 4,
+        "scored": 3,
+        "sums": [2.0, 3.0],
+        "last": [[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]],
+        "history": [[1, 1.0, 1.0], [2, 0.5, 1.0], [3, 0.75, 1.0]],
+        "stride": 1,
+    }
+    metrics = Metrics.from_json(old, names=["Accuracy" if classification else "R2"])
+    assert metrics.whole()[first] == 2 / 3
+    assert metrics.history.columns == {
+        "events": [1, 2, 3],
+        first: [1.0, 0.5, 0.75],
+        second: [1.0, 1.0, 1.0],
+    }
+    assert metrics.baselines() == {"whole": {}, "window": {}}
+    if classification:
+        P = np.full((3, 2), 0.5)
+        metrics.add_classes(P, ["a", "a", "b"], ("a", "b"), ["a", "a", "b"])
+        baselines = {"no_change": 1 / 3, "majority": 1 / 3}
+        assert metrics.whole()["Accuracy"] == 1.0
+        assert metrics.since() == dict.fromkeys(
+            ["Accuracy", "confusion", "majority", "no_change"], 3
+        )
+    else:
+        metrics.add_numbers([1.0, 1.0, 2.0], [1.0, 1.0, 4.0])
+        baselines = {"last_value": 4 / 3, "mean": 4 / 3}
+        assert metrics.since() == dict.fromkeys(["R2", "last_value", "mean"], 3)
+    assert metrics.baselines() == {"whole": baselines, "window": baselines}
+    again = Metrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False)))
+    assert again.to_json() == metrics.to_json()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"classification": True, "window": 3, "scored": 1},
+        {**Metrics(classification=True, window=3).to_json(), "history": {"events": [1], "x": []}},
+        {**Metrics(classification=True, window=3).to_json(), "confusion": {"labels": []}},
+        {**Metrics(classification=False, window=3).to_json(), "baselines": [1]},
+        {
+            **Metrics(classification=False, window=3, names=["R2"]).to_json(),
+            "named": [["R2", [0, {"_y_var": 3}]]],
+        },
+    ],
+)
 def test_broken_metrics_are_explained(broken: dict[str, object]) -> None:
     with pytest.raises(StateError, match="metrics in the checkpoint"):
         Metrics.from_json(broken)
+
+
+def test_marks_are_exact_while_few_and_independent_of_calls() -> None:
+    places = np.random.default_rng(0).integers(0, 10**6, 3000).tolist()
+    one, other = Marks(), Marks()
+    one.add(places)
+    for place in places:
+        other.add([place])
+        if place % 97 == 0:
+            other = Marks.from_json(json.loads(json.dumps(other.to_json())))
+    assert one.to_json() == other.to_json()
+    assert len(one.places()) <= 256
+    assert sum(n for _, n in one.places()) == 3000
+    few = Marks()
+    few.add(sorted(places[:200]))
+    assert [at for at, _ in few.places()] == sorted(places[:200])
+    with pytest.raises(StateError, match="marks"):
+        Marks.from_json({"width": 0, "places": [[1, 1]]})
 
 
 SNAPSHOT = Snapshot(
@@ -72,6 +400,7 @@ SNAPSHOT = Snapshot(
     process_bytes=10**10,
     whole={},
     window={"mae": 123456.789, "rmse": 0.00012},
+    baselines={},
     epoch=None,
 )
 

@@ -74,7 +74,8 @@ def test_figures_are_progressive_validation() -> None:
     assert report.counts.learned == report.events == report.events_now == 100
     assert report.counts.predicted == 99
     assert report.stopped == "end"
-    assert report.history[-1] == (99, *report.window.values())
+    last = {name: column[-1] for name, column in report.history.items()}
+    assert last == {"events": 100, **report.window, **report.baselines["window"]}
     assert report.learned == {"0": [[0, 100]]}
 
     assert [output.offset for output in sink.outputs] == list(range(100))

@@ -27,6 +27,7 @@ COMMANDS = {
     "predict": "predict a stream with a model that has been learned",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",
+    "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 import time
@@ -19,7 +18,7 @@ from connectors.registry import open_sink, open_source
 from streamk.cli.arguments import Parser, UsageError
 from streamk.cli.tables import columns
 from streamk.engine import Engine, Report, shown_on
-from streamk.engine.metrics import LEAST_PROBABILITY, Metrics
+from streamk.engine.metrics import Metrics
 from streamk.learners import Learner, create
 
 __all__ = ["main"]
@@ -147,9 +146,12 @@ def _kernel_line(first: Sequence[Event], out: Path) -> Line:
     begun = _run(out, STOP)
     print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)
-    history = [(n, accuracy) for n, accuracy, _ in report.history]
     rate = report.events / (begun.seconds + report.seconds)
-    return Line("streamk kernel model", report.whole, history, rate)
+    return Line("streamk kernel model", report.whole, _accuracy(report.history), rate)
+
+
+def _accuracy(history: Mapping[str, Sequence[Any]]) -> list[Point]:
+    return list(zip(history["events"], history["accuracy"], strict=True))
 
 
 def _run(out: Path, max_events: int | None) -> Report:
@@ -175,12 +177,11 @@ def _one_by_one(name: str, model: OneByOne, events: Sequence[Event]) -> Line:
         y = x.pop(LABEL)
         shares = model.predict_proba_one(x)
         if shares:  # before the first label there is nothing to say
-            p = min(max(shares.get(y, 0.0), LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
-            right = float(max(shares, key=shares.__getitem__) == y)
-            metrics.update(np.array([[right, -math.log(p)]]))
+            best = max(shares, key=shares.__getitem__)
+            metrics.add_classes(np.array([[*shares.values()]]), [best], [*shares], [y])
         model.learn_one(x, y)
     rate = len(events) / (time.perf_counter() - began)
-    return Line(name, metrics.whole(), [(n, accuracy) for n, accuracy, _ in metrics.history], rate)
+    return Line(name, metrics.whole(), _accuracy(metrics.history.columns), rate)
 
 
 def _draw(lines: Sequence[Line], path: Path) -> None:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.figures import figure_rows, since_lines, sparkline
 from streamk.cli.model_options import learner_header
 from streamk.cli.tables import columns, features, share, size
 from streamk.engine import Checkpoint, read_checkpoint
+from streamk.engine.marks import Marks
 from streamk.engine.metrics import Metrics
 from streamk.errors import StateError
 from streamk.learners import from_state
 
-__all__ = ["main"]
+__all__ = ["main", "members"]
 
 EPILOG = """\
 CHECKPOINT is the directory given to `streamk run --checkpoint`, or that of one
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse(arguments)
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
-    for paths in _members(existing_path(options["checkpoint"], "checkpoint")):
+    for paths in members(existing_path(options["checkpoint"], "checkpoint")):
         newest: Checkpoint | None = None
         for path in paths:
             try:
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if damaged else 0
 
 
-def _members(path: Path) -> list[list[Path]]:
+def members(path: Path) -> list[list[Path]]:
     """The checkpoints of each member, newest first. Raises `UsageError` if there are none."""
     if not path.is_dir():
         raise UsageError(f"{path} is a file; a checkpoint is a directory")
@@ -109,7 +111,8 @@ def _summary(found: Checkpoint) -> dict[str, Any]:
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],
         "counts": body["training"]["counts"],
-        "metrics": _metrics(body["training"]["metrics"]),
+        "metrics": _metrics(body["training"]),
+        "restarts": Marks.from_json(body.get("restarts")).places(),
         "offsets": {
             name: place["offset"] for name, place in body["feed"]["sequence"]["partitions"].items()
         },
@@ -126,9 +129,21 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 
 
-def _metrics(data: dict[str, Any]) -> dict[str, Any]:
-    metrics = Metrics.from_json(data)
-    return {"scored": metrics.scored, "whole": metrics.whole(), "window": metrics.window()}
+def _metrics(training: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = Metrics.from_json(training["metrics"])
+    return {
+        "scored": metrics.scored,
+        "window_events": training["metrics"]["window"],
+        "whole": metrics.whole(),
+        "window": metrics.window(),
+        "baselines": metrics.baselines(),
+        "since": metrics.since(),
+        "per_class": metrics.confusion.recall(),
+        "confusion": metrics.confusion.cells(),
+        "history": metrics.history.columns,
+        "drifts": Marks.from_json(training.get("drifts")).places(),
+        "bad": Marks.from_json(training.get("bad")).places(),
+    }
 
 
 def _print_schema(good: Sequence[dict[str, Any]]) -> None:
@@ -154,9 +169,7 @@ def _text(summary: dict[str, Any]) -> str:
         rows.append(("classes", share(model["classes"])))
     rows.append((f"{len(model['columns'])} columns", share(model["columns"])))
     rows.append(("label", str(summary["label"])))
-    for name, value in metrics["whole"].items():
-        last = metrics["window"][name]
-        rows.append((name.replace("_", " "), f"{value:.4f}, lately {last:.4f}"))
+    rows += _figures(metrics)
     if counts["unlabelled"]:
         rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))
     rows += [("not usable", f"{n:,} events: {kind}") for kind, n in counts["bad"].items()]
@@ -168,6 +181,18 @@ def _text(summary: dict[str, Any]) -> str:
     ended = ", the stream has ended" if summary["finished"] else ""
     title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
     return f"{title}\n{_wrapped(rows)}"
+
+
+def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Figures, the baselines beside the first of them, and how that went along the stream."""
+    rows = []
+    for name, value, last in figure_rows(metrics["whole"], metrics["window"], metrics["baselines"]):
+        rows.append((name, value + (f", lately {last}" if last else "")))
+        if len(rows) == 1 and metrics["history"]["events"]:
+            first = next(iter(metrics["whole"]))
+            line = sparkline(metrics["history"][first], sys.stdout.encoding)
+            rows.append(("  along the stream", line))
+    return rows + [("", line) for line in since_lines(metrics["since"])]
 
 
 def _short(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamk.cli.figures import confusion_table, figure_rows, since_lines
 from streamk.cli.tables import columns, features, size
 from streamk.engine import Report
 
@@ -30,6 +31,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "bad": counts.bad,
         "whole": report.whole,
         "window": report.window,
+        "baselines": report.baselines,
+        "since": report.since,
+        "per_class": report.confusion.recall(),
+        "confusion": report.confusion.cells(),
         "lost": report.lost,
         "features": model.n_features,
         "classes": list(model.classes),
@@ -51,11 +56,13 @@ def as_text(report: Report) -> str:
     ]
     if report.whole:
         rows = [("", "all events", "last ones")]
-        rows += [
-            (name.replace("_", " "), f"{report.whole[name]:.4f}", f"{report.window[name]:.4f}")
-            for name in report.whole
-        ]
+        rows += figure_rows(report.whole, report.window, report.baselines)
         lines += ["", columns(rows, indent="  ", numbers=True), ""]
+        table = confusion_table(report.confusion)
+        if table:
+            lines += [table, ""]
+        late = [f"  {line}" for line in since_lines(report.since)]
+        lines += [*late, ""] if late else []
     events = f"{counts.learned:,} learned" if report.learns else f"{counts.predicted:,} predicted"
     if counts.unlabelled and report.learns:
         events += f", {counts.unlabelled:,} without a label"

@@ -180,6 +180,13 @@ def _add_running(parser: Parser) -> None:
 def add_running(parser: Parser, add: Callable[..., Any]) -> None:
     """Add the options of any job on a stream: when it ends, what it shows, what may go wrong."""
     add(
+        "--metrics",
+        metavar="NAMES",
+        action="append",
+        help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
+        " F1=spam",
+    )
+    add(
         "--checkpoint-every",
         metavar="N",
         type=whole(1),
@@ -298,7 +305,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
 
 
 def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
-    """Open the source, which is returned, and the sinks, which go among the engine's options."""
+    """Open the source, which is returned, and the sinks, which go among the engine's options.
+
+    So do what shows how the job goes, and the figures that are asked for.
+    """
     from streamk.engine import shown_on
 
     source: Source = _opened(open_source, options["source"])
@@ -310,6 +320,8 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
             engine_options[argument] = sink
     if not options.get("quiet"):
         engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
+    names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]
+    engine_options["metrics"] = tuple(dict.fromkeys(filter(None, names)))
     return source
 
 

@@ -14,6 +14,7 @@ from streamk.encoding import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
 from streamk.engine.feed import Feed
 from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
+from streamk.engine.marks import Marks
 from streamk.engine.sequence import Pass
 from streamk.engine.training import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -82,6 +83,9 @@ class Keeper:
         self._absorbed: list[str] = []
         self._committed: int | None = None
         self._places: dict[str, Any] = {}
+        self._resumed: int | None = None
+        self._restarts = Marks()
+        """Where a run went on from a checkpoint; where it learned nothing more there is none."""
         self._finished = False
         self._common_events = trainer.model.n_events
         self._initial, self._config = "", dict(config)
@@ -232,7 +236,8 @@ class Keeper:
         self._absorbed = list(body["absorbed"])
         self._finished = body["finished"]
         self._committed = found.epoch
-        self.saved_events = self._feed.sequencer.events
+        self.saved_events = self._resumed = self._feed.sequencer.events
+        self._restarts = Marks.from_json(body.get("restarts"))
         self._rewind(found)
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
@@ -387,6 +392,9 @@ class Keeper:
         # Outputs first: a checkpoint says that everything before it has been written.
         marks = {name: sink.mark() for name, sink in self._sinks.items()}
         feed, trainer = self._feed, self._trainer
+        if self._resumed is not None and feed.sequencer.events > self._resumed:
+            self._restarts.add([self._resumed])
+            self._resumed = None
         body = {
             "config": self._config,
             "initial": self._initial,
@@ -398,6 +406,7 @@ class Keeper:
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),
+            "restarts": self._restarts.to_json(),
             "marks": marks,
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }

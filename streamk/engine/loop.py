@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import Revoked
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.checkpoint import Store
+from streamk.engine.confusion import Confusion
 from streamk.engine.details import Details
 from streamk.engine.feed import DataLoss, Feed, Lost
 from streamk.engine.keeper import Keeper
@@ -62,8 +63,16 @@ class Report:
     counts : Counts
     whole, window : dict of str to float
         Figures of progressive validation: accuracy and log_loss, or mae and rmse.
-    history : list of (events scored, first figure, second figure)
-        Windowed figures along the stream, at most 1,024 points.
+    baselines : dict of dict of str to float
+        "whole" and "window": accuracy of no_change and majority, or mean absolute error of
+        last_value and mean, on the same events.
+    confusion : Confusion
+        Which class was taken for which, see `streamk.engine.confusion`.
+    since : dict of str to int
+        After how many scored events a figure began to count, of those that did not at the first.
+    history : dict of str to list
+        Windowed figures along the stream by name, and ``events``, after how many; at most 1,024
+        points. None where there was no figure yet.
     lost : list of dict
         Offset ranges that this model will never hold: partition, start, stop, reason.
     learns : bool
@@ -86,8 +95,11 @@ class Report:
     counts: Counts
     whole: dict[str, float]
     window: dict[str, float]
-    history: list[tuple[int, float, float]]
     learns: bool
+    baselines: dict[str, dict[str, float]]
+    confusion: Confusion
+    since: dict[str, int]
+    history: dict[str, list[Any]]
     lost: list[Lost]
     learned: dict[str, list[list[int]]]
     seconds: float
@@ -166,6 +178,9 @@ class Engine:
     explain : bool, default False
         Predictions come with their reasons, the columns of the largest effect. Each is computed by
         itself, from a prediction more for every column.
+    metrics : sequence of str, optional
+        Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
+        Where they are of one class it is True or 1, or named, as "F1=spam".
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end; by another thread where the run
         waits for a source or sink that is gone.
@@ -219,6 +234,7 @@ class Engine:
         newer: Callable[[], tuple[Learner, Schema] | None] | None = None,
         interval: float | None = None,
         explain: bool = False,
+        metrics: Sequence[str] = (),
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
@@ -258,6 +274,7 @@ class Engine:
             window=window,
             learn=learn,
             details=Details(interval, explain) if explain or interval is not None else None,
+            metrics=metrics,
         )
         self._feed = Feed(
             source,
@@ -416,6 +433,7 @@ class Engine:
                 process_bytes=process_bytes(),
                 whole=trainer.metrics.whole(),
                 window=trainer.metrics.window(),
+                baselines=trainer.metrics.baselines()["window"],
                 epoch=keeper.epoch,
                 trouble=self._lookout.short,
             )
@@ -446,8 +464,11 @@ class Engine:
             counts=trainer.counts,
             whole=trainer.metrics.whole(),
             window=trainer.metrics.window(),
-            history=trainer.metrics.history,
             learns=trainer.learns,
+            baselines=trainer.metrics.baselines(),
+            confusion=trainer.metrics.confusion,
+            since=trainer.metrics.since(),
+            history=trainer.metrics.history.columns,
             lost=feed.lost,
             learned=feed.learned,
             seconds=seconds,

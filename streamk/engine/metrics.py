@@ -4,6 +4,8 @@ Classification: accuracy, and log loss, the mean of -ln p(true label). A label t
 not know yet has probability 0; so that one such event does not make the mean infinite,
 probabilities count as 1e-15 to 1 - 1e-15 (a loss of 34.5), as in River and scikit-learn.
 Regression: mean absolute error and root mean squared error.
+Beside them stand the baselines of `streamk.engine.baselines`, by accuracy and mean absolute error,
+and the figures that were asked for, see `streamk.engine.river_metrics`.
 """
 
 from __future__ import annotations
@@ -16,15 +18,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamk.engine.baselines import ClassBaselines, NumberBaselines
+from streamk.engine.confusion import Confusion
+from streamk.engine.history import History
+from streamk.engine.river_metrics import AreaUnderCurve, Rows, named
 from streamk.errors import StateError
 
 __all__ = ["LEAST_PROBABILITY", "Metrics", "score_classes", "score_numbers"]
 
 LEAST_PROBABILITY = 1e-15
-HISTORY = 1024
-"""Points kept for plotting; when there are more, every other one goes and the step doubles."""
+_CLASSES, _NUMBERS = ("hit", "loss"), ("absolute", "squared")
+"""Names of the two scores of an event."""
 
 Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
 
 
 def score_classes(
@@ -53,71 +60,211 @@ def score_numbers(predictions: Floats, labels: Sequence[float]) -> Floats:
 
 
 class Metrics:
-    """Means over the whole stream and over its last events, however these are divided into calls.
+    """Figures of the whole stream and of its last events, however these are divided into calls.
 
     Parameters
     ----------
     classification : bool
     window : int
         Events in the windowed figures.
+    names : sequence of str
+        Further figures by their names in `river.metrics`, see `streamk.engine.river_metrics`.
 
     Examples
     --------
-    >>> metrics = Metrics(classification=False, window=2)
-    >>> metrics.update(np.array([[3.0, 9.0], [1.0, 1.0], [1.0, 1.0]]))
-    >>> metrics.window(), round(metrics.whole()["mae"], 2)
-    ({'mae': 1.0, 'rmse': 1.0}, 1.67)
+    >>> metrics = Metrics(classification=False, window=2, names=["R2"])
+    >>> metrics.add_numbers([2.0, 3.0, 5.0], [5.0, 4.0, 4.0])
+    >>> metrics.window()["mae"], round(metrics.whole()["mae"], 2), round(metrics.whole()["R2"], 2)
+    (1.0, 1.67, -15.5)
+    >>> metrics.baselines()["window"]
+    {'last_value': 0.5, 'mean': 0.75}
     """
 
-    def __init__(self, *, classification: bool, window: int) -> None:
+    def __init__(self, *, classification: bool, window: int, names: Sequence[str] = ()) -> None:
         self.classification = classification
         self.scored = 0
         """Events that had both a prediction and a label."""
-        self.history: list[tuple[int, float, float]] = []
-        """(events scored, windowed first figure, windowed second figure), for plotting."""
+        self.history = History()
+        """Windowed figures along the stream."""
+        self.confusion = Confusion()
+        """Of classification; without a label otherwise."""
+        self._baselines = ClassBaselines() if classification else NumberBaselines()
+        self._named = named(names, classification=classification, confusion=self.confusion)
+        self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
+        self._compared_from = 0
+        """Scored events before baselines and confusion matrix began to count."""
         self._window = window
         self._stride = max(1, window // 100)  # a finer line would show the same window again
-        self._sums: Floats = np.zeros(2)
-        self._last: Floats = np.zeros((0, 2))
+        self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
+        self._sums: Floats = np.zeros(len(self._means))
+        self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
+        self._last: Floats = np.zeros((len(self._columns), 0))
+        """The last events, by column."""
 
-    def update(self, scores: Floats) -> None:
-        """Add the scores (n, 2) of further events, as `score_…` gives them."""
-        before, self.scored = self.scored, self.scored + len(scores)
+    @property
+    def baseline_names(self) -> tuple[str, ...]:
+        """What the first figure is compared to."""
+        return self._baselines.NAMES
+
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """The two figures that are always there, then those that were asked for."""
+        main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
+        return (*main, *(one.name for one in self._named))
+
+    # --- events -----------------------------------------------------------------------------
+
+    def add_classes(
+        self,
+        probabilities: Floats,
+        predictions: Sequence[Any],
+        classes: Sequence[Any],
+        labels: Sequence[Any],
+        at: Codes | None = None,
+    ) -> None:
+        """Add further labelled events of a classification, n in number.
+
+        Parameters
+        ----------
+        probabilities : float64 array of shape (n, classes)
+            NaN where a class was not known.
+        predictions : sequence of labels (n,)
+            None where no class was known; such events are not scored.
+        classes : sequence of labels
+        labels : sequence of labels (n,)
+        at : int64 array of shape (n,), optional
+            How many events of the stream each is the last of; by default labelled ones are counted.
+        """
+        assert isinstance(self._baselines, ClassBaselines)
+        truth, answers = self.confusion.codes(labels, predictions)
+        self.confusion.add(truth, answers)
+        hits, places = self._baselines.hits(truth), self._places(at, len(truth))
+        told = answers >= 0
+        if not told.all():
+            picks = np.flatnonzero(told).tolist()
+            truth, answers, hits, places = truth[told], answers[told], hits[told], places[told]
+            probabilities = probabilities[told]
+            predictions, labels = [predictions[i] for i in picks], [labels[i] for i in picks]
+        if not len(truth):
+            return
+        rows = np.vstack(
+            [
+                score_classes(probabilities, predictions, classes, labels).T,
+                hits.T,
+                [truth, answers],
+                *(one.probability(probabilities, classes)[None] for one in self._curves),
+            ]
+        )
+        self._add(rows, places)
+
+    def add_numbers(
+        self,
+        predictions: Sequence[float] | Floats,
+        labels: Sequence[float],
+        at: Codes | None = None,
+    ) -> None:
+        """Add further labelled events of a regression; see `add_classes`."""
+        assert isinstance(self._baselines, NumberBaselines)
+        truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
+        scores = score_numbers(answers, labels)
+        rows = np.vstack([scores.T, self._baselines.errors(truth).T, truth, answers])
+        self._add(rows, self._places(at, len(truth)))
+
+    def _places(self, at: Codes | None, n: int) -> Codes:
+        return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
+
+    def _add(self, rows: Floats, places: Codes) -> None:
+        before, self.scored = self.scored, self.scored + len(places)
         # One after the other, so that the sums do not depend on the division into calls.
-        self._sums = np.cumsum(np.concatenate([self._sums[None], scores]), axis=0)[-1]
-        scores = np.concatenate([self._last, scores])
-        offset = self.scored - len(scores)
+        scores = np.concatenate([self._sums[:, None], rows[: len(self._means)]], axis=1)
+        self._sums = np.cumsum(scores, axis=1)[:, -1]
+        for one in self._named:
+            one.add(self._named_columns(rows))
+        rows = np.concatenate([self._last, rows], axis=1)
+        offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:
-            self._last = scores[max(0, point - offset - self._window) : point - offset]
-            self._remember(point)
+            window = rows[:, max(0, point - offset - self._window) : point - offset]
+            figures = self._main_of(window) | self._baselines_of(window)
+            if self._named and point % self._named_stride == 0:
+                figures |= self._named_of(window)
+            if not self.history.add(int(places[point - before - 1]), figures):
+                self._stride *= 2
             point = (point // self._stride + 1) * self._stride
-        self._last = scores[-self._window :]
+        self._last = rows[:, -self._window :]
+
+    @property
+    def _named_stride(self) -> int:
+        """Events between two points that have the figures that were asked for, which cost more."""
+        stride = self._stride
+        while stride < 32 * max(1, self._window // 100):
+            stride *= 2
+        return stride
+
+    def _named_columns(self, rows: Floats) -> Rows:
+        return dict(zip(self._columns, rows, strict=True))
+
+    # --- figures ----------------------------------------------------------------------------
 
     def whole(self) -> dict[str, float]:
         """Figures of the whole stream by name; empty before the first scored event."""
-        return self._figures(self.scored, self._sums)
+        if not self.scored:
+            return {}
+        means = self._sums[:2] / self.scored
+        return self._main(means) | {one.name: one.whole() for one in self._named}
 
     def window(self) -> dict[str, float]:
         """Figures of the last events by name; empty before the first scored event."""
-        # Summed anew each time: figures must not depend on what has left the window.
-        return self._figures(len(self._last), self._last.sum(axis=0))
+        return self._main_of(self._last) | self._named_of(self._last) if self.scored else {}
 
-    def _figures(self, n: int, sums: Floats) -> dict[str, float]:
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Figures of the baselines, accuracy or mean absolute error, whole and windowed, by name.
+
+        Empty before the first event that they were scored on.
+        """
+        n = self.scored - self._compared_from
         if not n:
-            return {}
-        first, second = (sums / n).tolist()
-        if self.classification:
-            return {"accuracy": first, "log_loss": second}
-        return {"mae": first, "rmse": math.sqrt(second)}
+            return {"whole": {}, "window": {}}
+        whole = (self._sums[2:] / n).tolist()
+        return {
+            "whole": dict(zip(self._baselines.NAMES, whole, strict=True)),
+            "window": self._baselines_of(self._last),
+        }
 
-    def _remember(self, scored: int) -> None:
-        first, second = self.window().values()
-        self.history.append((scored, first, second))
-        if len(self.history) > HISTORY:
-            # The newest stays; the first point goes with every other one.
-            self.history = self.history[::-2][::-1]
-            self._stride *= 2
+    def since(self) -> dict[str, int]:
+        """After how many scored events a figure began to count, of those that began late.
+
+        They are named as in `whole` and `baselines`; "confusion" is the confusion matrix.
+        """
+        begun = dict.fromkeys(self._baselines.NAMES, self._compared_from)
+        if self.classification:
+            begun["confusion"] = self._compared_from
+        begun |= {one.name: one.since for one in self._named}
+        return {name: scored for name, scored in begun.items() if scored}
+
+    def _named_of(self, rows: Floats) -> dict[str, float]:
+        columns = self._named_columns(rows)
+        return {one.name: one.window(columns) for one in self._named}
+
+    def _main_of(self, rows: Floats) -> dict[str, float]:
+        # Summed anew each time: figures must not depend on what has left the window.
+        return self._main(rows[:2].mean(axis=1))
+
+    def _main(self, means: Floats) -> dict[str, float]:
+        first, second = means.tolist()
+        if not self.classification:
+            second = math.sqrt(second)
+        return dict(zip(self.figure_names, (first, second), strict=False))
+
+    def _baselines_of(self, rows: Floats) -> dict[str, float]:
+        rows = rows[2:4]
+        if np.isnan(rows[0, 0]):  # of a checkpoint without baselines
+            rows = rows[:, ~np.isnan(rows[0])]
+        if not rows.shape[1]:
+            return {}
+        return dict(zip(self._baselines.NAMES, rows.mean(axis=1).tolist(), strict=True))
+
+    # --- state ------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
@@ -126,20 +273,93 @@ class Metrics:
             "window": self._window,
             "scored": self.scored,
             "sums": self._sums.tolist(),
-            "last": self._last.tolist(),
-            "history": [list(point) for point in self.history],
+            "last": {
+                name: [value if value == value else None for value in column.tolist()]
+                for name, column in self._named_columns(self._last).items()
+            },
+            "history": self.history.to_json(),
             "stride": self._stride,
+            "baselines": self._baselines.to_json(),
+            "compared_from": self._compared_from,
+            "confusion": self.confusion.to_json() if self.classification else None,
+            "named": [[one.name, one.to_json()] for one in self._named],
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Metrics:
-        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
+    def from_json(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        window: int | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Metrics:
+        """Go on where `to_json` was called, with another window or other names if they are given.
+
+        What was not kept begins to count here; see `since`.
+
+        Raises
+        ------
+        StateError
+            If the data is not its own.
+        InvalidInput
+            If a name is unknown.
+        """
         try:
-            metrics = cls(classification=data["classification"], window=data["window"])
-            metrics.scored, metrics._stride = data["scored"], data["stride"]
-            metrics._sums = np.array(data["sums"], dtype=np.float64).reshape(2)
-            metrics._last = np.array(data["last"], dtype=np.float64).reshape(-1, 2)
-            metrics.history = [(n, a, b) for n, a, b in data["history"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the metrics in the checkpoint cannot be read: {error!r}") from error
+            saved = [name for name, _ in data.get("named", ())]
+            is_classifier, events = bool(data["classification"]), window or int(data["window"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _unreadable(error) from error
+        metrics = cls(
+            classification=is_classifier, window=events, names=saved if names is None else names
+        )
+        try:
+            metrics._restore(data if "compared_from" in data else _of_old(data))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise _unreadable(error) from error
         return metrics
+
+    def _restore(self, data: Mapping[str, Any]) -> None:
+        self.scored, self._stride = int(data["scored"]), int(data["stride"])
+        self._sums = np.array(data["sums"], np.float64).reshape(len(self._means))
+        self.history = History.from_json(data["history"])
+        last = data["last"]
+        rows = len(last[self._means[0]])
+        self._last = np.array(
+            [last.get(name, [None] * rows) for name in self._columns], np.float64
+        ).reshape(len(self._columns), rows)[:, -self._window :]
+        self._compared_from = int(data["compared_from"])
+        if data["baselines"] is not None:
+            self._baselines = type(self._baselines).from_json(data["baselines"])
+        if data["confusion"] is not None:
+            self.confusion.restore(data["confusion"])
+        saved = dict(data["named"])
+        for one in self._named:
+            one.resume(saved.get(one.name), self.scored, self._compared_from)
+
+
+def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint holds that has no baselines, as one is written today."""
+    scores = np.array(data["last"], np.float64).reshape(-1, 2)
+    points = np.array(data["history"], np.float64).reshape(-1, 3)
+    names, figures = (
+        (_CLASSES, ("accuracy", "log_loss"))
+        if data["classification"]
+        else (_NUMBERS, ("mae", "rmse"))
+    )
+    return {
+        **data,
+        "sums": [*data["sums"], 0.0, 0.0],
+        "last": dict(zip(names, scores.T, strict=True)),
+        "history": {
+            "events": points[:, 0].astype(int).tolist(),
+            **dict(zip(figures, points[:, 1:].T.tolist(), strict=True)),
+        },
+        "baselines": None,
+        "compared_from": data["scored"],
+        "confusion": None,
+        "named": [],
+    }
+
+
+def _unreadable(error: Exception) -> StateError:
+    return StateError(f"the metrics in the checkpoint cannot be read: {error!r}")

@@ -36,7 +36,11 @@ class Snapshot:
     model_bytes, process_bytes : int
         Memory of the model, and of the whole process (resident).
     whole, window : dict of str to float
-        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
+        Figures of progressive validation: accuracy and log_loss, or mae and rmse; and others that
+        were asked for.
+    baselines : dict of str to float
+        Accuracy of no_change and majority, or mean absolute error of last_value and mean, in the
+        window.
     epoch : int or None
         The last checkpoint.
     trouble : str or None
@@ -54,31 +58,41 @@ class Snapshot:
     process_bytes: int
     whole: dict[str, float]
     window: dict[str, float]
+    baselines: dict[str, float]
     epoch: int | None
     trouble: str | None = None
 
     def line(self) -> str:
         """At most 79 characters for a terminal.
 
+        What matters least goes first where there is no room for all.
+
         >>> s = Snapshot(1234567, 0, 0, 3, 61234.5, 5, 131072, 1, 250_000_000, {},
-        ...              {"accuracy": 0.8123, "log_loss": 0.4567}, 7)
+        ...              {"accuracy": 0.8123, "log_loss": 0.4567}, {"no_change": 0.5}, 7)
         >>> print(s.line())
-        1.23M events  61.2k/s  accuracy 0.812  log_loss 0.457  lag 5  131k feat  250M
+        1.23M events  61.2k/s  accuracy 0.812 (no change 0.500)  lag 5  250M  3 bad
         """
-        parts = [f"{short(self.events)} events", f"{short(self.events_per_s)}/s"]
+        # In the order of the line, with a rank: what has the highest goes first.
+        parts = [(0, f"{short(self.events)} events"), (0, f"  {short(self.events_per_s)}/s")]
         if self.trouble is not None:
-            parts.append(self.trouble)
-        parts += [f"{name} {figure(value)}" for name, value in self.window.items()]
+            parts.append((0, f"  {self.trouble}"))
+        for place, (name, value) in enumerate(self.window.items()):
+            rank = 0 if place == 0 else 6 if place == 1 else 2
+            parts.append((rank, f"  {name} {figure(value)}"))
+            if place == 0 and self.baselines:
+                name, value = next(iter(self.baselines.items()))
+                parts.append((3, f" ({name.replace('_', ' ')} {figure(value)})"))
         if self.lag is not None:
-            parts.append(f"lag {short(self.lag)}")
-        parts += [f"{short(self.features)} feat", short(self.process_bytes)]
+            parts.append((1, f"  lag {short(self.lag)}"))
+        parts += [(5, f"  {short(self.features)} feat"), (4, f"  {short(self.process_bytes)}")]
         if self.bad:
-            parts.append(f"{short(self.bad)} bad")
-        line = parts[0]
-        for part in parts[1:]:
-            if len(line) + 2 + len(part) <= 79:
-                line += f"  {part}"
-        return line
+            parts.append((1, f"  {short(self.bad)} bad"))
+        left, kept = 79, set()
+        for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
+            if len(parts[place][1]) <= left:
+                left -= len(parts[place][1])
+                kept.add(place)
+        return "".join(parts[place][1] for place in sorted(kept))
 
 
 def short(number: float) -> str:

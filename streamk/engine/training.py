@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,13 +16,15 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.batch import Batch
 from streamk.engine.details import Details
-from streamk.engine.metrics import Metrics, score_classes, score_numbers
+from streamk.engine.marks import Marks
+from streamk.engine.metrics import Metrics
 from streamk.engine.names import NameCheck
 from streamk.engine.outputs import dead_letter, predictions
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -30,6 +32,9 @@ from streamk.learners.base import Learner
 from streamk.learners.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "Trainer"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -61,11 +66,23 @@ class Counts:
 
 
 class _Predicted(NamedTuple):
-    """Predictions of a batch, the classes known after it, and the details, if any are wanted."""
+    """What came of a batch.
+
+    Attributes
+    ----------
+    prequential : Prequential
+    classes : tuple of labels
+        Those that were known after it.
+    details : list of dict
+        Of each event, if any are wanted.
+    drifts : list of int
+        Which of its labelled events, counted from 1, were the last before experts began anew.
+    """
 
     prequential: Prequential
     classes: tuple[Any, ...]
     details: list[dict[str, Any]]
+    drifts: list[int]
 
 
 _Learned = Callable[[], _Predicted]
@@ -92,11 +109,15 @@ class Trainer:
         window: int,
         learn: bool = True,
         details: Details | None = None,
+        metrics: Sequence[str] = (),
     ) -> None:
         self.model = model
         self.learns = learn
         self.counts = Counts(0, 0, 0, {})
-        self.metrics = Metrics(classification=model.is_classifier, window=window)
+        self._window, self._names = window, tuple(metrics)
+        self.metrics = Metrics(classification=model.is_classifier, window=window, names=self._names)
+        self.drifts, self.bad = Marks(), Marks()
+        """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
         self._sink = sink
         self._dead_letters = dead_letters
@@ -235,6 +256,7 @@ class Trainer:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
         model = self.model
         y = decoded.y if self.learns else [None] * len(decoded.y)
+        before = model.n_events
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
@@ -251,7 +273,8 @@ class Trainer:
                     model.learn_many(_cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
-        return _Predicted(joined(pieces, model), model.classes, details)
+        drifts = [n - before for n in getattr(model, "drifts", ()) if n > before]
+        return _Predicted(joined(pieces, model), model.classes, details, drifts)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
@@ -280,31 +303,44 @@ class Trainer:
 
     def _emit(self, batch: Batch, decoded: Decoded, learned: _Learned) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
-        predicted, classes, details = learned()
-        labelled = len(decoded.y) - decoded.y.count(None) if self.learns else 0
+        predicted, classes, details, drifts = learned()
+        there = np.array([label is not None for label in decoded.y], bool)
+        labelled = int(there.sum()) if self.learns else 0
+        before = self._n_events + 1
+        at = before + decoded.good[there]
+        self.drifts.add(at[n - 1] for n in drifts)
+        self.bad.add(before + event.row for event in decoded.bad)
         if decoded.bad:
             self._report(batch, decoded.bad)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
             self._sink.write(predictions(batch, decoded.good, predicted, classes, details))
-        self._score(predicted, classes, decoded.y)
+        self._score(predicted, classes, decoded.y, there, at)
         self.names.after(len(batch))
         self._judge(len(batch), [event.row for event in decoded.bad])
 
-    def _score(self, predicted: Prequential, classes: tuple[Any, ...], y: list[Any]) -> None:
-        labels = predicted.predictions.tolist()
-        self.counts.predicted += len(labels) - labels.count(None)
-        rows = [i for i, label in enumerate(y) if label is not None and labels[i] is not None]
-        if not rows:
+    def _score(
+        self,
+        predicted: Prequential,
+        classes: tuple[Any, ...],
+        y: list[Any],
+        there: Bools,
+        at: Int64s,
+    ) -> None:
+        """Score predictions of events whose labels are there; each is the last of `at` events."""
+        answers, P = predicted
+        self.counts.predicted += len(answers) - answers.tolist().count(None)
+        if not len(at):
             return
-        truth = y if len(rows) == len(y) else [y[i] for i in rows]
-        if predicted.probabilities is None:
-            self.metrics.update(score_numbers(predicted.predictions[rows], truth))
+        truth = y
+        if len(at) < len(y):
+            truth = [label for label in y if label is not None]
+            answers, P = answers[there], None if P is None else P[there]
+        if P is None:
+            self.metrics.add_numbers(answers, truth, at)
         else:
-            answers = [labels[i] for i in rows]
-            P = predicted.probabilities[rows]
-            self.metrics.update(score_classes(P, answers, classes, truth))
+            self.metrics.add_classes(P, answers.tolist(), classes, truth, at)
 
     def _report(self, batch: Batch, bad: list[BadEvent]) -> None:
         """Count events that cannot be used, and write them where that is wanted.
@@ -384,6 +420,8 @@ class Trainer:
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
+            "drifts": self.drifts.to_json(),
+            "bad": self.bad.to_json(),
         }
 
     def restore(self, data: Mapping[str, Any], model: Learner) -> None:
@@ -393,7 +431,11 @@ class Trainer:
         """
         try:
             self.counts = Counts(**data["counts"])
-            self.metrics = Metrics.from_json(data["metrics"])
+            self.metrics = Metrics.from_json(
+                data["metrics"], window=self._window, names=self._names
+            )
+            self.drifts = Marks.from_json(data.get("drifts"))
+            self.bad = Marks.from_json(data.get("bad"))
         except (KeyError, TypeError) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
         self._waiting = None

@@ -122,6 +122,14 @@ class Pooled(Decider):
         return self._guests.options
 
     @property
+    def drifts(self) -> tuple[int, ...]:
+        """After how many events experts began anew because of drift: the last 64 times.
+
+        Those before the model was made from a state are not among them.
+        """
+        return tuple(self._upkeep.alarmed)
+
+    @property
     def n_features(self) -> int:
         """Random features and tables of random binning in use, and the features of guests."""
         own = expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES

@@ -197,9 +197,9 @@ class PooledLearning(Pooled):
                 out[rest],
                 upkeep.plan(self.n_events),
             )
-            upkeep.follow(pool, found)
             first += learned
             self.n_events += learned
+            upkeep.follow(pool, found, self.n_events)
         # Balanced weights change with each label, and decisions with them.
         weights = self._weights
         step = 1 if weights is not None and weights.balanced and recorder is not None else len(out)
@@ -262,7 +262,7 @@ class PooledLearning(Pooled):
     def _review(self) -> None:
         """Look at the events since the last review."""
         self._settle()
-        self._upkeep.review(self._pool)
+        self._upkeep.review(self._pool, self.n_events)
 
     def _say(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
         """Forecast an event (d,); what is said of it stays in the pool's room for a while."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ TRIAL = 64.0
 """Reviews that a bank is awake for at least."""
 _SHORTEST = 64.0
 """Reviews that a bank sleeps for at least."""
+_REMEMBERED = 64
+"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
 
 
 class Upkeep:
@@ -33,21 +36,24 @@ class Upkeep:
         self._wake()
         self.alarms = 0
         """Drifts that were found."""
+        self.alarmed: deque[int] = deque(maxlen=_REMEMBERED)
+        """After how many events the last of them were found; not part of the state."""
 
     def plan(self, events: int) -> tuple[Any, ...]:
         """Return what the compiled loops need to review the pool after so many events."""
         return events % PERIOD, PERIOD, self._drift, self._sleeping, _limits()
 
-    def review(self, pool: ExpertPool) -> None:
-        """Look at the last `PERIOD` events of a pool."""
+    def review(self, pool: ExpertPool, events: int) -> None:
+        """Look at the last `PERIOD` of so many events of a pool."""
         found = _reviews().review(pool.table, self._drift, self._sleeping, _limits())
-        self.follow(pool, found)
+        self.follow(pool, found, events)
 
-    def follow(self, pool: ExpertPool, found: int) -> None:
-        """Do what a review calls for."""
+    def follow(self, pool: ExpertPool, found: int, events: int) -> None:
+        """Do what a review after so many events calls for."""
         reviews = _reviews()
         if found == reviews.ALARM:
             self.alarms += 1
+            self.alarmed.append(events)
             if not pool.arrays["AWAKE"][BANKS.index(WINDOW)]:
                 pool.forget_window()
             pool.restart()

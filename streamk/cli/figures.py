@@ -1,0 +1,157 @@
+"""Figures of a run as text: beside their baselines, by class, and along the stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from streamk.cli.tables import columns
+from streamk.engine.confusion import Confusion
+
+__all__ = ["confusion_table", "figure_rows", "since_lines", "sparkline", "words"]
+
+_MOST_CLASSES = 10
+_LONGEST_NAME = 16
+_WIDTH = 79
+_BLOCKS, _LETTERS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+
+Figures = Mapping[str, float]
+
+
+def words(name: str) -> str:
+    """A figure's name for people: `log_loss` is two words, but `F1=is_spam` a name of River's."""
+    return name.replace("_", " ") if name.islower() and "=" not in name else name
+
+
+def figure_rows(
+    whole: Figures, window: Figures, baselines: Mapping[str, Figures]
+) -> list[tuple[str, str, str]]:
+    """Name, figure of all events and of the last ones; the baselines below what they compare to.
+
+    >>> one = {"no_change": 0.5}
+    >>> figure_rows({"accuracy": 0.8}, {"accuracy": 0.9}, {"whole": one, "window": one})
+    [('accuracy', '0.8000', '0.9000'), ('  no change', '0.5000', '0.5000')]
+    """
+    rows = [(words(name), f"{whole[name]:.4f}", f"{window[name]:.4f}") for name in whole]
+    beside = baselines["window"]
+    compared = [
+        (f"  {words(name)}", f"{value:.4f}", f"{beside[name]:.4f}" if name in beside else "")
+        for name, value in baselines["whole"].items()
+    ]
+    return rows[:1] + compared + rows[1:]
+
+
+def since_lines(since: Mapping[str, int]) -> list[str]:
+    """Which figures did not count from the first event on.
+
+    >>> since_lines({"no_change": 11_999, "majority": 11_999, "F1": 15_000})
+    ['no change, majority: from scored event 12,000 on', 'F1: from scored event 15,001 on']
+    """
+    names: dict[int, list[str]] = {}
+    for name, scored in since.items():
+        names.setdefault(scored, []).append(words(name))
+    return [f"{', '.join(some)}: from scored event {n + 1:,} on" for n, some in names.items()]
+
+
+def sparkline(values: Sequence[float | None], encoding: str | None, width: int = 32) -> str:
+    """A line of blocks, the lowest for the least value, with both ends' values.
+
+    Where the encoding lacks blocks they are other signs. Of more values than `width` neighbouring
+    ones are averaged.
+
+    >>> print(sparkline([0.0, 0.5, 1.0, 0.75], "utf-8"))
+    ▁▅█▆ from 0.000 to 1.000
+    >>> print(sparkline([0.0, 0.5, 1.0, 0.75], "ascii"))
+    _=#+ from 0.000 to 1.000
+    """
+    there = [value for value in values if value is not None]
+    n = min(width, len(there))
+    ends = [k * len(there) // n for k in range(n + 1)] if n else []
+    means = [sum(there[a:b]) / (b - a) for a, b in pairwise(ends)]
+    if not means:
+        return ""
+    least, most = min(means), max(means)
+    try:
+        _BLOCKS.encode(encoding or "ascii")
+        signs = _BLOCKS
+    except (UnicodeEncodeError, LookupError):
+        signs = _LETTERS
+    step = (most - least) / 7 or 1.0
+    line = "".join(signs[round((value - least) / step)] for value in means)
+    return f"{line} from {min(there):.3f} to {max(there):.3f}"
+
+
+def confusion_table(confusion: Confusion) -> str:
+    """Return events, recall and predictions of the ten most frequent classes, and of the rest.
+
+    Where there is no room for counts these are percent of the row, and the columns are named by the
+    rows' numbers. It is empty before the first event, else at most 79 columns wide.
+    """
+    found = confusion.recall()
+    shown, rest = found[:_MOST_CLASSES], found[_MOST_CLASSES:]
+    if not confusion.counts.events.sum():
+        return ""
+    matrix = _matrix(confusion, [row["label"] for row in shown], bool(rest))
+    names = [_name(row["label"]) for row in shown] + [f"{len(rest):,} others"] * bool(rest)
+    heads = [*names[: len(shown)], *["rest"] * bool(rest)]
+    recall = ["" if row["recall"] is None else f"{row['recall']:.3f}" for row in shown]
+    left = [("class", *names), ("events", *(f"{sum(line):,}" for line in matrix))]
+    left.append(("recall", *recall, *[""] * bool(rest)))
+    cells = [[f"{n:,}" for n in line] for line in matrix]
+    table = _joined(left, heads, cells)
+    if _too_wide(table):
+        heads = [str(n) for n in range(1, len(shown) + 1)] + ["rest"] * bool(rest)
+        cells = [[f"{100 * n / (sum(line) or 1):.0f}" for n in line] for line in matrix]
+        numbered = [f"{n} {name}" for n, name in zip(heads, names, strict=False)]
+        numbered[len(shown) :] = names[len(shown) :]
+        room = _WIDTH - len(
+            _joined([("",) * (len(names) + 1), *left[1:]], heads, cells).split("\n")[0]
+        )
+        left[0] = ("class", *(_cut(name, room) for name in numbered))
+        table = _joined(left, heads, cells)
+        return f"  what events were, and what was predicted of them in percent of the row\n{table}"
+    return f"  what events were, and how many of them were predicted as what\n{table}"
+
+
+def _joined(left: Sequence[Sequence[str]], heads: Sequence[str], cells: list[list[str]]) -> str:
+    rows = zip(*left, strict=True)
+    lines = zip(rows, [heads, *cells], strict=True)
+    return columns([(*row, *line) for row, line in lines], indent="  ", numbers=True)
+
+
+def _too_wide(table: str) -> bool:
+    return max(map(len, table.splitlines())) > _WIDTH
+
+
+def _matrix(confusion: Confusion, labels: Sequence[Any], others: bool) -> list[list[int]]:
+    """Events by label and prediction; with `others` all further classes are the last one."""
+    place = {label: n for n, label in enumerate(labels)}
+    size = len(labels)
+    matrix = [[0] * size for _ in labels]
+    for label, answer, n in confusion.cells():
+        if label in place and answer in place:
+            matrix[place[label]][place[answer]] = n
+    if not others:
+        return matrix
+    # What the margins have more than is shown: mistakes that are not told apart are among it.
+    margins = {row["label"]: row for row in confusion.recall()}
+    for label, line in zip(labels, matrix, strict=True):
+        line.append(margins[label]["events"] - sum(line))
+    last = [
+        margins[label]["predicted"] - sum(column)
+        for label, column in zip(labels, zip(*matrix, strict=True), strict=False)
+    ]
+    total = sum(row["events"] for row in margins.values())
+    matrix.append([*last, total - sum(map(sum, matrix)) - sum(last)])
+    return matrix
+
+
+def _name(label: Any) -> str:
+    text = " ".join(label.split()) if isinstance(label, str) else json.dumps(label)
+    return _cut(text, _LONGEST_NAME)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(1, width - 1)]}…"

@@ -1,0 +1,145 @@
+"""Which class was taken for which: a confusion matrix of any number of classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MOST_PAIRS", "Confusion", "Counts", "counted"]
+
+MOST_PAIRS = 1 << 16
+"""Pairs of a class and another one it was taken for that are counted apart. A matrix of 1,000
+classes may have a million; those that come up after so many others are counted by class only."""
+_SHIFT = 1 << 31
+
+Codes = npt.NDArray[np.int64]
+
+
+class Counts(NamedTuple):
+    """Events by class, int64 arrays (classes,): a confusion matrix's margins and its diagonal.
+
+    Attributes
+    ----------
+    events : events that were of the class
+    predicted : events that the class was predicted for
+    right : events of the class that it was predicted for
+    """
+
+    events: Codes
+    predicted: Codes
+    right: Codes
+
+
+def counted(truth: Codes, answers: Codes, classes: int) -> Counts:
+    """Return the counts of events that were of classes `truth` (n,) and taken for `answers` (n,).
+
+    >>> counted(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
+    Counts(events=array([2, 1]), predicted=array([1, 2]), right=array([1, 1]))
+    """
+    right = truth[truth == answers]
+    return Counts(*(np.bincount(codes, minlength=classes) for codes in (truth, answers, right)))
+
+
+class Confusion:
+    """Counts of what was predicted by what it was, and the numbers by which classes are known here.
+
+    Examples
+    --------
+    >>> confusion = Confusion()
+    >>> confusion.add(*confusion.codes(["a", "a", "b"], ["a", "b", None]))
+    >>> confusion.labels, confusion.cells()
+    (['a', 'b'], [('a', 'a', 1), ('a', 'b', 1)])
+    """
+
+    def __init__(self) -> None:
+        self.labels: list[Any] = []
+        """Classes in the order of their first appearance as a label or a prediction."""
+        self.counts = Counts(*np.zeros((3, 0), np.int64))
+        self._index: dict[Any, int] = {None: -1}
+        self._pairs: dict[int, int] = {}
+        """Events by class and the other one it was taken for, which make one number."""
+
+    def codes(self, labels: Sequence[Any], answers: Sequence[Any]) -> tuple[Codes, Codes]:
+        """Return the numbers of labels (n,) and of predictions (n,), -1 where there is none."""
+        number = self._index.__getitem__
+        n = len(labels)
+        try:
+            truth = np.fromiter(map(number, labels), np.int64, n)
+            return truth, np.fromiter(map(number, answers), np.int64, n)
+        except KeyError:
+            for label in chain.from_iterable(zip(labels, answers, strict=True)):
+                if label not in self._index:
+                    self._index[label] = len(self.labels)
+                    self.labels.append(label)
+            return self.codes(labels, answers)
+
+    def add(self, truth: Codes, answers: Codes) -> None:
+        """Count further events; those without a prediction (-1) are left out."""
+        told = answers >= 0
+        if not told.all():
+            truth, answers = truth[told], answers[told]
+        size = len(self.labels)
+        more = counted(truth, answers, size)
+        self.counts = Counts(
+            *(
+                n + np.pad(old, (0, size - len(old)))
+                for n, old in zip(more, self.counts, strict=True)
+            )
+        )
+        wrong, pairs = truth != answers, self._pairs
+        found = Counter((truth[wrong] * _SHIFT + answers[wrong]).tolist())
+        for pair, events in found.items():  # in the order in which they came up
+            if pair in pairs:
+                pairs[pair] += events
+            elif len(pairs) < MOST_PAIRS:
+                pairs[pair] = events
+
+    def cells(self) -> list[tuple[Any, Any, int]]:
+        """Return the cells of the matrix that are not 0, as (label, prediction, events).
+
+        Of mistakes only `MOST_PAIRS` kinds are told apart.
+        """
+        right = [(k, k, n) for k, n in enumerate(self.counts.right.tolist()) if n]
+        cells = sorted([*right, *self._mistakes()])
+        return [(self.labels[label], self.labels[answer], n) for label, answer, n in cells]
+
+    def _mistakes(self) -> list[tuple[int, int, int]]:
+        return [(*divmod(pair, _SHIFT), events) for pair, events in self._pairs.items()]
+
+    def recall(self) -> list[dict[str, Any]]:
+        """Return label, events, recall and how often predicted of each class, most events first."""
+        events, predicted, right = (column.tolist() for column in self.counts)
+        rows = [
+            {
+                "label": self.labels[k],
+                "events": events[k],
+                "recall": right[k] / events[k] if events[k] else None,
+                "predicted": predicted[k],
+            }
+            for k in range(len(events))
+        ]
+        return sorted(rows, key=lambda row: -row["events"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON data."""
+        return {
+            "labels": list(self.labels),
+            **{name: column.tolist() for name, column in self.counts._asdict().items()},
+            "mistakes": [list(mistake) for mistake in self._mistakes()],
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Go on where `to_json` was called. Raises `ValueError` if the data is not its own."""
+        self.labels = list(data["labels"])
+        self._index = {None: -1} | {label: k for k, label in enumerate(self.labels)}
+        self.counts = Counts(
+            *(np.array(data[name], np.int64).reshape(-1) for name in Counts._fields)
+        )
+        if any(len(column) > len(self.labels) for column in self.counts):
+            raise ValueError("a confusion matrix counts more classes than it has labels")
+        self._pairs = {int(a) * _SHIFT + int(b): int(n) for a, b, n in data["mistakes"]}
