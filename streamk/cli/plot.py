@@ -33,9 +33,9 @@ examples:
 """
 
 # Okabe and Ito's colours, which people with any colour vision tell apart.
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000")
 _BASELINES = (("#666666", (0, (4, 2))), ("#999999", (0, (1, 1.5))))
-_DRIFT, _RESTART, _BAD = "#cc79a7", "#333333", "#d55e00"
+_DRIFT, _RESTART, _BAD = "#e69f00", "#333333", "#d55e00"
 _MOST_BARS = 120
 
 
