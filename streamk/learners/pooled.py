@@ -361,4 +361,4 @@ class Pooled(Decider):
         task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order)
+        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order=order)
