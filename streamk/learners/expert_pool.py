@@ -318,9 +318,7 @@ class ExpertPool(PoolTable):
         cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
         if (cells_of != np.diff(self.arrays["FIRST"])).any():
             # A pool made of all these columns, as from a state, has other cells.
-            return self.successor(
-                every, self.task, self.classes, self.capacity, self.class_room
-            )
+            return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays

@@ -114,6 +114,11 @@ class Scaled(Predictor):
         return self.learner.classes
 
     @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return self.learner.max_classes
+
+    @property
     def n_events(self) -> int:
         """Events learned."""
         return self.learner.n_events

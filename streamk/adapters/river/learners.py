@@ -14,6 +14,7 @@ from streamk.adapters.rows import Model
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners import Learner, MultiKernel, Step
+from streamk.learners.classes import MOST_CLASSES
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
@@ -22,6 +23,7 @@ class _Kernels(Estimator):
     """What the classifier and the regressor have in common."""
 
     class_weight: Any = None
+    max_classes: int = MOST_CLASSES
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class _Kernels(Estimator):
             self.class_weight,
             self.guests,
             self._seed,
+            max_classes=self.max_classes,
         )
 
 
@@ -109,6 +112,8 @@ class KernelClassifier(_Kernels, Classifier):
         "balanced" weighs a class by one over its share among the last labels, see
         `streamk.learners.MultiKernel`. The weight of a label that never comes changes nothing, but
         where the first label is a boolean a weight for any but False and True is an error.
+    max_classes : int, default 1000
+        Classes that there may be; `learn_one` raises where a label would be one more.
     guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners of `streamk.learners` that join the experts, only without `kernel`; see
         `streamk.learners.MultiKernel`.
@@ -142,10 +147,12 @@ class KernelClassifier(_Kernels, Classifier):
         max_features: int = 2048,
         sampler: str = "iid",
         class_weight: str | Mapping[Any, float] | None = None,
+        max_classes: int = MOST_CLASSES,
         guests: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.class_weight = class_weight
+        self.max_classes = max_classes
         super().__init__(
             kernel=kernel,
             bandwidth=bandwidth,

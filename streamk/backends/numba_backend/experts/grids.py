@@ -99,8 +99,9 @@ def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
 def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
     """Erase a rule's numbers in all cells, and restore the long steps of the others.
 
-    `outputs` are those that the cells have room for. Of the others' squared slopes the part `kept` stays. Most cells have never been met, have no
-    squared slopes and are not written to: their pages may not even be there.
+    `outputs` are those that the cells have room for. Of the others' squared slopes the part `kept`
+    stays. Most cells have never been met, have no squared slopes and are not written to: their
+    pages may not even be there.
     """
     first = RULES * outputs
     for i in range(len(A)):
@@ -149,8 +150,8 @@ def slopes_one(a: Any, g: Any, out: Any) -> None:
 def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
     """Write the slopes (tables, RULES) of the loss in the factors, from slopes g in the outputs.
 
-    They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without room for
-    more outputs is, with zeros from the squares on.
+    They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without
+    room for more outputs is, with zeros from the squares on.
     """
     strips.slopes(cells, A, g, out, len(g), len(cells), A.shape[1])
 

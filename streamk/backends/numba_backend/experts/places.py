@@ -1,8 +1,9 @@
 """Where the arrays of a pool lie: sizes, then addresses of arrays, in one table of int64.
 
 d columns, m random features, S bandwidths, K outputs (1 for two classes and for numbers) of which
-there is room for K' where it is said, C classes (1 for numbers), T tables of G groups, E experts, N events in the window, X mixers, Q rules side by
-side in a cell, `grids.RULES`. Arrays are float64 unless it is said.
+there is room for K' where it is said, C classes (1 for numbers), T tables of G groups, E experts, N
+events in the window, X mixers, Q rules side by side in a cell, `grids.RULES`. Arrays are float64
+unless it is said.
 """
 
 TASK = 0
@@ -87,8 +88,8 @@ FACTORS = 48
 SPREAD = 49
 """float32 (T, Q)"""
 CELLS_A = 50
-"""float32 (slots, `grids.line` of K'), on a multiple of 64 bytes: for each output the coefficients of
-Q rules, then from Q K' on their sums of squared slopes, then nothing"""
+"""float32 (slots, `grids.line` of K'), on a multiple of 64 bytes: for each output the coefficients
+of Q rules, then from Q K' on their sums of squared slopes, then nothing"""
 MULTIPLIERS = 51
 """int32 (members,): strides of the bins, of a table with a cell for each of them; else random"""
 GRID_RATES = 52
