@@ -94,9 +94,10 @@ class RobustScale:
         start = 0
         while start < len(X):
             moment, stop = self._quantiles.moment, start + self._quantiles.until_change()
-            self._quantiles.observe(X[start:stop])
-            if self._quantiles.moment != moment:
+            self._quantiles.observe(X[start : start + 1])
+            if self._quantiles.moment != moment:  # by the sample as it is at that moment
                 self._measure()
+            self._quantiles.observe(X[start + 1 : stop])
             start = stop
 
     def transform(self, X: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
