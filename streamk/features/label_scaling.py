@@ -20,7 +20,8 @@ _FURTHEST = 20.0
 """Deviations from the mean that a label counts as at most."""
 _JUMP = 8.0
 """Deviations that the median of a block has to lie from the mean, or that its own one has to have,
-to be of another scale."""
+to be of a larger scale or another place. Two blocks in a row have to be so: the jump may lie in the
+first."""
 _SHRUNK, _PATIENCE = 1.0 / 32, 8
 """Deviations that a block has at most for being of a smaller scale, and how many such blocks in a
 row there have to be: short runs of labels that resemble each other are common."""
@@ -34,15 +35,15 @@ class LabelScale:
     From the 65th label on one farther from the mean than 20 deviations counts as that far. After
     every 64 labels their median and the spread of their deciles are compared with mean and
     deviation. Where the median is more than 8 deviations from the mean, or the spread more than 8
-    deviations, or less than 1/32 of one eight times in a row, mean and deviation become those of
-    the 64 labels, and go on from there. A learner whose function is in units of the deviation then
+    deviations, twice in a row, or the spread less than 1/32 of one eight times in a row, mean and
+    deviation become those of the last 64 labels, and go on from there. A learner whose function is in units of the deviation then
     says in the new scale what it said in the old one.
 
     Examples
     --------
     >>> import numpy as np
     >>> scale, f = LabelScale(), np.arange(64.0)[:, None] % 8
-    >>> for block in (f, 1e6 + 1e3 * f):
+    >>> for block in (f, 1e6 + 1e3 * f, 1e6 + 1e3 * f):
     ...     scale.update(block)
     >>> scale.invert(np.zeros((1, 1))).tolist()
     [[1003500.0]]
@@ -56,7 +57,8 @@ class LabelScale:
         self._recent = np.zeros(0)
         """Labels since the last look."""
         self._bounds = np.array([-math.inf, math.inf])
-        self._shrunk = 0
+        self._far = self._shrunk = 0
+        """Blocks in a row that were of a larger, or a smaller, scale."""
 
     def __len__(self) -> int:
         return 1
@@ -110,8 +112,9 @@ class LabelScale:
         first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
         own = (last - first) / _DECILES
         self._shrunk = self._shrunk + 1 if 0.0 < own < _SHRUNK * deviation else 0
-        away = abs(median - mean) > _JUMP * deviation
-        if deviation and (away or own > _JUMP * deviation or self._shrunk == _PATIENCE):
+        far = max(abs(median - mean), own) > _JUMP * deviation > 0.0
+        self._far = self._far + 1 if far else 0
+        if self._far == 2 or self._shrunk == _PATIENCE:
             self._begin(block, median, own or deviation)
             mean, deviation = self._now()
         reach = _FURTHEST * deviation or math.inf
@@ -125,7 +128,7 @@ class LabelScale:
 
     def _begin(self, block: NDArray[np.float64], median: float, deviation: float) -> None:
         """Begin anew with a block of labels, those far out in it as far as 4 deviations."""
-        self._scale, self._shrunk = RunningScale(1), 0
+        self._scale, self._far, self._shrunk = RunningScale(1), 0, 0
         near = np.clip(block, median - 4.0 * deviation, median + 4.0 * deviation)
         if near.min() == near.max():  # there is no spread to tell: take the one there was
             near = median + deviation * np.resize([-1.0, 1.0], len(block))
@@ -147,7 +150,8 @@ class LabelScale:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT, "shrunk": self._shrunk}
+        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
+        header |= {"far": self._far, "shrunk": self._shrunk}
         nested = State.nest({"scale": self._scale.state()}, header)
         own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
         return State(nested.header, {**nested.arrays, **own})
@@ -162,17 +166,19 @@ class LabelScale:
             If the state is something else's, of a newer format, or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        shrunk, recent = header.get("shrunk"), state.arrays.get("recent", np.zeros((0, 0)))
+        far, shrunk = header.get("far"), header.get("shrunk")
+        recent = state.arrays.get("recent", np.zeros((0, 0)))
         bounds, scale = state.arrays.get("bounds", np.zeros(0)), cls()
-        whole = isinstance(shrunk, int) and 0 <= shrunk < _PATIENCE
+        whole = far in (0, 1) and isinstance(shrunk, int) and 0 <= shrunk < _PATIENCE
         if not whole or recent.ndim != 1 or len(recent) >= _BLOCK or bounds.shape != (2,):
             raise StateError(
-                f"a state of a label scale needs 'shrunk' below {_PATIENCE}, fewer than {_BLOCK} "
-                "'recent' labels and two 'bounds'; it is damaged or was changed by hand"
+                f"a state of a label scale needs 'far' below 2, 'shrunk' below {_PATIENCE}, fewer "
+                f"than {_BLOCK} 'recent' labels and two 'bounds'; it is damaged or was changed by hand"
             )
         scale._scale = RunningScale.from_state(state.child("scale"))
         if len(scale._scale) != 1:
             raise StateError("a label scale is of one column; the state is damaged")
-        scale._shrunk, scale._recent = shrunk, recent.astype(np.float64)
+        scale._far, scale._shrunk = far, shrunk
+        scale._recent = recent.astype(np.float64)
         scale._bounds = bounds.astype(np.float64)
         return scale
