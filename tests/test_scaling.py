@@ -248,8 +248,9 @@ def test_units_do_not_matter():
     a, b = model(dtype="float64"), model(dtype="float64")
     a.learn_many(X, labels(X))
     b.learn_many(X * units, labels(X))
+    # But for the second estimate, which replaces a scale of 1 only if it is another one by 15%.
     np.testing.assert_allclose(
-        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=1e-6
+        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=0.02
     )
 
 
@@ -296,7 +297,7 @@ def test_a_state_of_another_learner_is_refused():
     with pytest.raises(StateError):
         Scaled.from_state(plain.state())
     state = model().state()
-    state.arrays.pop("scale.mean")
+    state.arrays.pop("scale.quantiles.center")
     with pytest.raises(StateError):
         Scaled.from_state(state)
 
@@ -331,11 +332,11 @@ def test_merging():
     others.learn_many(X[150:], labels(X[150:]))
     expected = mine.learner.coefficients[:, 0] * 50 / 300
     expected = expected + others.learner.coefficients[: len(expected), 0] * 250 / 300
-    scaling = others.state().arrays["scale.mean"]
+    scaling = others.state().arrays["scale.quantiles.center"]
     mine.merge(others, common_events=100)
     assert mine.n_events == 400
     np.testing.assert_allclose(mine.learner.coefficients[: len(expected), 0], expected, atol=1e-12)
-    np.testing.assert_array_equal(mine.state().arrays["scale.mean"], scaling)
+    np.testing.assert_array_equal(mine.state().arrays["scale.quantiles.center"], scaling)
     assert np.isfinite(mine.decision_many(X)).all()
     mine.learn_many(X, labels(X))
 

@@ -36,8 +36,8 @@ class LabelScale:
     every 64 labels their median and the spread of their deciles are compared with mean and
     deviation. Where the median is more than 8 deviations from the mean, or the spread more than 8
     deviations, twice in a row, or the spread less than 1/32 of one eight times in a row, mean and
-    deviation become those of the last 64 labels, and go on from there. A learner whose function is in units of the deviation then
-    says in the new scale what it said in the old one.
+    deviation become those of the last 64 labels, and go on from there. A learner whose function is
+    in units of the deviation then says in the new scale what it said in the old one.
 
     Examples
     --------
@@ -173,7 +173,8 @@ class LabelScale:
         if not whole or recent.ndim != 1 or len(recent) >= _BLOCK or bounds.shape != (2,):
             raise StateError(
                 f"a state of a label scale needs 'far' below 2, 'shrunk' below {_PATIENCE}, fewer "
-                f"than {_BLOCK} 'recent' labels and two 'bounds'; it is damaged or was changed by hand"
+                f"than {_BLOCK} 'recent' labels and two 'bounds'; it is damaged or was changed by "
+                "hand"
             )
         scale._scale = RunningScale.from_state(state.child("scale"))
         if len(scale._scale) != 1:

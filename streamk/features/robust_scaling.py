@@ -50,7 +50,7 @@ class RobustScale:
     >>> scale = RobustScale(1)
     >>> scale.update(np.arange(65.0)[:, None])
     >>> scale.transform(np.array([[32.0], [np.nan], [1e9]]), np.dtype("float64")).round(1).tolist()
-    [[0.0], [0.0], [104.6]]
+    [[0.0], [0.0], [53.8]]
     """
 
     TYPE = "robust-scale"
