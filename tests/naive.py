@@ -514,6 +514,40 @@ class Quantiles:
         return quantile(distances, Fraction(1, 2)) or 1.0
 
 
+class RobustScaling:
+    """Columns in units of their quantiles, far values compressed, the mean squared distance 2."""
+
+    def __init__(self, d: int, seed: int) -> None:
+        self.quantiles, self.unit = Quantiles(d, seed), 1.0
+        self.events: list[list[float]] = []
+
+    def take(self, x: Sequence[float]) -> None:
+        """Take in an event; estimates are made after event 1, 2, 4, 8, ..."""
+        self.events.append([float(v) for v in x])
+        n = len(self.events)
+        if n & (n - 1):
+            return
+        self.quantiles.estimate(self.events)
+        total = 0.0
+        for column in zip(*(self.compressed(row) for row in self.events), strict=True):
+            mean = math.fsum(column) / n
+            total += math.fsum((v - mean) ** 2 for v in column) / n
+        unit = 1.0 / math.sqrt(total) if total else 1.0
+        if abs(unit / self.unit - 1.0) > 0.05:
+            self.unit = unit
+
+    def compressed(self, x: Sequence[float]) -> list[float]:
+        """A row in scales from the centers, logarithmic beyond 3."""
+        found = []
+        for v, c, s in zip(x, self.quantiles.center, self.quantiles.inverse, strict=True):
+            z = 0.0 if math.isnan(v) else (v - c) * s
+            found.append(math.copysign(3 * (1 + math.log(abs(z) / 3)), z) if abs(z) > 3 else z)
+        return found
+
+    def scaled(self, x: Sequence[float]) -> list[float]:
+        return [z * self.unit for z in self.compressed(x)]
+
+
 # --- Algorithms 1 and 2 ---------------------------------------------------------------------
 
 
@@ -650,34 +684,30 @@ class Scaled:
 
     def __init__(self, learner: DoublyStochastic, batch_size: int = 1) -> None:
         self.learner, self.batch_size = learner, batch_size
-        self.rows: list[list[float]] = []
+        self.scale: RobustScaling | None = None
         self.labels: list[list[float]] = []
         self.gathered: list[tuple[list[float], float]] = []
 
-    def scaled(self, x: Sequence[float]) -> list[float]:
-        means, factors = column_scaling(self.rows)
-        return [
-            0.0 if math.isnan(v) else (v - m) * f for v, m, f in zip(x, means, factors, strict=True)
-        ]
-
     def decision(self, x: Sequence[float]) -> list[float]:
-        if not self.rows:
+        if self.scale is None:
             return [0.0] * self.learner.alpha.shape[1]
-        f = self.learner.decision(self.scaled(x)).tolist()
+        f = self.learner.decision(self.scale.scaled(x)).tolist()
         if not self.learner.classification:
             (mean,), (factor,) = column_scaling(self.labels)
             f = [f[0] / factor + mean]
         return f
 
     def learn(self, x: Sequence[float], y: float) -> None:
-        self.rows.append([float(v) for v in x])
+        if self.scale is None:
+            self.scale = RobustScaling(len(x), self.learner.seed)
+        self.scale.take(x)
         if self.learner.classification:
             self.learner.see_classes(int(y) + 1)
         else:
             self.labels.append([float(y)])
             (mean,), (factor,) = column_scaling(self.labels)
             y = (y - mean) * factor
-        self.gathered.append((self.scaled(x), y))
+        self.gathered.append((self.scale.scaled(x), y))
         if len(self.gathered) == self.batch_size:
             X, numbers = zip(*self.gathered, strict=True)
             self.gathered = []

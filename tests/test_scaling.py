@@ -196,9 +196,11 @@ def test_it_is_the_learner_on_scaled_events():
     X = events(160)
     scaled, plain = model(dtype="float64"), learner(dtype="float64")
     scaled.learn_many(X, labels(X))
-    for i, x in enumerate(X, 1):
-        plain.learn_many(by_the_formula(X[:i], x[None]), labels(x[None]))
-    Z = by_the_formula(X, X)
+    oracle = naive.RobustScaling(7, 5)
+    for x in X:
+        oracle.take(x)
+        plain.learn_many([oracle.scaled(x)], labels(x[None]))
+    Z = np.array([oracle.scaled(x) for x in X])
     np.testing.assert_allclose(scaled.decision_many(X), plain.decision_many(Z), atol=1e-6)
     np.testing.assert_allclose(scaled.predict_proba_many(X), plain.predict_proba_many(Z), atol=1e-6)
     assert (scaled.predict_many(X) == plain.predict_many(Z)).all()
@@ -206,7 +208,7 @@ def test_it_is_the_learner_on_scaled_events():
     assert (scaled.n_events, scaled.n_features) == (plain.n_events, plain.n_features)
     assert scaled.columns == tuple(range(7))
     assert scaled.is_classifier
-    assert plain.nbytes <= scaled.nbytes <= plain.nbytes + 40 * 7 + 100
+    assert plain.nbytes <= scaled.nbytes <= plain.nbytes + 8 * 7 * (256 + 40)
 
 
 def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
@@ -215,11 +217,13 @@ def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
     scaled = Scaled(learner(loss="squared", dtype="float64"))
     plain = learner(loss="squared", dtype="float64")
     scaled.learn_many(X, y)
+    oracle = naive.RobustScaling(7, 5)
     for i in range(160):
+        oracle.take(X[i])
         mean, factor = naive.column_scaling(y[: i + 1, None])
         number = (y[i] - mean[0]) * factor[0]
-        plain.learn_many(by_the_formula(X[: i + 1], X[i : i + 1]), [number])
-    Z = plain.decision_many(by_the_formula(X, X))
+        plain.learn_many([oracle.scaled(X[i])], [number])
+    Z = plain.decision_many([oracle.scaled(x) for x in X])
     np.testing.assert_allclose(scaled.decision_many(X), Z / factor[0] + mean[0], rtol=1e-8)
     np.testing.assert_array_equal(scaled.predict_many(X), scaled.decision_many(X)[:, 0])
     parts = [scaled.predict_many(X[i : i + 7]) for i in range(0, 160, 7)]
@@ -244,8 +248,9 @@ def test_units_do_not_matter():
     a, b = model(dtype="float64"), model(dtype="float64")
     a.learn_many(X, labels(X))
     b.learn_many(X * units, labels(X))
+    # But for the second estimate, which replaces a scale of 1 only if it is another one by 15%.
     np.testing.assert_allclose(
-        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=1e-6
+        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=0.02
     )
 
 
@@ -292,7 +297,7 @@ def test_a_state_of_another_learner_is_refused():
     with pytest.raises(StateError):
         Scaled.from_state(plain.state())
     state = model().state()
-    state.arrays.pop("scale.mean")
+    state.arrays.pop("scale.quantiles.center")
     with pytest.raises(StateError):
         Scaled.from_state(state)
 
@@ -327,11 +332,11 @@ def test_merging():
     others.learn_many(X[150:], labels(X[150:]))
     expected = mine.learner.coefficients[:, 0] * 50 / 300
     expected = expected + others.learner.coefficients[: len(expected), 0] * 250 / 300
-    scaling = others.state().arrays["scale.mean"]
+    scaling = others.state().arrays["scale.quantiles.center"]
     mine.merge(others, common_events=100)
     assert mine.n_events == 400
     np.testing.assert_allclose(mine.learner.coefficients[: len(expected), 0], expected, atol=1e-12)
-    np.testing.assert_array_equal(mine.state().arrays["scale.mean"], scaling)
+    np.testing.assert_array_equal(mine.state().arrays["scale.quantiles.center"], scaling)
     assert np.isfinite(mine.decision_many(X)).all()
     mine.learn_many(X, labels(X))
 

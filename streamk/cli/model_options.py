@@ -72,6 +72,7 @@ def _class_weight(text: str) -> Any:
     return found
 
 
+_MAX_CLASSES = Option(whole(2), "labels past so many classes are bad events (1000)")
 _THREADS = Option(whole(1), "all cores by default; results are the same")
 
 _DOUBLY_STOCHASTIC: dict[str, Option] = {
@@ -89,6 +90,7 @@ _DOUBLY_STOCHASTIC: dict[str, Option] = {
     "batch_size": Option(whole(1), "events a step of the learner (1)"),
     "block_size": Option(whole(1), "random features a step (2048)"),
     "max_features": Option(whole(1), "where the model stops growing (2048)"),
+    "max_classes": _MAX_CLASSES,
     "cache_bytes": Option(whole(0), "memory to keep random features in (268435456)"),
     "sampler": Option(one_of("iid", "hadamard"), "iid; hadamard is faster for many columns (iid)"),
     "dtype": Option(one_of("float32", "float64"), "float32 or float64 (float32)"),
@@ -112,6 +114,7 @@ _ONLINE_NYSTROM: dict[str, Option] = {
     "max_landmarks": Option(whole(1), "events that carry the function (512)"),
     "tol": Option(number, "least squared distance from the others, below 1 (0.001)"),
     "half_life": Option(number, "events until an idle landmark counts half (never)"),
+    "max_classes": _MAX_CLASSES,
 }
 
 _STREAMING_MEKA: dict[str, Option] = {
@@ -129,6 +132,7 @@ _STREAMING_MEKA: dict[str, Option] = {
     "max_shift": Option(_unless_none(number), "earlier if clusters' shares do, or none (0.3)"),
     "growth": Option(whole(0), "landmarks that clusters may gain (256)"),
     "tol": Option(number, "least squared distance from the others, below 1 (0.1)"),
+    "max_classes": _MAX_CLASSES,
 }
 
 OPTIONS: dict[str, dict[str, Option]] = {
@@ -140,6 +144,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "delta": Option(number, "of huber, in units of the label's spread (1)"),
         "q": _DOUBLY_STOCHASTIC["q"],
         "class_weight": Option(_class_weight, "balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)"),
+        "max_classes": _MAX_CLASSES,
         "pending_bytes": Option(
             whole(0), "memory for opinions on events without a label yet (8388608)"
         ),

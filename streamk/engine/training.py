@@ -29,6 +29,7 @@ from streamk.engine.names import NameCheck
 from streamk.engine.outputs import dead_letter, predictions
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
+from streamk.learners.classes import Label, beyond
 from streamk.learners.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "Trainer"]
@@ -126,7 +127,9 @@ class Trainer:
         self._details = details
         self._began = False
         self._first_reason: str | None = None
-        self._waiting: tuple[Batch, Decoded, _Learned] | None = None
+        self._waiting: tuple[Batch, Decoded, list[BadEvent], _Learned] | None = None
+        self._classes: set[Label] | None = None
+        """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
         if schema.absent == "missing" and not model.takes_missing:
@@ -169,14 +172,20 @@ class Trainer:
         refused = decoded.bad[0] if decoded.bad and self._on_error == "raise" else None
         if refused is not None:
             decoded = _before(decoded, refused.row)
+        surplus = self._surplus(decoded)
+        if surplus and self._on_error == "raise":
+            refused = surplus[0]
+            decoded, surplus = _before(decoded, refused.row), []
+        for event in surplus:  # its columns come all the same, as the schema has them
+            decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         if len(batch) <= _FEW:
             self.settle()
-            self._emit(batch, decoded, learn)
+            self._emit(batch, decoded, surplus, learn)
         else:
             self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
             learning = self._threads.submit(learn)
-            before, self._waiting = self._waiting, (batch, decoded, learning.result)
+            before, self._waiting = self._waiting, (batch, decoded, surplus, learning.result)
             if before is not None:
                 self._emit(*before)
         if refused is not None:
@@ -189,6 +198,23 @@ class Trainer:
         except BadRecord as error:
             self.settle()
             raise EngineError(f"events {_range(batch)} cannot be read: {error}") from error
+
+    def _surplus(self, decoded: Decoded) -> list[BadEvent]:
+        """Return the events whose labels would make more classes than the model may have."""
+        model = self.model
+        if not (model.is_classifier and self.learns):
+            return []
+        if self._classes is None:
+            self._classes = set(model.classes)
+        return [
+            BadEvent(
+                int(decoded.good[place]),
+                self._decoder.schema.label,
+                f"label out of domain: {decoded.y[place]!r} would be one class more than"
+                f" max_classes={model.max_classes}; raise that option, or learn a number",
+            )
+            for place in beyond(self._classes, decoded.y, model.max_classes)
+        ]
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -301,9 +327,14 @@ class Trainer:
 
     # --- what follows -----------------------------------------------------------------------
 
-    def _emit(self, batch: Batch, decoded: Decoded, learned: _Learned) -> None:
+    def _emit(
+        self, batch: Batch, decoded: Decoded, surplus: list[BadEvent], learned: _Learned
+    ) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
-        predicted, classes, details, drifts = learned()
+        found = learned()
+        if surplus:
+            decoded, found = _without(decoded, surplus, found)
+        predicted, classes, details, drifts = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
         before = self._n_events + 1
@@ -409,6 +440,7 @@ class Trainer:
         else:
             joined = mine.extended(new, {**schema.kinds, **mine.kinds})
         self.model.merge(other, common_events=common_events)
+        self._classes = None
         self.use(joined)
         self._began = True
 
@@ -448,7 +480,7 @@ class Trainer:
         Raises `StateError` if the data does not fit.
         """
         try:
-            self.model, schema = model, data["schema"]
+            self.model, schema, self._classes = model, data["schema"], None
             self._began = schema is not None
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
@@ -465,6 +497,22 @@ def _before(decoded: Decoded, row: int) -> Decoded:
     n = int(np.searchsorted(decoded.good, row))
     growth = [(i, width) for i, width in decoded.growth if i < n]
     return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)
+
+
+def _without(
+    decoded: Decoded, surplus: list[BadEvent], found: _Predicted
+) -> tuple[Decoded, _Predicted]:
+    """Return what is left where some of the events turn out to be bad ones."""
+    kept = ~np.isin(decoded.good, [event.row for event in surplus])
+    y = [label for label, keep in zip(decoded.y, kept.tolist(), strict=True) if keep]
+    bad = sorted([*decoded.bad, *surplus])
+    said, P = found.prequential.predictions, found.prequential.probabilities
+    left = Prequential(said[kept], None if P is None else P[kept])
+    details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
+    return (
+        Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
+        _Predicted(left, found.classes, details, found.drifts),
+    )
 
 
 def _range(batch: Batch) -> str:

@@ -118,6 +118,16 @@ class RunningQuantiles:
         own: int = sum(getattr(self, name).nbytes for name in _ARRAYS.values())
         return self._sample.nbytes + own
 
+    @property
+    def moment(self) -> int:
+        """Number of events after which estimates are made next."""
+        return self._moment
+
+    @property
+    def sample(self) -> NDArray[np.float64]:
+        """The rows that the estimates are taken of, NaN where a value was missing."""
+        return self._sample.rows
+
     def observe(self, X: NDArray[np.float64]) -> bool:
         """Take in events X, float64 of shape (n, d); NaN is missing, all else is finite.
 

@@ -126,6 +126,10 @@ class RunningScale:
         """Return what scales to Z."""
         return np.asarray(Z / self._factors() + self._mean)
 
+    def varies(self) -> bool:
+        """Whether a column has held different values."""
+        return bool(self._squares.any())
+
     def _factors(self) -> NDArray[np.float64]:
         if self._factor is None:
             self._factor = self._new_factors()

@@ -42,6 +42,11 @@ class Learner(Protocol):
         ...
 
     @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        ...
+
+    @property
     def n_events(self) -> int:
         """Events learned."""
         ...

@@ -51,7 +51,11 @@ def seats(found: Membership, sizes: NDArray[Any], columns: int) -> dict[str, NDA
 
 
 def arrays(
-    found: Membership, outputs: int, budget: int, rules: Sequence[tuple[float, float]]
+    found: Membership,
+    outputs: int,
+    room: int,
+    budget: int,
+    rules: Sequence[tuple[float, float]],
 ) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays of tables that have learned nothing, without the `seats`.
 
@@ -59,6 +63,8 @@ def arrays(
     ----------
     found : Membership
     outputs : int
+    room : int
+        Outputs that a cell has room for.
     budget : int
         Numbers in the cells of a rule, at most.
     rules : sequence of (float, float)
@@ -66,7 +72,7 @@ def arrays(
     """
     from streamk.backends.numba_backend.experts import grids
 
-    line, several = int(grids.line(outputs)), (TABLES, int(grids.RULES))
+    line, several = int(grids.line(room)), (TABLES, int(grids.RULES))
     each = slots(np.diff(found.starts), outputs, budget)
     rates, paces = np.zeros(several, np.float32), np.zeros(several, np.float32)
     counts = np.diff(GROUP_STARTS)
@@ -80,7 +86,7 @@ def arrays(
         "FIRST": np.concatenate([[0], np.cumsum(each)]).astype(np.int32),
         "CELLS": np.zeros(TABLES, np.int32),
         "CELLS_A": _aligned(int(each.sum()), line),
-        "SIDE": np.zeros((len(GROUPS), line), np.float32),
+        "SIDE": np.zeros(side(room), np.float32),
         "FACTORS": np.ones(several, np.float32),
         "SPREAD": np.full(several, 1e-3, np.float32),
         "GRID_RATES": rates,
@@ -96,18 +102,37 @@ def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.f
     return A[:, : rules * outputs].reshape(len(A), outputs, rules)
 
 
-def squares(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
+def squares(held: Mapping[str, NDArray[Any]], room: int) -> NDArray[np.float32]:
     """Return the cells' sums of squared slopes (slots, rules), a view."""
     rules = held["FACTORS"].shape[1]
-    found: NDArray[np.float32] = held["CELLS_A"][:, rules * outputs : rules * (outputs + 1)]
+    found: NDArray[np.float32] = held["CELLS_A"][:, rules * room : rules * (room + 1)]
     return found
 
 
-def restart(held: Mapping[str, NDArray[Any]], outputs: int, rule: int, kept: float) -> None:
-    """Erase a rule's numbers in all cells; the part `kept` of other squared slopes stays."""
+def side(outputs: int) -> tuple[int, int]:
+    """Return the shape of what is laid out as a cell of so many outputs is, for each group."""
     from streamk.backends.numba_backend.experts import grids
 
-    grids.restart(held["CELLS_A"], outputs, rule, np.float32(kept))
+    return len(GROUPS), int(grids.line(outputs))
+
+
+def without_room(held: Mapping[str, NDArray[Any]], outputs: int, room: int) -> NDArray[np.float32]:
+    """Return the cells as they are where there is room for no more outputs."""
+    rules, A = held["FACTORS"].shape[1], held["CELLS_A"]
+    found = np.zeros((len(A), side(outputs)[1]), np.float32)
+    found[:, : rules * outputs] = A[:, : rules * outputs]
+    found[:, rules * outputs : rules * (outputs + 1)] = squares(held, room)
+    return found
+
+
+def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float) -> None:
+    """Erase a rule's numbers in all cells; the part `kept` of other squared slopes stays.
+
+    `room` is for how many outputs there is room.
+    """
+    from streamk.backends.numba_backend.experts import grids
+
+    grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0
 
 

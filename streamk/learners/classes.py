@@ -14,6 +14,8 @@ from streamk.losses import Loss
 
 Label: TypeAlias = str | int | bool
 """A class label: JSON keeps its type."""
+MOST_CLASSES = 1000
+"""Default of `max_classes`: what an event takes grows with the classes."""
 _PLAIN = frozenset((str, int, bool))
 
 _LARGEST = {np.dtype(name): math.sqrt(float(np.finfo(name).max)) for name in ("float32", "float64")}
@@ -40,6 +42,18 @@ class Classes:
     If the first one that is learned is a boolean, both False and True are classes from then on, in
     this order: there is no third.
 
+    Parameters
+    ----------
+    labels : iterable of str, int or bool
+        Known beforehand.
+    max_classes : int, default 1000
+        How many `check` lets there be. If more are known beforehand, there are these.
+
+    Raises
+    ------
+    InvalidInput
+        If `max_classes` is not a whole number of at least 2.
+
     Examples
     --------
     >>> classes = Classes()
@@ -50,7 +64,11 @@ class Classes:
     (array([1, 1]), (False, True))
     """
 
-    def __init__(self, labels: Iterable[Any] = ()) -> None:
+    def __init__(self, labels: Iterable[Any] = (), max_classes: int = MOST_CLASSES) -> None:
+        whole = isinstance(max_classes, int | np.integer) and not isinstance(max_classes, bool)
+        if not (whole and max_classes >= 2):
+            raise InvalidInput(f"max_classes={max_classes!r} must be a whole number of at least 2")
+        self.most = int(max_classes)
         self._index: dict[Label, int] = {}
         self._labels: tuple[Label, ...] = ()
         self.add(labels)
@@ -96,6 +114,22 @@ class Classes:
             return False, True
         return self.labels
 
+    def check(self, labels: NDArray[Any]) -> None:
+        """Raise InvalidInput if learning these plain labels made too many classes, naming its row.
+
+        Examples
+        --------
+        >>> Classes(["up", "down"], max_classes=2).check(np.array(["up"], object))
+        """
+        if len(self) + len(labels) > self.most:
+            rows = beyond(set(self.first(labels)), labels.tolist(), self.most)
+            if rows:
+                raise InvalidInput(
+                    f"the label of row {rows[0]}, {labels[rows[0]]!r}, would be one class more "
+                    f"than max_classes={self.most}; drop the event, raise max_classes, or predict "
+                    "a number (task='regression')"
+                )
+
     def add(self, labels: Iterable[Any]) -> NDArray[np.intp]:
         """Return the numbers of labels that are known beforehand, new ones getting the next ones.
 
@@ -113,6 +147,49 @@ class Classes:
         table = np.empty(len(self), dtype=object)
         table[:] = self.labels
         return np.asarray(table[numbers])
+
+
+def beyond(known: set[Label], labels: Iterable[Label | None], most: int) -> list[int]:
+    """Return the places of labels that would make more than so many classes.
+
+    Parameters
+    ----------
+    known : set of labels
+        The classes that there are. Those that come are added.
+    labels : iterable of labels
+        In the order in which they are learned; None adds none.
+    most : int
+
+    Examples
+    --------
+    >>> beyond({"up"}, ["down", None, "left", "up", "right"], 2)
+    [2, 4]
+    """
+    places = []
+    for place, label in enumerate(labels):
+        if label is None or label in known:
+            continue
+        if not known and isinstance(label, bool):
+            known |= {False, True}
+        elif len(known) < most:
+            known.add(label)
+        else:
+            places.append(place)
+    return places
+
+
+def stand_in(classes: Sequence[Label], labels: Iterable[Any]) -> Label:
+    """Return a label to put where there is none among these: one that adds no class.
+
+    Examples
+    --------
+    >>> stand_in([], [None, 3, None]), stand_in(["up"], [None, "down"])
+    (3, 'up')
+    """
+    plain = (label for label in labels if isinstance(label, str | int | np.integer | np.bool_))
+    found: Any = classes[0] if classes else next(plain, "")
+    label: Label = found
+    return label
 
 
 def check_labels(y: Iterable[Any]) -> NDArray[Any]:

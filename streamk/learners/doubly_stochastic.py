@@ -15,7 +15,7 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_range, check_seed
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-from streamk.learners.classes import Classes, Label, classifies
+from streamk.learners.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.kernel_function import KernelFunction
 from streamk.learners.merging import check_mergeable, events_apart, matched, share_columns
 from streamk.learners.predictor import one_row
@@ -71,6 +71,10 @@ class DoublyStochastic(Supervised):
         Names of the columns; ``range(d)`` at the first batch by default.
     classes : sequence of str, int or bool, optional
         Labels known beforehand, in the order wanted; others are added as they come.
+    max_classes : int, default 1000
+        Classes that there may be. An event whose label would be one more is refused: learning
+        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
+        are these.
     threads : int, optional
         All cores by default. Results do not depend on it.
     backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
@@ -96,8 +100,8 @@ class DoublyStochastic(Supervised):
     """
 
     TYPE = "doubly-stochastic"
-    FORMAT = 2
-    """Of format 1 there were no gathered events."""
+    FORMAT = 3
+    """From 2 on with gathered events, from 3 on with the number of classes that there may be."""
 
     def __init__(
         self,
@@ -116,6 +120,7 @@ class DoublyStochastic(Supervised):
         dtype: Any = "float32",
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
         threads: int | None = None,
         backend: str = "auto",
     ) -> None:
@@ -136,7 +141,7 @@ class DoublyStochastic(Supervised):
         self._check_options()
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
-        self._classes = Classes(classes)
+        self._classes = Classes(classes, max_classes)
         self._function = KernelFunction(
             kernel,
             self.loss,
@@ -332,6 +337,7 @@ class DoublyStochastic(Supervised):
             "columns": None if self.columns is None else list(self.columns),
             "widths": list(self._function.widths),
             "classes": list(self.classes),
+            "max_classes": self.max_classes,
             "scale": self._function.coefficients.scale,
             "dtype": self.dtype.name,
         }
@@ -359,6 +365,7 @@ class DoublyStochastic(Supervised):
                 step=step_from_json(header["step"]),
                 dtype=header["dtype"],
                 classes=header["classes"],
+                max_classes=header.get("max_classes", MOST_CLASSES),
                 threads=threads,
                 backend=backend,
                 **{name: header[name] for name in _OPTIONS},

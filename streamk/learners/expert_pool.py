@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +14,9 @@ from streamk import backends
 from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law
 from streamk.errors import StateError
 from streamk.features.quantiles import KNOTS, RunningQuantiles
-from streamk.learners import cells, tables
+from streamk.learners import cells, class_room, tables
 from streamk.learners.number_loss import QUANTILE, kind_of
-from streamk.learners.pool_growth import inherit
+from streamk.learners.pool_growth import inherit, take_classes
 from streamk.learners.pool_table import PoolTable
 from streamk.losses import Loss
 
@@ -79,6 +80,8 @@ class ExpertPool(PoolTable):
     seed : int
     capacity : int, optional
         Columns that there is room for; d by default.
+    class_room : int, optional
+        Classes that there is room for; `classes` by default.
     loss : Loss, optional
         By which numbers are learned and mixed.
     guests : tuple of str, optional
@@ -93,12 +96,16 @@ class ExpertPool(PoolTable):
         classes: int,
         seed: int,
         capacity: int | None = None,
+        class_room: int | None = None,
         loss: Loss | None = None,
         guests: tuple[str, ...] = (),
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
         self.guests = guests
         self.outputs = classes if task == CLASSES else 1
+        self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
+        self.output_room = self.class_room if task == CLASSES else 1
+        """Outputs that there is room for."""
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
         super().__init__()
@@ -126,6 +133,7 @@ class ExpertPool(PoolTable):
             COLUMNS=d,
             OUTPUTS=self.outputs,
             CLASSES=1 if self.task == NUMBERS else self.classes,
+            OUTPUT_ROOM=self.output_room,
             LEVELS=KNOTS,
         )
 
@@ -148,14 +156,14 @@ class ExpertPool(PoolTable):
         return 2.0 if self.task == BINARY else 1.0
 
     def _make_linear(self) -> None:
-        shape = (len(LINEAR_RULES), self.outputs, self.capacity + 1)
+        shape = (len(LINEAR_RULES), self.output_room, self.capacity + 1)
         self._zeros("float32", LINEAR_A=shape, LINEAR_SQUARES=shape)
         bets = shape[1:]
         self._zeros("float32", LINEAR_BETS=bets, LINEAR_GAINS=bets, LINEAR_LARGEST=bets)
         self._rates(LINEAR_RULES, len(self.keys) + 1)
 
     def _make_ladder(self) -> None:
-        shape = (len(SHARPNESS), len(LADDER_RULES), self.outputs, FEATURES)
+        shape = (len(SHARPNESS), len(LADDER_RULES), self.output_room, FEATURES)
         self._zeros("float32", LADDER_A=shape, LADDER_SQUARES=shape)
         self._zeros("float32", PROJECTION=(self.capacity, FEATURES), PHASES=(FEATURES,))
         self._zeros("float64", SCALES=(len(SHARPNESS),))
@@ -177,7 +185,7 @@ class ExpertPool(PoolTable):
     def _make_grids(self) -> None:
         found = tables.members(self.seed, self.keys)
         rules = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
-        self.arrays.update(cells.arrays(found, self.outputs, CELLS, rules))
+        self.arrays.update(cells.arrays(found, self.outputs, self.output_room, CELLS, rules))
         self._take_seats(found)
         self.sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
         self.sizes["SLOTS"] = len(self.arrays["CELLS_A"])
@@ -186,28 +194,31 @@ class ExpertPool(PoolTable):
         """Give the tables their columns."""
         self.members = found
         sizes = np.diff(self.arrays["FIRST"])
-        self.arrays.update(cells.seats(found, sizes, len(self.keys)))
+        seats = cells.seats(found, sizes, len(self.keys))
+        self.arrays.update(seats)
+        self.held.update(seats)
         self.sizes["MEMBERS"] = len(found.columns)
 
     def _make_window(self) -> None:
         n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
         self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
         self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        sums = loops().banks.window.room(self.sizes["CLASSES"])
+        sums = loops().banks.window.room(max(self.sizes["CLASSES"], self.output_room))
         self._zeros("float32", SUMS=sums, WEIGHTS=(2, n))
 
     def _make_newton(self) -> None:
         p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
-        self._zeros("float32", NEWTON_A=(self.outputs, p), NEWTON_STEP=(p,))
+        self._zeros("float32", NEWTON_A=(self.output_room, p), NEWTON_STEP=(p,))
         self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
         self.sizes["NEWTON"] = p
         classes = self.sizes["CLASSES"]
-        level = np.full((loops().banks.LEVELS, classes), 1.0 / classes if classes > 1 else 0.0)
+        shape = (loops().banks.LEVELS, max(classes, self.output_room))
+        level = np.full(shape, 1.0 / classes if classes > 1 else 0.0)
         self.arrays["LEVEL"] = level.astype(np.float32)
 
     def _make_mixing(self) -> None:
         e = self.experts = len(self.banks)
-        k = self.outputs
+        k = self.output_room
         products = 1 + len(NEWTON_STARTS)
         shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
         self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
@@ -302,12 +313,12 @@ class ExpertPool(PoolTable):
         every = np.concatenate([self.keys, keys])
         if len(every) > self.capacity:
             capacity = max(len(every), self.capacity * 3 // 2)
-            return self.successor(every, self.task, self.classes, capacity)
+            return self.successor(every, self.task, self.classes, capacity, self.class_room)
         found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
         cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
         if (cells_of != np.diff(self.arrays["FIRST"])).any():
             # A pool made of all these columns, as from a state, has other cells.
-            return self.successor(every, self.task, self.classes, self.capacity)
+            return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
@@ -318,12 +329,32 @@ class ExpertPool(PoolTable):
         self._point()
         return self
 
+    def add_classes(self, classes: int) -> ExpertPool:
+        """Return a pool of so many classes, more than two, that knows what this one does.
+
+        If this one has room, the two share their memory: this one may still forecast, but not
+        learn.
+        """
+        sizes = np.diff(self.members.starts)
+        cells_of = tables.slots(sizes, classes, CELLS)
+        fit = self.task == CLASSES and (cells_of == np.diff(self.arrays["FIRST"])).all()
+        if not fit or classes > self.class_room:
+            room = self.class_room
+            if classes > room:
+                room = class_room.room_for(classes, room)
+            return self.successor(self.keys, CLASSES, classes, self.capacity, room)
+        new = copy.copy(self)
+        new.classes = new.outputs = classes
+        take_classes(new, self)
+        return new
+
     def successor(
         self,
         keys: NDArray[np.uint64],
         task: int,
         classes: int,
         capacity: int | None = None,
+        class_room: int | None = None,
         order: Sequence[int] | None = None,
     ) -> ExpertPool:
         """Return a pool of other columns and classes that knows what this one knows.
@@ -337,6 +368,7 @@ class ExpertPool(PoolTable):
             classes=classes,
             seed=self.seed,
             capacity=capacity,
+            class_room=class_room,
             loss=self.loss,
             guests=self.guests,
         )
@@ -373,7 +405,7 @@ class ExpertPool(PoolTable):
             squares *= np.float32(_RESTART)
             for array in (a[f"{bank}_A"], squares):
                 np.moveaxis(array, axis, 0)[0] = 0.0
-        cells.restart(a, self.outputs, len(GRID_RULES) - 1, _RESTART)
+        cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
         a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START
@@ -413,7 +445,16 @@ class ExpertPool(PoolTable):
 
     def learned(self) -> dict[str, NDArray[Any]]:
         """Return copies of what was learned."""
-        return {name.lower(): self.arrays[name].copy() for name in self.learned_names}
+        return {name.lower(): self.used(name).copy() for name in self.learned_names}
+
+    def used(self, name: str) -> NDArray[Any]:
+        """Return an array without the outputs that there is only room for; a copy of the cells."""
+        array, axis = self.arrays[name], class_room.SPACED.get(name)
+        if name == "CELLS_A" and self.output_room > self.outputs:
+            return cells.without_room(self.arrays, self.outputs, self.output_room)
+        if axis is None:
+            return array
+        return array[(slice(None),) * axis + (slice(self.outputs),)]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
         """Take back what `learned` gave.

@@ -81,6 +81,10 @@ class MultiKernel(PooledLearning):
     classes : sequence of str, int or bool, optional
         Labels known beforehand, in the order wanted; others are added as they come. Where there are
         none and the first label learned is a boolean, False and True are both classes.
+    max_classes : int, default 1000
+        Classes that there may be. An event whose label would be one more is refused: learning
+        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
+        are these.
     class_weight : "balanced" or mapping of label to float, optional
         What it costs to miss each class: positive weights by label, 1 for those left out. What is
         predicted is then the class with the largest product of weight and probability, so that the
@@ -185,6 +189,7 @@ class MultiKernel(PooledLearning):
         if not self.is_classifier:
             return check_numbers(y, n, FLOAT64)
         labels = check_labels(y)
+        self._classes.check(labels)
         self._check_first(labels)
         return labels
 

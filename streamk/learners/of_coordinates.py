@@ -14,7 +14,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.kernels import Kernel
-from streamk.learners.classes import Classes, Label, classifies
+from streamk.learners.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.optimizers import Newton, Optimizer, StochasticGradient
 from streamk.learners.predictor import one_row
 from streamk.learners.steps import AdaGrad, Constant, Step, step_from_json
@@ -49,6 +49,7 @@ class OfCoordinates(Supervised):
         regularization: float | None,
         forgetting: float,
         classes: Sequence[Label],
+        max_classes: int,
     ) -> None:
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
         self.kernel = kernel
@@ -61,7 +62,7 @@ class OfCoordinates(Supervised):
         self._choose(optimizer, step, regularization, forgetting)
         if classes and not self.is_classifier:
             raise InvalidInput("classes= is for classification; leave it out or change the task")
-        self._classes = Classes(classes)
+        self._classes = Classes(classes, max_classes)
         self._columns: tuple[Column, ...] | None = None
         self.n_events = 0
 
@@ -144,6 +145,7 @@ class OfCoordinates(Supervised):
             "step": None if self.step is None else self.step.to_json(),
             "columns": None if self.columns is None else list(self.columns),
             "classes": list(self.classes),
+            "max_classes": self.max_classes,
         }
         return header | {name: getattr(self, name) for name in (*_PLAIN, "n_events")}
 
@@ -158,6 +160,7 @@ class OfCoordinates(Supervised):
             "step": None if step is None else step_from_json(step),
             "columns": header["columns"],
             "classes": header["classes"],
+            "max_classes": header.get("max_classes", MOST_CLASSES),
             **{name: header[name] for name in _PLAIN},
         }
 

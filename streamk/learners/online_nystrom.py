@@ -12,7 +12,7 @@ from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
-from streamk.learners.classes import Label
+from streamk.learners.classes import MOST_CLASSES, Label
 from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.optimizers import Part
@@ -71,6 +71,10 @@ class OnlineNystrom(OfCoordinates):
         Names of the columns; ``range(d)`` at the first batch by default.
     classes : sequence of str, int or bool, optional
         Labels known beforehand, in the order wanted; others are added as they come.
+    max_classes : int, default 1000
+        Classes that there may be. An event whose label would be one more is refused: learning
+        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
+        are these.
 
     Raises
     ------
@@ -93,7 +97,8 @@ class OnlineNystrom(OfCoordinates):
     """
 
     TYPE = "online-nystrom"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with the number of classes that there may be."""
 
     def __init__(
         self,
@@ -110,6 +115,7 @@ class OnlineNystrom(OfCoordinates):
         half_life: float | None = None,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
     ) -> None:
         super().__init__(
             kernel,
@@ -120,6 +126,7 @@ class OnlineNystrom(OfCoordinates):
             regularization=regularization,
             forgetting=forgetting,
             classes=classes,
+            max_classes=max_classes,
         )
         self._landmarks = IncrementalOasis(
             kernel, max_landmarks=max_landmarks, tol=tol, half_life=half_life

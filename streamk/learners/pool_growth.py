@@ -32,13 +32,34 @@ def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: 
     _inherit_coefficients(new, old, columns, order)
     _inherit_cells(new, old, order)
     _inherit_mixing(new, old)
+    _inherit_level(new, old, order)
+    _inherit_window(new, old, columns, order)
+
+
+def take_classes(new: ExpertPool, old: ExpertPool) -> None:
+    """Let a copy of a pool, which says already how many classes it has, make use of its room.
+
+    All is as `inherit` leaves it. What changes its place is copied, so that the other pool may
+    still forecast.
+    """
+    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "ACCOUNT")
+    new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
+    columns, order = np.arange(len(old.keys)), list(range(old.classes))
+    new.arrays["SHARES"][...] = old.arrays["SHARES"] / old.arrays["SHARES"].sum(
+        axis=1, keepdims=True
+    )
+    _inherit_level(new, old, order)
+    _inherit_window(new, old, columns, order)
+
+
+def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the constant kernel's levels."""
     if new.task == NUMBERS:
         new.arrays["LEVEL"][...] = old.arrays["LEVEL"]
-    else:
-        known = order[: old.arrays["LEVEL"].shape[1]]
-        new.arrays["LEVEL"][...] = 0.0
-        new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
-    _inherit_window(new, old, columns, order)
+        return
+    known = order[: old.arrays["LEVEL"].shape[1]]
+    new.arrays["LEVEL"][...] = 0.0
+    new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
 
 
 def _inherit_coefficients(
@@ -48,19 +69,19 @@ def _inherit_coefficients(
     rows = np.append(columns, -1)  # the constant comes last
     theirs = np.append(np.arange(len(columns)), -1)
     for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
-        A = _outputs(old.arrays[f"{name}_A"], axis, old, new, order)
+        A = _outputs(old.used(f"{name}_A"), axis, old, new, order)
         if name == "LINEAR":
-            new.arrays["LINEAR_A"][:, :, rows] = A[:, :, theirs]
+            new.used("LINEAR_A")[:, :, rows] = A[:, :, theirs]
         elif name == "LADDER":
-            new.arrays["LADDER_A"][...] = A
+            new.used("LADDER_A")[...] = A
         elif new.sizes["NEWTON"] and old.sizes["NEWTON"]:
             new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
             P = new.arrays["NEWTON_P"]
             P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
-    squares = _outputs(old.arrays["LINEAR_SQUARES"], 1, old, new, order, both=_SIZES)
-    new.arrays["LINEAR_SQUARES"][:, :, rows] = squares[:, :, theirs]
-    squares = _outputs(old.arrays["LADDER_SQUARES"], 2, old, new, order, both=_SIZES)
-    new.arrays["LADDER_SQUARES"][...] = squares
+    squares = _outputs(old.used("LINEAR_SQUARES"), 1, old, new, order, both=_SIZES)
+    new.used("LINEAR_SQUARES")[:, :, rows] = squares[:, :, theirs]
+    squares = _outputs(old.used("LADDER_SQUARES"), 2, old, new, order, both=_SIZES)
+    new.used("LADDER_SQUARES")[...] = squares
     for name, both in (("BETS", _PARTS), ("GAINS", _SIZES), ("LARGEST", _SIZES)):
         found = _outputs(old.arrays[f"LINEAR_{name}"], 0, old, new, order, both=both)
         new.arrays[f"LINEAR_{name}"][:, rows] = found[:, theirs]
@@ -92,14 +113,14 @@ def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
     stayed = np.diff(there) == np.diff(here)
     for table in np.flatnonzero(stayed).tolist():
         stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
-    squares = cells.squares(old.arrays, old.outputs)
+    squares = cells.squares(old.arrays, old.output_room)
     rows = np.flatnonzero(squares.any(axis=1))  # few, where classes are still being met
     table_of = np.searchsorted(there, rows, side="right") - 1
     rows, table_of = rows[stayed[table_of]], table_of[stayed[table_of]]
     A = cells.coefficients(old.arrays, old.outputs)[rows]
     to = rows - there[table_of] + here[table_of]
     cells.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
-    cells.squares(new.arrays, new.outputs)[to] = squares[rows]
+    cells.squares(new.arrays, new.output_room)[to] = squares[rows]
 
 
 def _keys_of(pool: ExpertPool, table: int) -> NDArray[np.uint64]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.learners import class_room
 from streamk.learners.arena import side_by_side
 
 _ROOM = (
@@ -26,17 +27,38 @@ class PoolTable:
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
+        self.held: dict[str, NDArray[Any]] = {}
+        """The arrays with room for outputs that are still to come."""
         self.sizes: dict[str, int] = {}
         self._rooms: list[Room] = []
 
     def _lay_out(self) -> None:
         """Put the arrays side by side, and write sizes and addresses into the table."""
-        self.arrays = side_by_side(self.arrays)
+        self.held = side_by_side(self.arrays)
         at = _places()
         self.table = np.zeros(at.SIZE, dtype=np.int64)
         for name, size in self.sizes.items():
             self.table[getattr(at, name)] = size
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take the arrays for the outputs that there are."""
+        classes = self.sizes["CLASSES"]
+        task, outputs = self.sizes["TASK"], self.sizes["OUTPUTS"]
+        self.arrays = class_room.fitted(self.held, task, outputs, classes)
         self._point()
+
+    def widen(self, classes: int, **fresh: NDArray[Any]) -> None:
+        """Become a table of so many outputs and classes, after a copy was made; there is room.
+
+        The `fresh` arrays take the place of those of the same names.
+        """
+        self.held = self.held | side_by_side(fresh)
+        self.sizes = self.sizes | {"OUTPUTS": classes, "CLASSES": classes}
+        self.table, self._rooms, at = self.table.copy(), [], _places()
+        self.table[at.OUTPUTS] = self.table[at.CLASSES] = classes
+        self.table[at.FRESH] = 0
+        self._fit()
 
     def _point(self) -> None:
         at = _places()
@@ -72,7 +94,7 @@ class PoolTable:
     @property
     def nbytes(self) -> int:
         """Memory of all arrays, in bytes."""
-        return sum(array.nbytes for array in self.arrays.values())
+        return sum(array.nbytes for array in self.held.values())
 
 
 class Room:

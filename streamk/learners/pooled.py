@@ -17,7 +17,7 @@ from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners import expert_pool, tables
 from streamk.learners.class_weights import Choice, ClassWeights
-from streamk.learners.classes import Classes, Label
+from streamk.learners.classes import MOST_CLASSES, Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.guests import Guests
 from streamk.learners.intervals import ErrorQuantiles
@@ -38,8 +38,9 @@ class Pooled(Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 3
-    """From 2 on with the weights of the classes, from 3 on with guests, if there are any."""
+    FORMAT = 4
+    """From 2 on with the weights of the classes, from 3 on with guests, if there are any, from 4 on
+    with the number of classes that there may be."""
     THRESHOLD = 0.5
     takes_missing = True
 
@@ -51,6 +52,7 @@ class Pooled(Decider):
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
         class_weight: Choice | None = None,
         guests: Sequence[OfOneKernel] | None = None,
         pending_bytes: int = 8 << 20,
@@ -79,7 +81,7 @@ class Pooled(Decider):
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
         self._guests = Guests(() if guests is None else guests, is_classifier=self.is_classifier)
-        self._classes = Classes(classes)
+        self._classes = Classes(classes, max_classes)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)
             if classes:
@@ -232,6 +234,7 @@ class Pooled(Decider):
             "seed": self.seed,
             "n_events": self.n_events,
             "classes": list(self.classes),
+            "max_classes": self.max_classes,
             "columns": None if self._columns is None else list(self._columns),
             "pending_bytes": self.pending_bytes,
         }
@@ -263,6 +266,7 @@ class Pooled(Decider):
                 loss=loss_from_json(header.get("loss")),
                 seed=header["seed"],
                 classes=header["classes"],
+                max_classes=header.get("max_classes", MOST_CLASSES),
                 pending_bytes=header["pending_bytes"],
             )
             model.n_events = int(header["n_events"])
@@ -369,4 +373,4 @@ class Pooled(Decider):
         task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order)
+        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order=order)

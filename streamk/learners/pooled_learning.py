@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CLASSES
 from streamk.learners.expert_pool import FURTHEST
 from streamk.learners.pooled import Pooled
 from streamk.learners.prequential import Recorder
@@ -106,7 +105,7 @@ class PooledLearning(Pooled):
         numbers = self._classes.encode(labels).astype(np.float64)
         classes, pool = len(self._classes), self._pool
         if classes > pool.classes:
-            self._pool = pool.successor(pool.keys, CLASSES, classes, pool.capacity)
+            self._pool = pool.add_classes(classes)
             self._changed()
         elif self._guests.lack(classes):
             self._changed()

@@ -110,6 +110,11 @@ class Decider(Predictor):
     _weights: ClassWeights | None = None
     """What it costs to miss each class; only where outputs are probabilities."""
 
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return self._classes.most
+
     def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
         """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
         return np.asarray(self.weighted(P).argmax(axis=1))

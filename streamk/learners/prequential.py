@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.classes import Label
+from streamk.learners.classes import Label, stand_in
 
 
 class Prequential(NamedTuple):
@@ -122,7 +122,7 @@ def labels_or_none(
         return learner.check_labels(y, n), np.ones(n, bool)
     known = np.array([label is not None for label in y], bool)
     if not known.all():
-        filler: Any = "" if learner.is_classifier else 0.0
+        filler: Any = stand_in(learner.classes, y) if learner.is_classifier else 0.0
         y = [filler if label is None else label for label in y]
     return learner.check_labels(y, n), known
 

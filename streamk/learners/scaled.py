@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
+from streamk.features.label_scaling import LabelScale
 from streamk.features.random_features import check_events
+from streamk.features.robust_scaling import RobustScale
 from streamk.features.scaling import RunningScale
 from streamk.learners.classes import Label
 from streamk.learners.doubly_stochastic import DoublyStochastic
@@ -53,14 +55,17 @@ def restored(state: State) -> OfOneKernel:
 class Scaled(Predictor):
     """A learner that sees every column in units of its spread on the stream.
 
-    The scaling is `streamk.features.scaling.RunningScale`, with missing values (NaN) taken as the
-    mean. Events go one by one: each is predicted in the scale of those learned before it; to be
-    learned it is taken into the scale first, and scaled by that. So an event unlike all before it
-    is learned as at most the root of their number, and the first ones are in a scale that knows
-    them. The mean squared distance of two scaled events is 2, so the learner's bandwidth is
-    relative to that. Numbers to be predicted are standardised in the same way, and predictions
-    given back in their own unit; the parameter of a loss (delta, epsilon) is then in standard
-    deviations of the label.
+    The scaling is by running medians and deciles, `streamk.features.robust_scaling.RobustScale`, so
+    that a few huge values do no harm; missing values (NaN) are taken as the median. Events go one
+    by one: each is predicted in the scale of those learned before it; to be learned it is taken
+    into the scale first, and scaled by that, so the first ones are in a scale that knows them. The
+    mean squared distance of two scaled events is 2, so the learner's bandwidth is relative to that.
+    Numbers to be predicted are standardised by their running mean and deviation, which begin anew
+    where the scale of the labels jumps (`streamk.features.label_scaling.LabelScale`), and
+    predictions given back in their own unit; the parameter of a loss (delta, epsilon) is then in
+    standard deviations of the label.
+
+    A state of format 1 goes on with running means and deviations of the columns and of the labels.
 
     Parameters
     ----------
@@ -86,7 +91,8 @@ class Scaled(Predictor):
 
     TYPE = "scaled"
     takes_missing = True
-    FORMAT = 1
+    FORMAT = 2
+    """Of format 1 columns are scaled by their means and deviations."""
 
     def __init__(self, learner: OfOneKernel) -> None:
         if learner.n_events:
@@ -95,8 +101,12 @@ class Scaled(Predictor):
                 "scale a new one"
             )
         self.learner = learner
-        self._scale = RunningScale(len(learner.columns or ()))
-        self._labels = RunningScale(0 if learner.is_classifier else 1)
+        self._scale: RobustScale | RunningScale = RobustScale(
+            len(learner.columns or ()), seed=getattr(learner, "seed", 0)
+        )
+        self._labels: LabelScale | RunningScale = (
+            RunningScale() if learner.is_classifier else LabelScale()
+        )
 
     @property
     def is_classifier(self) -> bool:
@@ -112,6 +122,11 @@ class Scaled(Predictor):
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
         return self.learner.classes
+
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return self.learner.max_classes
 
     @property
     def n_events(self) -> int:
@@ -181,7 +196,7 @@ class Scaled(Predictor):
         """Do `_follow` for so few events that what they are scaled to is kept."""
         learner, count, before = self.learner, self.n_events, (self._scale, self._labels)
         numbers, units = labels, None
-        self._scale, self._labels = (scale.copy() for scale in before)
+        self._scale, self._labels = self._scale.copy(), self._labels.copy()
         scaled, ahead, _ = self._scale.transform_each(
             events, there, learner.dtype, before=add is not None
         )
@@ -290,8 +305,10 @@ class Scaled(Predictor):
         state.expect(cls.TYPE, format=cls.FORMAT)
         scaled = cls.__new__(cls)
         scaled.learner = restored(state.child("learner"))
-        scaled._scale = RunningScale.from_state(state.child("scale"))
-        scaled._labels = RunningScale.from_state(state.child("labels"))
+        scale, labels = state.child("scale"), state.child("labels")
+        robust, follows = scale.type == RobustScale.TYPE, labels.type == LabelScale.TYPE
+        scaled._scale = (RobustScale if robust else RunningScale).from_state(scale)
+        scaled._labels = (LabelScale if follows else RunningScale).from_state(labels)
         return scaled
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
@@ -306,6 +323,12 @@ class Scaled(Predictor):
             If the learners differ in an option, naming it.
         """
         check_mergeable(self, other, ())
+        for mine, others in ((self._scale, other._scale), (self._labels, other._labels)):
+            if type(mine) is not type(others):
+                raise InvalidInput(
+                    "cannot merge a learner whose columns are scaled by means and deviations, as "
+                    "of a state from before, and one scaled by quantiles; learn one of them anew"
+                )
         ahead = other.n_events > self.n_events
         learner: Any = self.learner
         learner.merge(other.learner, common_events=common_events)

@@ -15,7 +15,7 @@ from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
-from streamk.learners.classes import Label
+from streamk.learners.classes import MOST_CLASSES, Label
 from streamk.learners.clustered_function import ClusteredFunction
 from streamk.learners.event_buffer import BUFFERS, EventBuffer
 from streamk.learners.growing_features import GrowingFeatures
@@ -95,7 +95,7 @@ class StreamingMeka(OfCoordinates):
         of its cluster to become one.
     seed : int, default 0
         Of k-means, of the landmarks and of a reservoir.
-    columns, classes
+    columns, classes, max_classes
         As of `OnlineNystrom`.
 
     Attributes
@@ -129,7 +129,8 @@ class StreamingMeka(OfCoordinates):
     """
 
     TYPE = "streaming-meka"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with the number of classes that there may be."""
 
     def __init__(
         self,
@@ -155,6 +156,7 @@ class StreamingMeka(OfCoordinates):
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
     ) -> None:
         super().__init__(
             kernel,
@@ -165,6 +167,7 @@ class StreamingMeka(OfCoordinates):
             regularization=regularization,
             forgetting=forgetting,
             classes=classes,
+            max_classes=max_classes,
         )
         self.rank, self.n_clusters, self.growth, self.tol = rank, n_clusters, growth, tol
         self.buffer, self.buffer_size = buffer, buffer_size

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.classes import Label, check_labels, check_numbers, is_number
+from streamk.learners.classes import Label, check_labels, check_numbers, is_number, stand_in
 from streamk.learners.predictor import Decider
 from streamk.learners.prequential import Prequential, Recorder
 from streamk.losses import Loss
@@ -173,8 +173,8 @@ class Supervised(Decider):
         missing = np.array([label is None for label in y], dtype=bool)
         if not missing.any():
             return self.check_labels(y, n)
-        stand_in: Any = "" if self.is_classifier else 0.0
-        labels = self.check_labels([stand_in if label is None else label for label in y], n)
+        filler: Any = stand_in(self.classes, y) if self.is_classifier else 0.0
+        labels = self.check_labels([filler if label is None else label for label in y], n)
         labels[missing] = None if self.is_classifier else math.nan
         return labels
 
@@ -189,7 +189,9 @@ class Supervised(Decider):
         if len(y) != n:
             raise InvalidInput(f"{n} events came with {len(y)} labels")
         if self.is_classifier:
-            return check_labels(y)
+            labels = check_labels(y)
+            self._classes.check(labels)
+            return labels
         return check_numbers(y, n, self.dtype)
 
     def number(self, y: Any) -> float | None:

@@ -13,6 +13,7 @@ from streamk.adapters.options import MANY, advising
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
 from streamk.adapters.rows import Model
 from streamk.learners import Learner
+from streamk.learners.classes import MOST_CLASSES
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
@@ -33,6 +34,8 @@ class KernelClassifier(Classifier):
         over its share among the last labels, see `streamk.learners.MultiKernel`. The weight of a
         label that never comes changes nothing, but where the first label is a boolean a weight for
         any but False and True is an error.
+    max_classes : int, default 1000
+        Classes that there may be; `learn_one` raises where a label would be one more.
     guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     seed : int, optional
@@ -59,10 +62,12 @@ class KernelClassifier(Classifier):
         self,
         *,
         class_weight: str | Mapping[Any, float] | None = None,
+        max_classes: int = MOST_CLASSES,
         guests: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.class_weight = class_weight
+        self.max_classes = max_classes
         self.guests = guests
         self.seed = seed
         self._seed = secrets.randbits(63) if seed is None else seed
@@ -73,6 +78,7 @@ class KernelClassifier(Classifier):
             "multi-kernel",
             task=self._task,
             class_weight=self.class_weight,
+            max_classes=self.max_classes,
             guests=self.guests,
             seed=self._seed,
         )

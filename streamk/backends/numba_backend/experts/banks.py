@@ -93,10 +93,11 @@ def outputs(table: Any, F: Any, awake: Any) -> None:
     z = single(table, at.Z, (d + 1,))
     F[:] = 0.0
     if awake[LINEAR]:
-        rules.forecast(z, single(table, at.LINEAR_A, (e, k, d + 1)), F[:e])
+        rules.forecast(z, single(table, at.LINEAR_A, (e, table[at.OUTPUT_ROOM], d + 1)), F[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
-        phi, A = single(table, at.PHI, (s, m)), single(table, at.LADDER_A, (s, n, k, m))
+        phi, more = single(table, at.PHI, (s, m)), table[at.OUTPUT_ROOM]
+        A = single(table, at.LADDER_A, (s, n, more, m))
         for i in range(s):
             rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
@@ -118,12 +119,18 @@ def outputs(table: Any, F: Any, awake: Any) -> None:
 
 
 @fast
+def _cells(table: Any) -> Any:
+    """Return the numbers in the cells of the grids (slots, line)."""
+    return single(table, at.CELLS_A, (table[at.SLOTS], grids.line(table[at.OUTPUT_ROOM])))
+
+
+@fast
 def _forecast_grids(table: Any, F: Any) -> None:
     """Write the outputs (groups, rules, outputs) of the grids."""
     g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
     line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
     cells, factors = short(table, at.CELLS, (t,)), single(table, at.FACTORS, (t, q))
-    A, out = single(table, at.CELLS_A, (table[at.SLOTS], line)), single(table, at.SIDE, (g, line))
+    A, out = _cells(table), single(table, at.SIDE, (g, line))
     found = single(table, at.GATHERED, (t, q))
     if k == 1:
         grids.gather(cells, A, 0, found)
@@ -172,8 +179,9 @@ def descend(table: Any, awake: Any, G: Any) -> None:
         _learn_linear(table, z, G[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
-        phi, A = single(table, at.PHI, (s, m)), single(table, at.LADDER_A, (s, n, k, m))
-        squares = single(table, at.LADDER_SQUARES, (s, n, k, m))
+        phi, more = single(table, at.PHI, (s, m)), table[at.OUTPUT_ROOM]
+        A = single(table, at.LADDER_A, (s, n, more, m))
+        squares = single(table, at.LADDER_SQUARES, (s, n, more, m))
         rates = double(table, at.LADDER_RATES, (n,))
         kinds = whole(table, at.LADDER_KINDS, (n,))
         for i in range(s):
@@ -188,10 +196,10 @@ def descend(table: Any, awake: Any, G: Any) -> None:
 @fast
 def _learn_linear(table: Any, z: Any, G: Any) -> None:
     """Let the linear models learn from the slopes (rules, outputs) of their losses."""
-    e, k, p = len(G), table[at.OUTPUTS], len(z)
+    e, k, p, more = len(G), table[at.OUTPUTS], len(z), table[at.OUTPUT_ROOM]
     A, squares = (
-        single(table, at.LINEAR_A, (e, k, p)),
-        single(table, at.LINEAR_SQUARES, (e, k, p)),
+        single(table, at.LINEAR_A, (e, more, p)),
+        single(table, at.LINEAR_SQUARES, (e, more, p)),
     )
     rates, kinds = double(table, at.LINEAR_RATES, (e,)), whole(table, at.LINEAR_KINDS, (e,))
     last = e - 1  # the one that bets
@@ -214,22 +222,19 @@ def _learn_grids(table: Any, G: Any) -> None:
     g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
     line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
     cells = short(table, at.CELLS, (t,))
-    A, side = (
-        single(table, at.CELLS_A, (table[at.SLOTS], line)),
-        single(table, at.SIDE, (g, line)),
-    )
+    A, side, last = _cells(table), single(table, at.SIDE, (g, line)), q * table[at.OUTPUT_ROOM]
     found, slopes = single(table, at.GATHERED, (t, q)), single(table, at.CELL_SLOPES, (t, q))
     squares, steps = single(table, at.CELL_SQUARES, (t, q)), single(table, at.CELL_STEPS, (t, q))
     taken = single(table, at.TAKEN, (q,))
-    grids.gather(cells, A, q * k, squares)
+    grids.gather(cells, A, last, squares)
     for i in range(g):
-        first, last = tables[i], tables[i + 1]
+        first, end = tables[i], tables[i + 1]
         grids.lay(G[i], side[i])
-        grids.take_in(G[i], taken, squares[first:last])
+        grids.take_in(G[i], taken, squares[first:end])
         if k == 1:
-            grids.slopes_one(found[first:last], side[i], slopes[first:last])
+            grids.slopes_one(found[first:end], side[i], slopes[first:end])
         else:
-            grids.slopes(cells[first:last], A, side[i], slopes[first:last])
+            grids.slopes(cells[first:end], A, side[i], slopes[first:end])
     grids.learn(
         single(table, at.GRID_RATES, (t * q,)),
         single(table, at.GRID_PACES, (t * q,)),
@@ -240,12 +245,12 @@ def _learn_grids(table: Any, G: Any) -> None:
         steps.ravel(),
     )
     for i in range(g):
-        first, last = tables[i], tables[i + 1]
+        first, end = tables[i], tables[i + 1]
         if k == 1:
-            grids.descend_one(cells[first:last], steps[first:last], squares[first:last], side[i], A)
+            grids.descend_one(cells[first:end], steps[first:end], squares[first:end], side[i], A)
         else:
-            some = cells[first:last]
-            grids.descend(some, steps[first:last], squares[first:last], side[i], A, q * k)
+            some = cells[first:end]
+            grids.descend(some, steps[first:end], squares[first:end], side[i], A, last)
 
 
 @fast

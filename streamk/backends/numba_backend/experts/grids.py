@@ -91,16 +91,17 @@ def forecast_one(factors: Any, a: Any, out: Any) -> None:
 
 @fast
 def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
-    """Write the sums over a group's tables, laid out as a cell is."""
-    strips.accumulate(cells, factors, A, out, len(cells), len(out))
+    """Write the sums over a group's tables, laid out as a cell without room for more outputs is."""
+    strips.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
 
 
 @fast
 def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
     """Erase a rule's numbers in all cells, and restore the long steps of the others.
 
-    Of the others' squared slopes the part `kept` stays. Most cells have never been met, have no
-    squared slopes and are not written to: their pages may not even be there.
+    `outputs` are those that the cells have room for. Of the others' squared slopes the part `kept`
+    stays. Most cells have never been met, have no squared slopes and are not written to: their
+    pages may not even be there.
     """
     first = RULES * outputs
     for i in range(len(A)):
@@ -149,10 +150,10 @@ def slopes_one(a: Any, g: Any, out: Any) -> None:
 def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
     """Write the slopes (tables, RULES) of the loss in the factors, from slopes g in the outputs.
 
-    They are what the loss loses along the tables' coefficients. `g` is laid out as a cell is, with
-    zeros at the squares.
+    They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without
+    room for more outputs is, with zeros from the squares on.
     """
-    strips.slopes(cells, A, g, out, len(cells), len(g))
+    strips.slopes(cells, A, g, out, len(g), len(cells), A.shape[1])
 
 
 @fast
@@ -183,5 +184,5 @@ def descend_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
 
 @fast
 def descend(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
-    """Step along the slopes g, laid out as a cell is; put the squares back at `last`."""
-    strips.descend(cells, steps, squares, g, A, last, len(cells), len(g))
+    """Step along the slopes g, laid out as in `slopes`; put the squares back at `last`."""
+    strips.descend(cells, steps, squares, g, A, last, len(g), len(cells), A.shape[1])

@@ -1,8 +1,9 @@
 """Where the arrays of a pool lie: sizes, then addresses of arrays, in one table of int64.
 
-d columns, m random features, S bandwidths, K outputs (1 for two classes and for numbers), C classes
-(1 for numbers), T tables of G groups, E experts, N events in the window, X mixers, Q rules side by
-side in a cell, `grids.RULES`. Arrays are float64 unless it is said.
+d columns, m random features, S bandwidths, K outputs (1 for two classes and for numbers) of which
+there is room for K' where it is said, C classes (1 for numbers), T tables of G groups, E experts, N
+events in the window, X mixers, Q rules side by side in a cell, `grids.RULES`. Arrays are float64
+unless it is said.
 """
 
 TASK = 0
@@ -54,7 +55,7 @@ SUMS = 30
 """float32 `window.room`"""
 
 LINEAR_A = 31
-"""float32 (rules, K, d + 1)"""
+"""float32 (rules, K', d + 1)"""
 LINEAR_SQUARES = 32
 LINEAR_RATES = 33
 LINEAR_KINDS = 34
@@ -65,7 +66,7 @@ PHASES = 36
 """float32 (m,)"""
 SCALES = 37
 LADDER_A = 38
-"""float32 (S, rules, K, m)"""
+"""float32 (S, rules, K', m)"""
 LADDER_SQUARES = 39
 LADDER_RATES = 40
 LADDER_KINDS = 41
@@ -87,8 +88,8 @@ FACTORS = 48
 SPREAD = 49
 """float32 (T, Q)"""
 CELLS_A = 50
-"""float32 (slots, `grids.line`), on a multiple of 64 bytes: for each output the coefficients of Q
-rules, then from Q K on their sums of squared slopes, then nothing"""
+"""float32 (slots, `grids.line` of K'), on a multiple of 64 bytes: for each output the coefficients
+of Q rules, then from Q K' on their sums of squared slopes, then nothing"""
 MULTIPLIERS = 51
 """int32 (members,): strides of the bins, of a table with a cell for each of them; else random"""
 GRID_RATES = 52
@@ -208,5 +209,7 @@ KEPT = 110
 """float32 (E + X + 1, K): SEEN, with NaN where an expert sleeps; MIXED; OUT"""
 GUESTS = 111
 """Experts whose outputs come from elsewhere: the last ones, which never sleep."""
+OUTPUT_ROOM = 112
+"""K': outputs that there is room for, those that are not used being zero."""
 
-SIZE = 112
+SIZE = 113

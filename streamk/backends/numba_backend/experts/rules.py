@@ -24,19 +24,19 @@ def dot(a: Any, b: Any) -> Any:
 
 @fast
 def forecast(phi: Any, A: Any, F: Any) -> None:
-    """Write ``F[rule, output] = A[rule, output] . phi``."""
+    """Write ``F[rule, output] = A[rule, output] . phi``; A may have room for more outputs."""
     for rule in range(A.shape[0]):
-        for k in range(A.shape[1]):
+        for k in range(F.shape[1]):
             F[rule, k] = dot(A[rule, k], phi)
 
 
 @fast
 def update(phi: Any, A: Any, squares: Any, rates: Any, kinds: Any, G: Any) -> None:
-    """Descend: `G` (rules, outputs) are the slopes of the losses in F."""
+    """Descend: `G` (rules, outputs) are the slopes of the losses in F, A as there."""
     norm = dot(phi, phi) + phi.dtype.type(1e-6)
     for rule in range(A.shape[0]):
         rate = phi.dtype.type(rates[rule])
-        for k in range(A.shape[1]):
+        for k in range(G.shape[1]):
             g = G[rule, k]
             if abs(g) < 1e-5:  # too sure to learn: most classes of most events
                 continue

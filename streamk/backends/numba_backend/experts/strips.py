@@ -33,7 +33,6 @@ class Cells:
         pairs = zip(signature.args, values, strict=True)
         self.data = [data(context, builder, k, v) for k, v in pairs if isinstance(k, types.Array)]
         self.count, self.line = values[-2:]
-        self.strips = builder.udiv(self.line, self.emitter.size(LANES))
         self._four = ir.VectorType(ir.FloatType(), RULES).as_pointer()
 
     def cell(self, cells: Any, A: Any, t: Any) -> Any:
@@ -41,6 +40,10 @@ class Cells:
         b, e = self.emitter.builder, self.emitter
         number = b.sext(b.load(e.at(cells, t)), ir.IntType(64))
         return e.at(A, b.mul(number, self.line))
+
+    def strips(self, used: Any) -> Any:
+        """Return how many vectors so many numbers of a cell are."""
+        return self.emitter.builder.udiv(used, self.emitter.size(LANES))
 
     def rules(self, few: Any, t: Any) -> Any:
         """Return a table's numbers, one for each rule, repeated throughout a vector."""
@@ -75,14 +78,16 @@ class Cells:
         return vector
 
 
-def _accumulate(_: Any, cells: Any, factors: Any, A: Any, out: Any, count: Any, line: Any) -> Any:
+def _accumulate(
+    _: Any, cells: Any, factors: Any, A: Any, out: Any, used: Any, count: Any, line: Any
+) -> Any:
     """Write the sums over tables of factors times coefficients."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, few, cell, sums = c.data
-        rounds = builder.udiv(c.count, e.size(_AT_ONCE))
+        rounds, strips = builder.udiv(c.count, e.size(_AT_ONCE)), c.strips(values[4])
 
         def strip(i: Any, _: Any) -> list[Any]:
             def add(t: Any, total: Any) -> Any:
@@ -103,19 +108,20 @@ def _accumulate(_: Any, cells: Any, factors: Any, A: Any, out: Any, count: Any, 
             e.store(total, c.strip(sums, i))
             return []
 
-        e.loop(c.strips, [], strip)
+        e.loop(strips, [], strip)
         return context.get_dummy_value()
 
-    return types.void(cells, factors, A, out, count, line), codegen
+    return types.void(cells, factors, A, out, used, count, line), codegen
 
 
-def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, count: Any, line: Any) -> Any:
+def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, used: Any, count: Any, line: Any) -> Any:
     """Write for each table and rule the sum of slopes times coefficients."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, cell, given, sums = c.data
+        strips = c.strips(values[4])
 
         def table(t: Any, _: Any) -> list[Any]:
             place = c.cell(numbers, cell, t)
@@ -123,18 +129,27 @@ def _slopes(_: Any, cells: Any, A: Any, g: Any, out: Any, count: Any, line: Any)
             def strip(i: Any, totals: list[Any]) -> list[Any]:
                 return [e.fma(e.load(c.strip(place, i)), e.load(c.strip(given, i)), totals[0])]
 
-            (total,) = e.loop(c.strips, [e.constant(0.0)], strip)
+            (total,) = e.loop(strips, [e.constant(0.0)], strip)
             c.store_few(c.folded(total), sums, t)
             return []
 
         e.loop(c.count, [], table)
         return context.get_dummy_value()
 
-    return types.void(cells, A, g, out, count, line), codegen
+    return types.void(cells, A, g, out, used, count, line), codegen
 
 
 def _descend(
-    _: Any, cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any, count: Any, line: Any
+    _: Any,
+    cells: Any,
+    steps: Any,
+    squares: Any,
+    g: Any,
+    A: Any,
+    last: Any,
+    used: Any,
+    count: Any,
+    line: Any,
 ) -> Any:
     """Step along the slopes g, and put the squares at place `last` of the cells."""
 
@@ -142,6 +157,7 @@ def _descend(
         c = Cells(context, builder, signature, values)
         e = c.emitter
         numbers, moves, sums, given, cell = c.data
+        strips = c.strips(values[6])
 
         def table(t: Any, _: Any) -> list[Any]:
             place, step = c.cell(numbers, cell, t), builder.fneg(c.rules(moves, t))
@@ -151,14 +167,14 @@ def _descend(
                 e.store(e.fma(step, e.load(c.strip(given, i)), e.load(here)), here)
                 return []
 
-            e.loop(c.strips, [], strip)
+            e.loop(strips, [], strip)
             c.store_few(c.load_few(sums, t), e.at(place, values[5]))
             return []
 
         e.loop(c.count, [], table)
         return context.get_dummy_value()
 
-    return types.void(cells, steps, squares, g, A, last, count, line), codegen
+    return types.void(cells, steps, squares, g, A, last, used, count, line), codegen
 
 
 def _lanes(builder: Any, value: Any, first: int, count: int | None = None) -> Any:

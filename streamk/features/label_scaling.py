@@ -1,0 +1,185 @@
+"""Online scaling of numbers to be predicted, which follows where their scale jumps."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.features.scaling import RunningScale
+from streamk.state import JSON, State
+
+_BLOCK = 64
+"""Labels after which is looked whether the scale has jumped."""
+_FURTHEST = 20.0
+"""Deviations from the mean that a label counts as at most."""
+_JUMP = 8.0
+"""Deviations that the median of a block has to lie from the mean, or that its own one has to have,
+to be of a larger scale or another place. Two blocks in a row have to be so: the jump may lie in the
+first."""
+_SHRUNK, _PATIENCE = 1.0 / 32, 8
+"""Deviations that a block has at most for being of a smaller scale, and how many such blocks in a
+row there have to be: short runs of labels that resemble each other are common."""
+_DECILES = 2.563
+"""What the first and last decile of a normal law are apart, in deviations."""
+
+
+class LabelScale:
+    """Running mean and deviation of numbers, made anew where their scale has jumped.
+
+    From the 65th label on one farther from the mean than 20 deviations counts as that far. After
+    every 64 labels their median and the spread of their deciles are compared with mean and
+    deviation. Where the median is more than 8 deviations from the mean, or the spread more than 8
+    deviations, twice in a row, or the spread less than 1/32 of one eight times in a row, mean and
+    deviation become those of the last 64 labels, and go on from there. A learner whose function is
+    in units of the deviation then says in the new scale what it said in the old one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scale, f = LabelScale(), np.arange(64.0)[:, None] % 8
+    >>> for block in (f, 1e6 + 1e3 * f, 1e6 + 1e3 * f):
+    ...     scale.update(block)
+    >>> scale.invert(np.zeros((1, 1))).tolist()
+    [[1003500.0]]
+    """
+
+    TYPE = "label-scale"
+    FORMAT = 1
+
+    def __init__(self) -> None:
+        self._scale = RunningScale(1)
+        self._recent = np.zeros(0)
+        """Labels since the last look."""
+        self._bounds = np.array([-math.inf, math.inf])
+        self._far = self._shrunk = 0
+        """Blocks in a row that were of a larger, or a smaller, scale."""
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._scale.nbytes + self._recent.nbytes + self._bounds.nbytes
+
+    def update(self, X: NDArray[np.float64]) -> None:
+        """Take in labels, float64 of shape (n, 1)."""
+        self.transform_each(X, np.ones(len(X), bool), X.dtype)
+
+    def transform(self, X: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return labels scaled, in the dtype wanted."""
+        return self._scale.transform(np.clip(X, *self._bounds), dtype)
+
+    def transform_each(
+        self,
+        X: NDArray[np.float64],
+        known: NDArray[np.bool_],
+        dtype: np.dtype[Any],
+        *,
+        units: bool = False,
+    ) -> tuple[NDArray[Any], None, NDArray[np.float64] | None]:
+        """Take in labels one by one, and return each as it is scaled then.
+
+        As `RunningScale.transform_each`, of which it has not what is scaled before.
+        """
+        after, unit = np.empty(X.shape, dtype), np.empty((len(X), 2, 1))
+        rows, at, done = np.flatnonzero(known).tolist(), 0, 0
+        while at < len(X):
+            wanted = done + _BLOCK - len(self._recent)
+            stop = rows[wanted - 1] + 1 if wanted <= len(rows) else len(X)
+            piece = np.clip(X[at:stop], *self._bounds)
+            after[at:stop], _, before = self._scale.transform_each(
+                piece, known[at:stop], dtype, units=True
+            )
+            unit[at:stop] = before
+            self._recent = np.append(self._recent, X[rows[done:wanted], 0])
+            if len(self._recent) == _BLOCK:
+                self._look()
+                after[stop - 1 : stop] = self.transform(X[stop - 1 : stop], dtype)
+            at, done = stop, wanted
+        return after, None, unit if units else None
+
+    def _look(self) -> None:
+        """Begin anew with the last labels if their scale is another one, and set the bounds."""
+        block, (mean, deviation) = self._recent, self._now()
+        self._recent = np.zeros(0)
+        first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
+        own = (last - first) / _DECILES
+        self._shrunk = self._shrunk + 1 if 0.0 < own < _SHRUNK * deviation else 0
+        far = max(abs(median - mean), own) > _JUMP * deviation > 0.0
+        self._far = self._far + 1 if far else 0
+        if self._far == 2 or self._shrunk == _PATIENCE:
+            self._begin(block, median, own or deviation)
+            mean, deviation = self._now()
+        reach = _FURTHEST * deviation or math.inf
+        self._bounds = np.array([mean - reach, mean + reach])
+
+    def _now(self) -> tuple[float, float]:
+        """Return mean and deviation, which is 0 where all labels were the same."""
+        factor = self._scale.invert(np.array([[0.0], [1.0]]))[:, 0]
+        deviation = float(factor[1] - factor[0])
+        return float(factor[0]), deviation if self._scale.varies() else 0.0
+
+    def _begin(self, block: NDArray[np.float64], median: float, deviation: float) -> None:
+        """Begin anew with a block of labels, those far out in it as far as 4 deviations."""
+        self._scale, self._far, self._shrunk = RunningScale(1), 0, 0
+        near = np.clip(block, median - 4.0 * deviation, median + 4.0 * deviation)
+        if near.min() == near.max():  # there is no spread to tell: take the one there was
+            near = median + deviation * np.resize([-1.0, 1.0], len(block))
+        self._scale.update(near[:, None])
+
+    def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what scales to Z."""
+        return self._scale.invert(Z)
+
+    def copy(self) -> LabelScale:
+        """Return an independent copy."""
+        other = copy.copy(self)
+        other._scale = self._scale.copy()
+        return other
+
+    def select(self, order: Sequence[int | None]) -> LabelScale:
+        """Return a copy."""
+        return self.copy()
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
+        header |= {"far": self._far, "shrunk": self._shrunk}
+        nested = State.nest({"scale": self._scale.state()}, header)
+        own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
+        return State(nested.header, {**nested.arrays, **own})
+
+    @classmethod
+    def from_state(cls, state: State) -> LabelScale:
+        """Return the scale whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its parts do not fit.
+        """
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        far, shrunk = header.get("far"), header.get("shrunk")
+        recent = state.arrays.get("recent", np.zeros((0, 0)))
+        bounds, scale = state.arrays.get("bounds", np.zeros(0)), cls()
+        whole = far in (0, 1) and isinstance(shrunk, int) and 0 <= shrunk < _PATIENCE
+        if not whole or recent.ndim != 1 or len(recent) >= _BLOCK or bounds.shape != (2,):
+            raise StateError(
+                f"a state of a label scale needs 'far' below 2, 'shrunk' below {_PATIENCE}, fewer "
+                f"than {_BLOCK} 'recent' labels and two 'bounds'; it is damaged or was changed by "
+                "hand"
+            )
+        scale._scale = RunningScale.from_state(state.child("scale"))
+        if len(scale._scale) != 1:
+            raise StateError("a label scale is of one column; the state is damaged")
+        scale._far, scale._shrunk = far, shrunk
+        scale._recent = recent.astype(np.float64)
+        scale._bounds = bounds.astype(np.float64)
+        return scale

@@ -1,0 +1,65 @@
+"""Room for classes that are still to come, in the arrays of a pool of experts.
+
+Labels that keep coming would otherwise have all arrays made anew for each of them. Where outputs
+are the leading axis, or nothing is kept from event to event, an array is the beginning of a longer
+piece of memory. The others, `SPACED`, have rows to spare, which the compiled loops skip. So sums
+are over the classes there are, in the same order whatever there is room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CLASSES
+from streamk.learners import cells
+
+SPACED = {"LINEAR_A": 1, "LINEAR_SQUARES": 1, "LADDER_A": 2, "LADDER_SQUARES": 2}
+"""Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
+_FEW = 16
+"""Classes up to which there is room for no more than there are: it would cost time."""
+_OUTPUTS_LAST = ("F", "G", "SEEN", "KEPT", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM", "OUT")
+_OUTPUTS_FIRST = ("LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST", "NEWTON_A")
+
+
+def room_for(classes: int, room: int) -> int:
+    """Return for how many classes a pool has room that had room for fewer.
+
+    It doubles, so that all the pools of a stream together cost a constant times the last one.
+
+    Examples
+    --------
+    >>> room_for(3, 2), room_for(17, 16), room_for(100, 32)
+    (3, 32, 100)
+    """
+    return classes if classes <= _FEW else max(classes, 2 * room)
+
+
+def fitted(
+    held: Mapping[str, NDArray[Any]], task: int, outputs: int, classes: int
+) -> dict[str, NDArray[Any]]:
+    """Return arrays for so many outputs, views of the beginnings of those with room for more.
+
+    Parameters
+    ----------
+    held : mapping of str to array
+        All arrays of a pool, with room.
+    task : {BINARY, CLASSES, NUMBERS}
+    outputs, classes : int
+    """
+    if task != CLASSES:
+        return dict(held)
+    shapes = {name: (*held[name].shape[:-1], outputs) for name in _OUTPUTS_LAST}
+    shapes |= {name: (outputs, *held[name].shape[1:]) for name in _OUTPUTS_FIRST}
+    apart, _, width = held["SUMS"].shape
+    shapes |= {"SUMS": (apart, classes, width), "SIDE": cells.side(outputs)}
+    shapes["LEVEL"] = (len(held["LEVEL"]), classes)
+    return dict(held) | {name: _beginning(held[name], shape) for name, shape in shapes.items()}
+
+
+def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the beginning of an array in another shape."""
+    return array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
