@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,11 @@ class LabelScale:
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""
         return self._scale.invert(Z)
+
+    def undo(self, n: int) -> Callable[[], None]:
+        """Return a function that undoes the taking in of the next n labels or less."""
+        before = self.copy()
+        return lambda: vars(self).update(vars(before))
 
     def copy(self) -> LabelScale:
         """Return an independent copy."""

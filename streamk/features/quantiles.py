@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,21 @@ class RunningQuantiles:
         if self._events + 1 == moment:
             moment = _moment_after(moment)
         return moment - 1 - self._events
+
+    def undo(self, n: int) -> Callable[[], None]:
+        """Return a function that undoes the taking in of the next n events or less."""
+        stop = self._events + n
+        at_rest = stop < self._moment  # no estimates are made meanwhile
+        sample = self._sample.undo(stop if at_rest else None)
+        before = dict(vars(self))
+        changed = ("_numeric",) if at_rest else _ARRAYS.values()
+        arrays = {name: getattr(self, name).copy() for name in changed}
+
+        def back() -> None:
+            sample()
+            vars(self).update(before | arrays)
+
+        return back
 
     def _observe(self, X: NDArray[np.float64]) -> bool:
         before, start = self.version, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,22 @@ class Reservoir:
                 self._append(number, place)
             self._memory[place] = row
         return taken
+
+    def undo(self, stop: int | None) -> Callable[[], None]:
+        """Return a function that undoes taking events before number `stop`, None for any."""
+        before = dict(vars(self))
+        places: Iterable[int] = range(self._filled)
+        if stop is not None:
+            end = bisect_left(self._numbers, stop, lo=self._at)
+            places = [place for place in self._places[self._at : end] if place < self._filled]
+        kept = np.unique(np.fromiter(places, np.intp))
+        rows = self._memory[kept]
+
+        def back() -> None:
+            vars(self).update(before)
+            self._memory[kept] = rows
+
+        return back
 
     def _append(self, number: int, place: int) -> None:
         if number == len(self._memory):

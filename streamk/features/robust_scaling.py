@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -171,6 +171,17 @@ class RobustScale:
         """Append n columns that were zero in all events so far."""
         self._quantiles.add_columns(n)
         self._fit()
+
+    def undo(self, n: int) -> Callable[[], None]:
+        """Return a function that undoes the taking in of the next n events or less."""
+        quantiles, unit = self._quantiles.undo(n), self._unit
+
+        def back() -> None:
+            quantiles()
+            self._unit = unit
+            self._fit()
+
+        return back
 
     def copy(self) -> RobustScale:
         """Return an independent copy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -148,6 +148,11 @@ class RunningScale:
         self._squares = np.append(self._squares, np.zeros(n))
         self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
         self._factor = None
+
+    def undo(self, n: int) -> Callable[[], None]:
+        """Return a function that undoes the taking in of the next n events or less."""
+        before = self.copy()
+        return lambda: vars(self).update(vars(before))
 
     def copy(self) -> RunningScale:
         """Return an independent copy."""

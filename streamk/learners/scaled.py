@@ -194,13 +194,14 @@ class Scaled(Predictor):
         add: Callable[[NDArray[np.float64]], None] | None,
     ) -> None:
         """Do `_follow` for so few events that what they are scaled to is kept."""
-        learner, count, before = self.learner, self.n_events, (self._scale, self._labels)
+        learner, count, n = self.learner, self.n_events, len(events)
         numbers, units = labels, None
-        self._scale, self._labels = self._scale.copy(), self._labels.copy()
+        undo = [self._scale.undo(n)]
         scaled, ahead, _ = self._scale.transform_each(
             events, there, learner.dtype, before=add is not None
         )
         if not self.is_classifier:
+            undo.append(self._labels.undo(n))
             standard, _, units = self._labels.transform_each(
                 labels[:, None], there, _FLOAT64, units=True
             )
@@ -212,7 +213,8 @@ class Scaled(Predictor):
             learner.learn_checked(scaled, numbers, asked)
         except InvalidInput:  # the scale has taken in no event after the one that failed
             stop = int(np.flatnonzero(there)[self.n_events - count]) + 1
-            self._scale, self._labels = before
+            for back in undo:
+                back()
             self._scale.transform_each(events[:stop], there[:stop], learner.dtype)
             if not self.is_classifier:
                 self._labels.transform_each(labels[:stop, None], there[:stop], _FLOAT64)
