@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ _ROOM = (
 class PoolTable:
     """Arrays and sizes by the names of their places, and the table that says where they are."""
 
-    table: NDArray[np.int64]
-
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.sizes: dict[str, int] = {}
@@ -33,31 +32,40 @@ class PoolTable:
         """Put the arrays side by side, and write sizes and addresses into the table."""
         self.arrays = side_by_side(self.arrays)
         at = _places()
-        self.table = np.zeros(at.SIZE, dtype=np.int64)
+        self._table = np.zeros(at.SIZE, dtype=np.int64)
         for name, size in self.sizes.items():
-            self.table[getattr(at, name)] = size
+            self._table[getattr(at, name)] = size
         self._point()
 
     def _point(self) -> None:
         at = _places()
         for name, array in self.arrays.items():
-            self.table[getattr(at, name)] = array.ctypes.data
-        self.table[at.MEMBERS] = self.sizes["MEMBERS"]
+            self._table[getattr(at, name)] = array.ctypes.data
+        self._table[at.MEMBERS] = self.sizes["MEMBERS"]
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        from streamk.backends.numba_backend.experts.event import STAGES
+
+        for place, stage in STAGES.items():
+            self._table[place] = stage.address
+        return self._table
 
     @property
     def count(self) -> int:
         """Events in the window."""
-        return int(self.table[_places().COUNT])
+        return int(self._table[_places().COUNT])
 
     @property
     def next(self) -> int:
         """Row of the window that the next event takes."""
-        return int(self.table[_places().NEXT])
+        return int(self._table[_places().NEXT])
 
     def set_window(self, count: int, following: int) -> None:
         """Say how many events the window has, and which row the next one takes."""
         at = _places()
-        self.table[at.COUNT], self.table[at.NEXT] = count, following
+        self._table[at.COUNT], self._table[at.NEXT] = count, following
 
     @contextmanager
     def room(self) -> Iterator[NDArray[np.int64]]:

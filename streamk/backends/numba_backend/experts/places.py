@@ -209,4 +209,7 @@ KEPT = 110
 GUESTS = 111
 """Experts whose outputs come from elsewhere: the last ones, which never sleep."""
 
-SIZE = 112
+LOOK, SAY, MIX, WEIGH, DESCEND = range(112, 117)
+"""Addresses of the stages that an event goes through, see `stages`."""
+
+SIZE = 117
