@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import event
 from numba.core.registry import CPUDispatcher
+
+from streamk.backends.first_use import FIRST_USE
 
 _HERE = Path(__file__).parent
 _SOURCES = sorted([*_HERE.rglob("*.py"), _HERE.parent / "__init__.py"])
@@ -67,6 +70,25 @@ class _Part(CPUDispatcher):  # type: ignore[misc]
         raise TypeError(f"{self.__name__} can be called by compiled functions only")
 
 
+class _Counter(event.Listener):  # type: ignore[misc]
+    """Counts what numba compiles of ours, and for that."""
+
+    _depth = 0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth or event.data["dispatcher"].py_func.__module__.startswith("streamk."):
+            self._depth += 1
+            FIRST_USE.begin()
+
+    def on_end(self, event: Any) -> None:
+        if self._depth:
+            self._depth -= 1
+            FIRST_USE.end(event.data["dispatcher"].py_func.__qualname__)
+
+
+event.register("numba:compile", _Counter())
+
+part = parts(nogil=True, fastmath={"contract"})
 compiled = compiling(nogil=True, fastmath={"contract"})
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.

@@ -16,6 +16,7 @@ from numba.core import types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
+from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.compiling import stamp
 from streamk.backends.numba_backend.vectors import data
 
@@ -34,7 +35,7 @@ class Stage:
     """
 
     def __init__(self, function: Any, kinds: tuple[Any, ...], options: dict[str, Any]) -> None:
-        self.name = f"{function.__module__}.{function.__qualname__}"
+        self.name = function.__name__
         self._compiled = CFunc(function, (kinds, types.void), {}, options)
         self._compiled.enable_caching()
         stamp(self._compiled)
@@ -48,7 +49,11 @@ class Stage:
     @cached_property
     def address(self) -> int:
         """Where it is, compiled or loaded when this is first asked for."""
-        self._compiled.compile()
+        if self.is_cached:
+            self._compiled.compile()
+        else:
+            with FIRST_USE.loop(self.name):
+                self._compiled.compile()
         return int(self._compiled.address)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.backends.numba_backend.compiling import compiling, parts
+from streamk.backends.numba_backend.compiling import compiling, part, parts
 from streamk.backends.numba_backend.exponential import decayed
 
 SUMS = {"reassoc", "contract", "nsz", "arcp"}
@@ -24,7 +24,7 @@ ordered = parts(nogil=True, fastmath=SUMS | {"nnan"}, forceinline=True)
 with one, any of the numbers may come out."""
 
 
-@parts(nogil=True, fastmath={"contract"})
+@part
 def exponential(x: Any) -> Any:
     """Return exp(x) of x < 88, as `decayed` does.
 
