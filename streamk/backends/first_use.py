@@ -1,7 +1,7 @@
 """What is compiled when something is used for the first time on a machine: counted, logged, shown.
 
-numba compiles a loop when it is first called and keeps it on the disk, so this is once for a machine
-and a version. It can take seconds, in which a program that says nothing looks stuck.
+numba compiles a loop when it is first called and keeps it on the disk, so this is once for a
+machine and a version. It takes seconds, in which a program that says nothing looks stuck.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class FirstUse:
         finally:
             self._expected = 0
             self._show("")
-            _log.info(
-                "compiled %d loops in %.1f s", self.done - before, time.monotonic() - began
-            )
+            _log.info("compiled %d loops in %.1f s", self.done - before, time.monotonic() - began)
 
     def line(self) -> str:
         """Say how far it is.

@@ -16,7 +16,6 @@ from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import create
 from streamk.learners.streaming_meka import StreamingMeka
 
-
 _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.
 _TWO, _THREE, _NUMBERS = [*"ababababa"], [*"abcabcabc"], _X[:, 0].tolist()
@@ -47,7 +46,10 @@ def _prepare(task: str) -> None:
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
     _prepare("classification")
-    X, labelled = _X, (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS))
+    X, labelled = (
+        _X,
+        (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS)),
+    )
     for task, y in labelled:
         for model in _models(task):
             model.learn_many(X, y)

@@ -27,7 +27,7 @@ _STAMP = tuple((path.name, s.st_mtime_ns, s.st_size) for path in _SOURCES for s 
 
 def compiling(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that compiles with such options of numba's, and with this cache."""
-    decorate = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+    decorate = _decorator(cache=True, **options)
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
@@ -35,6 +35,12 @@ def compiling(**options: Any) -> Callable[[Any], Any]:
         return compiled
 
     return compile_
+
+
+def _decorator(**options: Any) -> Any:
+    # Nothing calls our loops by C's convention.
+    decorate: Any = njit
+    return decorate(error_model="numpy", no_cfunc_wrapper=True, **options)
 
 
 def stamp(compiled: Any) -> None:
@@ -50,9 +56,7 @@ def parts(**options: Any) -> Callable[[Any], Any]:
     They are compiled into those, and never for themselves: no wrapper lets Python call them, which
     would take a third of the time, and they are in no cache but their callers'.
     """
-    decorate = njit(
-        error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, **options
-    )
+    decorate = _decorator(no_cpython_wrapper=True, **options)
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
@@ -63,14 +67,14 @@ def parts(**options: Any) -> Callable[[Any], Any]:
     return compile_
 
 
-class _Part(CPUDispatcher):  # type: ignore[misc]
+class _Part(CPUDispatcher):
     """Refuses a call by Python, for which there is no code."""
 
     def __call__(self, *_: Any) -> Any:
-        raise TypeError(f"{self.__name__} can be called by compiled functions only")
+        raise TypeError(f"{self.py_func.__name__} can be called by compiled functions only")
 
 
-class _Counter(event.Listener):  # type: ignore[misc]
+class _Counter(event.Listener):
     """Counts what numba compiles of ours, and for that."""
 
     _depth = 0
@@ -86,7 +90,8 @@ class _Counter(event.Listener):  # type: ignore[misc]
             FIRST_USE.end(event.data["dispatcher"].py_func.__qualname__)
 
 
-event.register("numba:compile", _Counter())
+register: Any = event.register
+register("numba:compile", _Counter())
 
 part = parts(nogil=True, fastmath={"contract"})
 compiled = compiling(nogil=True, fastmath={"contract"})

@@ -36,7 +36,7 @@ class Stage:
 
     def __init__(self, function: Any, kinds: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.name = function.__name__
-        self._compiled = CFunc(function, (kinds, types.void), {}, options)
+        self._compiled: Any = CFunc(function, (kinds, types.void), {}, options)
         self._compiled.enable_caching()
         stamp(self._compiled)
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numba
 
@@ -62,8 +63,9 @@ def _helped(shares: Sequence[Sequence[Stage]]) -> Iterator[None]:
 def _helper(share: Sequence[Stage]) -> subprocess.Popen[str]:
     task = json.dumps([sys.path, [stage.name for stage in share]])
     environment = dict(os.environ)
-    if numba.config.CACHE_DIR:
-        environment["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR
+    config: Any = numba.config
+    if config.CACHE_DIR:
+        environment["NUMBA_CACHE_DIR"] = config.CACHE_DIR
     return subprocess.Popen(
         [sys.executable, "-c", _WORK, task],
         env=environment,
@@ -86,4 +88,5 @@ def work(names: Sequence[str]) -> None:
     for stage in STAGES.values():
         if stage.name in names:
             _ = stage.address
-            print(stage.name, flush=True)
+            sys.stdout.write(f"{stage.name}\n")
+            sys.stdout.flush()

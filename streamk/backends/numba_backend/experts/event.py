@@ -23,8 +23,8 @@ from streamk.backends.numba_backend.experts.compiled import SUMS, called
 from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
 from streamk.backends.numba_backend.stages import call, stage
 
-
-_TABLE, _EVENT, _SAID = (types.CPointer(kind) for kind in (types.int64, types.float64, types.float32))
+_pointer: Any = types.CPointer
+_TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32))
 
 
 @stage(_TABLE, _EVENT, fastmath=SUMS)

@@ -6,12 +6,15 @@ from typing import Any
 
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from numba.np import arrayobj
 
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.vectors import data
+
+_unpacked: Any = cgutils.unpack_tuple
+_populate: Any = arrayobj.populate_array
 
 
 def _reaching(kind: Any) -> Any:
@@ -28,7 +31,7 @@ def _reaching(kind: Any) -> Any:
             table, place, extents = values
             lengths = [
                 context.cast(builder, length, is_, types.intp)
-                for length, is_ in zip(cgutils.unpack_tuple(builder, extents), shape, strict=True)
+                for length, is_ in zip(_unpacked(builder, extents), shape, strict=True)
             ]
             word = context.get_value_type(types.intp)
             size = context.get_abi_sizeof(context.get_data_type(kind))
@@ -39,7 +42,7 @@ def _reaching(kind: Any) -> Any:
             address = builder.load(builder.gep(addresses, [place], inbounds=True))
             found = context.make_array(array)(context, builder)
             pointer = builder.inttoptr(address, found.data.type)
-            populate_array(found, pointer, lengths, strides, size, meminfo=None)
+            _populate(found, pointer, lengths, strides, size, meminfo=None)
             return found._getvalue()
 
         return array(table, types.intp, shape), codegen
