@@ -1,11 +1,11 @@
 """The first use on a machine: seconds to the first prediction, and where they go.
 
 numba's cache is an empty directory for each "empty" row, and full for the "warm" ones. A row is a
-process of its own from its start to its end: `streamk run river:Phishing --label label` with all its
-1,250 events, or a `KernelClassifier` that learns one event and predicts the next. Wall and processor
-seconds, of all its processes; what else runs on the machine adds to both. The tables of loops are of
-a process on one core: what numba compiles, by its passes and by the function, without what that has
-compiled for itself.
+process of its own from its start to its end: `streamk run river:Phishing --label label` with all of
+its 1,250 events, or a `KernelClassifier` that learns one event and predicts the next. Wall and
+processor seconds are of all its processes; what else runs on the machine adds to both. The tables
+of functions are of a process on one core: what numba compiles, by its passes and by the function,
+without what that has compiled for itself.
 
 --before DIR measures a checkout of an earlier version beside this one.
 """

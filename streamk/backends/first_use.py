@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TextIO
 
 __all__ = ["FIRST_USE", "FirstUse"]
 
@@ -106,6 +107,20 @@ class FirstUse:
             yield
         finally:
             self._watchers.remove(show)
+
+    @contextmanager
+    def shown_on(self, stream: TextIO) -> Iterator[None]:
+        """Rewrite a line of a terminal inside; another stream gets nothing."""
+        width = 0
+
+        def show(line: str) -> None:
+            nonlocal width
+            stream.write("\r" + line.ljust(width) + ("" if line else "\r"))
+            stream.flush()
+            width = len(line)
+
+        with self.shown(show) if stream.isatty() else nullcontext():
+            yield
 
     def _show(self, line: str) -> None:
         for show in self._watchers:

@@ -46,10 +46,10 @@ class PoolTable:
     @cached_property
     def table(self) -> NDArray[np.int64]:
         """What the compiled loops take, which are compiled or loaded when it is first asked for."""
-        from streamk.backends.numba_backend.experts.event import STAGES
+        from streamk.backends.numba_backend.experts import ahead
 
-        for place, stage in STAGES.items():
-            self._table[place] = stage.address
+        for place, address in ahead.addresses().items():
+            self._table[place] = address
         return self._table
 
     @property

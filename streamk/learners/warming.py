@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,7 @@ from streamk.learners.streaming_meka import StreamingMeka
 _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.
 _TWO, _THREE, _NUMBERS = [*"ababababa"], [*"abcabcabc"], _X[:, 0].tolist()
+_LABELLED = (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS))
 _OTHERS = 4
 """Loops that many kernels need for the first events, besides the stages."""
 
@@ -45,21 +47,23 @@ def _prepare(task: str) -> None:
 
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
-    _prepare("classification")
-    X, labelled = (
-        _X,
-        (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS)),
-    )
-    for task, y in labelled:
-        for model in _models(task):
-            model.learn_many(X, y)
-            model.predict_many(X)
-            model.predict_then_learn_many(X, y)
-            # Single events have loops of their own, once all features are in use.
-            model.learn_one(X[0], y[0])
-            model.predict_one(X[0])
-            if isinstance(model, MultiKernel):
-                model.rehearse()
+    with FIRST_USE.shown_on(sys.stderr):
+        _prepare("classification")
+        for task, y in _LABELLED:
+            for model in _models(task):
+                _rehearse(model, y)
+
+
+def _rehearse(model: Learner, y: Sequence[Any]) -> None:
+    """Learn and predict a few events, one and several at a time."""
+    model.learn_many(_X, y)
+    model.predict_many(_X)
+    model.predict_then_learn_many(_X, y)
+    # Single events have loops of their own, once all features are in use.
+    model.learn_one(_X[0], y[0])
+    model.predict_one(_X[0])
+    if isinstance(model, MultiKernel):
+        model.rehearse()
 
 
 def _models(task: str) -> Iterator[Learner]:

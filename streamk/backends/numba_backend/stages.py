@@ -43,8 +43,11 @@ class Stage:
     @property
     def is_cached(self) -> bool:
         """Whether it need not be compiled."""
+        if "address" in vars(self):
+            return True
         cache, context = self._compiled._cache, self._compiled._targetdescr.target_context
-        return cache.load_overload(self._compiled._sig, context) is not None
+        key = cache._index_key(self._compiled._sig, context.codegen())
+        return key in cache._cache_file._load_index()
 
     @cached_property
     def address(self) -> int:

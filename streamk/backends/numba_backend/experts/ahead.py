@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numba
@@ -34,11 +34,29 @@ def missing() -> list[Stage]:
 
 def compile_all(stages: Sequence[Stage]) -> None:
     """Compile stages, on as many cores as there are, and return when all are ready."""
-    processes = max(1, min(len(stages), len(os.sched_getaffinity(0))))
+    processes = max(1, min(len(stages), _cores()))
     shares = [stages[n::processes] for n in range(processes)]
     with _helped(shares[:-1]):
         for stage in shares[-1]:
             _ = stage.address
+
+
+def addresses() -> dict[int, int]:
+    """Return where the stages are by their places in a table, compiled here unless they are cached.
+
+    No process is begun for that: this is for whoever just learns an event.
+    """
+    count = len(missing())
+    with FIRST_USE.expecting(count) if count else nullcontext():
+        return {place: stage.address for place, stage in STAGES.items()}
+
+
+def _cores() -> int:
+    if not sys.executable:  # of a program with Python inside, which knows of no interpreter
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
