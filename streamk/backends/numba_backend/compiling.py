@@ -37,10 +37,11 @@ def compiling(**options: Any) -> Callable[[Any], Any]:
     return compile_
 
 
-def _decorator(**options: Any) -> Any:
-    # Nothing calls our loops by C's convention.
+def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
+    # A function without `fastmath` of its own takes its caller's: its results would depend on who
+    # has it compiled first. Nothing calls our loops by C's convention.
     decorate: Any = njit
-    return decorate(error_model="numpy", no_cfunc_wrapper=True, **options)
+    return decorate(error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True, **options)
 
 
 def stamp(compiled: Any) -> None:
