@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, common, first_light, scaling
+from benchmarks import adult, common, first_light, first_use, scaling
 from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
@@ -44,6 +44,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         multi_kernel.NAME: multi_kernel.render,
         oasis.NAME: oasis.render,
         meka.NAME: meka.render,
+        first_use.NAME: first_use.render,
     },
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

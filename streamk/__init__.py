@@ -64,11 +64,12 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
 def warm_up() -> None:
     """Compile what the default models need, or load it from numba's cache.
 
-    The compiled loops are made when they are first called, which takes half a minute the very first
-    time on a machine and about a second in each process after that. Call this before a stream
-    begins, so that its first event does not wait. Models of few columns learn and predict a few
-    events, one and several at a time: two classes, three, and numbers; many kernels, and one kernel
-    with either sampler.
+    The compiled loops are made when they are first called, which takes seconds the very first time
+    on a machine and about one in each process after that. Call this before a stream begins, so
+    that its first event does not wait. Models of few columns learn and predict a few events, one
+    and several at a time: two classes, three, and numbers; many kernels, whose loops are compiled
+    in as many processes as there are cores, and one kernel with either sampler. A terminal shows
+    how far it is; elsewhere the logger ``streamk.compiling`` tells at INFO what is compiled.
 
     Examples
     --------

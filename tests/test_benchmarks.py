@@ -351,3 +351,12 @@ def test_results_are_of_full_runs() -> None:
 
     for path in RESULTS.glob("*.json"):
         assert not json.loads(path.read_text(encoding="utf-8"))["quick"], path.name
+
+
+@pytest.mark.slow
+def test_first_use(tmp_path: Path) -> None:
+    results = quick("benchmarks.first_use", tmp_path / "out.json")
+    (took,) = results["versions"]["now"]["streamk --help"]
+    assert took["wall"] > 0
+    assert results["versions"]["now"]["compiled"]["functions"] > 10
+    assert results["start_bytes"] > 0

@@ -48,3 +48,11 @@ def test_files_in_folders_count_too():
     from streamk.backends.numba_backend.compiling import _STAMP
 
     assert {"vectors.py", "ladder.py"} <= {name for name, *_ in _STAMP}
+
+
+def test_no_function_takes_over_its_callers_arithmetic():
+    # Its results would depend on whether Python or another function had it compiled first.
+    from streamk.backends.numba_backend.compiling import compiled, exact
+
+    assert exact(lambda x: x).targetoptions["fastmath"] is False
+    assert compiled(lambda x: x).targetoptions["fastmath"] == {"contract"}

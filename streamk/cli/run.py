@@ -292,6 +292,7 @@ def check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
+    from streamk.learners.warming import prepare
 
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
@@ -301,7 +302,9 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
     source = connected(options, engine_options, stack)
-    return Engine(source, model, **engine_options)
+    engine = Engine(source, model, **engine_options)
+    prepare(model)
+    return engine
 
 
 def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:

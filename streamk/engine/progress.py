@@ -8,10 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from streamk.backends.first_use import FIRST_USE
 
 __all__ = ["JsonFormatter", "Snapshot", "TerminalLine", "log_progress", "shown_on"]
 
@@ -135,6 +137,13 @@ class TerminalLine:
         """Show a snapshot."""
         self._rewrite(snapshot.line())
 
+    def say(self, line: str) -> None:
+        """Show a line of another kind; none if it is empty."""
+        if line:
+            self._rewrite(line)
+        else:
+            self.clear()
+
     def clear(self) -> None:
         """Make room for other output."""
         if self._width:
@@ -200,18 +209,28 @@ def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None
         show = log_progress
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonFormatter())
-    level, propagate = _log.level, _log.propagate
-    _log.addHandler(handler)
-    _log.setLevel(logging.INFO)
-    _log.propagate = False
-    try:
-        yield show
-    finally:
+    with ExitStack() as stack:
+        for log in (_log, logging.getLogger("streamk.compiling")):
+            stack.enter_context(_logged_by(log, handler))
         if isinstance(show, TerminalLine):
-            stream.write("\n")
-        _log.removeHandler(handler)
-        _log.setLevel(level)
-        _log.propagate = propagate
+            stack.callback(stream.write, "\n")
+            stack.enter_context(FIRST_USE.shown(show.say))
+        yield show
+
+
+@contextmanager
+def _logged_by(log: logging.Logger, handler: logging.Handler) -> Iterator[None]:
+    """Give what is logged to this handler alone."""
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
 
 
 class Pace:

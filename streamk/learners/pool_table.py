@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,6 @@ _ROOM = (
 class PoolTable:
     """Arrays and sizes by the names of their places, and the table that says where they are."""
 
-    table: NDArray[np.int64]
-
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.held: dict[str, NDArray[Any]] = {}
@@ -36,9 +35,9 @@ class PoolTable:
         """Put the arrays side by side, and write sizes and addresses into the table."""
         self.held = side_by_side(self.arrays)
         at = _places()
-        self.table = np.zeros(at.SIZE, dtype=np.int64)
+        self._table = np.zeros(at.SIZE, dtype=np.int64)
         for name, size in self.sizes.items():
-            self.table[getattr(at, name)] = size
+            self._table[getattr(at, name)] = size
         self._fit()
 
     def _fit(self) -> None:
@@ -46,6 +45,7 @@ class PoolTable:
         classes = self.sizes["CLASSES"]
         task, outputs = self.sizes["TASK"], self.sizes["OUTPUTS"]
         self.arrays = class_room.fitted(self.held, task, outputs, classes)
+        self.__dict__.pop("table", None)  # which is of another one
         self._point()
 
     def widen(self, classes: int, **fresh: NDArray[Any]) -> None:
@@ -55,31 +55,40 @@ class PoolTable:
         """
         self.held = self.held | side_by_side(fresh)
         self.sizes = self.sizes | {"OUTPUTS": classes, "CLASSES": classes}
-        self.table, self._rooms, at = self.table.copy(), [], _places()
-        self.table[at.OUTPUTS] = self.table[at.CLASSES] = classes
-        self.table[at.FRESH] = 0
+        self._table, self._rooms, at = self._table.copy(), [], _places()
+        self._table[at.OUTPUTS] = self._table[at.CLASSES] = classes
+        self._table[at.FRESH] = 0
         self._fit()
 
     def _point(self) -> None:
         at = _places()
         for name, array in self.arrays.items():
-            self.table[getattr(at, name)] = array.ctypes.data
-        self.table[at.MEMBERS] = self.sizes["MEMBERS"]
+            self._table[getattr(at, name)] = array.ctypes.data
+        self._table[at.MEMBERS] = self.sizes["MEMBERS"]
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        from streamk.backends.numba_backend.experts import ahead
+
+        for place, address in ahead.addresses().items():
+            self._table[place] = address
+        return self._table
 
     @property
     def count(self) -> int:
         """Events in the window."""
-        return int(self.table[_places().COUNT])
+        return int(self._table[_places().COUNT])
 
     @property
     def next(self) -> int:
         """Row of the window that the next event takes."""
-        return int(self.table[_places().NEXT])
+        return int(self._table[_places().NEXT])
 
     def set_window(self, count: int, following: int) -> None:
         """Say how many events the window has, and which row the next one takes."""
         at = _places()
-        self.table[at.COUNT], self.table[at.NEXT] = count, following
+        self._table[at.COUNT], self._table[at.NEXT] = count, following
 
     @contextmanager
     def room(self) -> Iterator[NDArray[np.int64]]:

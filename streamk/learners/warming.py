@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.multi_kernel import MultiKernel
@@ -15,22 +17,53 @@ from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.registry import create
 from streamk.learners.streaming_meka import StreamingMeka
 
+_X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
+# Lists: a column of an array, whose numbers lie apart, would have loops of its own.
+_TWO, _THREE, _NUMBERS = [*"ababababa"], [*"abcabcabc"], _X[:, 0].tolist()
+_LABELLED = (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS))
+_OTHERS = 4
+"""Loops that many kernels need for the first events, besides the stages."""
+
+
+def prepare(model: Learner) -> None:
+    """Compile what the first events of such a model need, in processes beside this one.
+
+    That takes a few seconds the first time on a machine, and nothing once it is in numba's cache.
+    """
+    if isinstance(model, MultiKernel):
+        _prepare("classification" if model.is_classifier else "regression")
+
+
+def _prepare(task: str) -> None:
+    from streamk.backends.numba_backend.experts import ahead
+
+    missing = ahead.missing()
+    if missing:
+        with FIRST_USE.expecting(len(missing) + _OTHERS):
+            ahead.compile_all(missing)
+            model = create(MultiKernel.TYPE, task=task)
+            model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)
+
 
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
-    X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
-    # A list: a column of an array, whose numbers lie apart, would have loops of its own.
-    two, three, numbers = [*"ababababa"], [*"abcabcabc"], X[:, 0].tolist()
-    for task, y in (("classification", two), ("classification", three), ("regression", numbers)):
-        for model in _models(task):
-            model.learn_many(X, y)
-            model.predict_many(X)
-            model.predict_then_learn_many(X, y)
-            # Single events have loops of their own, once all features are in use.
-            model.learn_one(X[0], y[0])
-            model.predict_one(X[0])
-            if isinstance(model, MultiKernel):
-                model.rehearse()
+    with FIRST_USE.shown_on(sys.stderr):
+        _prepare("classification")
+        for task, y in _LABELLED:
+            for model in _models(task):
+                _rehearse(model, y)
+
+
+def _rehearse(model: Learner, y: Sequence[Any]) -> None:
+    """Learn and predict a few events, one and several at a time."""
+    model.learn_many(_X, y)
+    model.predict_many(_X)
+    model.predict_then_learn_many(_X, y)
+    # Single events have loops of their own, once all features are in use.
+    model.learn_one(_X[0], y[0])
+    model.predict_one(_X[0])
+    if isinstance(model, MultiKernel):
+        model.rehearse()
 
 
 def _models(task: str) -> Iterator[Learner]:

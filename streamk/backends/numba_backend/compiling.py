@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import event
+from numba.core.registry import CPUDispatcher
+
+from streamk.backends.first_use import FIRST_USE
 
 _HERE = Path(__file__).parent
 _SOURCES = sorted([*_HERE.rglob("*.py"), _HERE.parent / "__init__.py"])
@@ -23,18 +27,74 @@ _STAMP = tuple((path.name, s.st_mtime_ns, s.st_size) for path in _SOURCES for s 
 
 def compiling(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that compiles with such options of numba's, and with this cache."""
-    decorate = njit(cache=True, error_model="numpy", **options)
+    decorate = _decorator(cache=True, **options)
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
-        cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-        if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
-            cache._source_stamp = _STAMP
+        stamp(compiled)
         return compiled
 
     return compile_
 
 
+def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
+    # A function without `fastmath` of its own takes its caller's: its results would depend on who
+    # has it compiled first. Nothing calls our loops by C's convention.
+    decorate: Any = njit
+    return decorate(error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True, **options)
+
+
+def stamp(compiled: Any) -> None:
+    """Let the cache of a compiled function follow all files of this backend."""
+    cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
+        cache._source_stamp = _STAMP
+
+
+def parts(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator for functions that none but compiled functions call.
+
+    They are compiled into those, and never for themselves: no wrapper lets Python call them, which
+    would take a third of the time, and they are in no cache but their callers'.
+    """
+    decorate = _decorator(no_cpython_wrapper=True, **options)
+
+    def compile_(function: Any) -> Any:
+        compiled = decorate(function)
+        if isinstance(compiled, CPUDispatcher):  # else numba compiles nothing at all
+            compiled.__class__ = _Part
+        return compiled
+
+    return compile_
+
+
+class _Part(CPUDispatcher):
+    """Refuses a call by Python, for which there is no code."""
+
+    def __call__(self, *_: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} can be called by compiled functions only")
+
+
+class _Counter(event.Listener):
+    """Counts what numba compiles of ours, and for that."""
+
+    _depth = 0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth or event.data["dispatcher"].py_func.__module__.startswith("streamk."):
+            self._depth += 1
+            FIRST_USE.begin()
+
+    def on_end(self, event: Any) -> None:
+        if self._depth:
+            self._depth -= 1
+            FIRST_USE.end(event.data["dispatcher"].py_func.__qualname__)
+
+
+register: Any = event.register
+register("numba:compile", _Counter())
+
+part = parts(nogil=True, fastmath={"contract"})
 compiled = compiling(nogil=True, fastmath={"contract"})
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.

@@ -26,7 +26,7 @@ from streamk.backends import (
     TAG_SIGN,
     Law,
 )
-from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.normals import chunk_normals, chunk_words
 
 _CAUCHY, _LAPLACE = int(Law.CAUCHY), int(Law.LAPLACE)
@@ -34,7 +34,7 @@ _STUDENT, _RATIONAL = int(Law.STUDENT), int(Law.RATIONAL)
 _GROUPS = CHUNK // 4
 
 
-@compiled
+@part
 def _uniform(word: Any) -> Any:
     return (word + 0.5) * 2.0**-32
 
@@ -75,17 +75,17 @@ def _compiled_normals(
     return single if out.dtype == types.float32 else double
 
 
-@compiled
+@part
 def _cauchy(u: Any) -> Any:
     return math.tan(math.pi * (u - 0.5))
 
 
-@compiled
+@part
 def _laplace(u: Any) -> Any:
     return math.log(2.0 * u) if u < 0.5 else -math.log(2.0 * (1.0 - u))
 
 
-@compiled
+@part
 def _columns_by_themselves(
     law: Any, first: Any, keys: Any, seed: Any, scale: Any, words: Any, W: Any
 ) -> None:
@@ -102,7 +102,7 @@ def _columns_by_themselves(
                     w[i] = _laplace(_uniform(words[i])) * scale
 
 
-@compiled
+@part
 def _phases(first: Any, seed: Any, words: Any, b: Any) -> None:
     for c in range(b.shape[0]):
         chunk_words((first + c) * _GROUPS, TAG_PHASE, 0, seed, words)
@@ -110,7 +110,7 @@ def _phases(first: Any, seed: Any, words: Any, b: Any) -> None:
             b[c, i] = _uniform(words[i])
 
 
-@compiled
+@part
 def _factors(
     first: Any, chunks: Any, seed: Any, law: Any, dof: Any, scale: Any, words: Any, like: Any
 ) -> Any:
@@ -143,7 +143,7 @@ def _fill(seed: Any, law: Any, dof: Any, scale: Any, keys: Any, first: Any, W: A
         _normals(first, TAG_FREQUENCY, keys, seed, factor, words, W)
 
 
-@compiled
+@part
 def _signs(first: Any, seed: Any, words: Any, signs: Any) -> None:
     """Write 64 random bits for each chunk, group and round: half a call of the generator."""
     chunks, shared = signs.shape[0], CHUNK // 2

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
-from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.compiling import compiled, part
 
 
-@compiled
+@part
 def _below(value: Any, knots: Any) -> Any:
     """Return how many of the sorted knots are less than the value."""
     low, high = 0, len(knots)
@@ -22,7 +22,7 @@ def _below(value: Any, knots: Any) -> Any:
     return low
 
 
-@compiled
+@part
 def _rank(value: Any, knots: Any) -> Any:
     """Return the mid-rank of a value that is no NaN, by knots at equal steps of the rank."""
     last = len(knots) - 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.experts import (
     banks,
@@ -17,11 +19,79 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import NEWTON
-from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.compiled import SUMS, called
 from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
+from streamk.backends.numba_backend.stages import call, stage
+
+_pointer: Any = types.CPointer
+_TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32))
 
 
-@fast
+@stage(_TABLE, _EVENT, fastmath=SUMS)
+def look(numbers: Any, event: Any) -> None:
+    """Write what the experts look at in an event."""
+    table = carray(numbers, (at.SIZE,))
+    awake = flags(table, at.AWAKE, (NEWTON + 1,))
+    mixture.rouse(table, awake)
+    banks.features(table, carray(event, (table[at.COLUMNS],)), awake)
+
+
+@stage(_TABLE, fastmath=SUMS)
+def say(numbers: Any) -> None:
+    """Write the experts' opinions."""
+    table = carray(numbers, (at.SIZE,))
+    e, k = table[at.EXPERTS], table[at.OUTPUTS]
+    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
+    P, own = single(table, at.G, (e, k)), single(table, at.SEEN, (e, k))
+    banks.outputs(table, F[: e - table[at.GUESTS]], awake)
+    opinions.opine(table[at.TASK], F, own, P)
+    on = double(table, at.ON, (e,))
+    if table[at.LOSS] == costs.QUANTILE:
+        offsets.add(tracked(table), on, own, P)
+    opinions.hand_out(own, on, single(table, at.KEPT, (mixture.kept_rows(table), k)))
+
+
+@stage(_TABLE, fastmath=SUMS)
+def mix(numbers: Any) -> None:
+    """Write what mixers make of the opinions, and the prediction."""
+    mixture.mix(carray(numbers, (at.SIZE,)))
+
+
+@stage(_TABLE, _SAID, types.float64, fastmath=SUMS)
+def weigh(numbers: Any, said: Any, y: Any) -> None:
+    """Let the mixing learn from what was said, as it is kept."""
+    table = carray(numbers, (at.SIZE,))
+    e, k = table[at.EXPERTS], table[at.OUTPUTS]
+    seen = carray(said, (mixture.kept_rows(table), k))
+    mixed = double(table, at.MIXED, (table[at.MIXERS], k))
+    out = double(table, at.OUT, (k,))
+    mixture.learn(table, seen, y, mixed, out)
+    mixture.keep_account(table, single(table, at.SEEN, (e, k)), y, out, mixed[0])
+
+
+@stage(_TABLE, types.float64, fastmath=SUMS)
+def descend(numbers: Any, y: Any) -> None:
+    """Let the experts learn."""
+    table = carray(numbers, (at.SIZE,))
+    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
+    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
+    G = single(table, at.G, (e, k))
+    if table[at.LOSS] == costs.QUANTILE:
+        mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
+        on, steep = double(table, at.ON, (e,)), flags(table, at.PINBALL, (e,))
+        miss = double(table, at.OUT, (k,))[0] - y
+        offsets.learn(miss, y, loss_of(table), F, on, steep, tracked(table), G)
+    else:
+        opinions.slopes(task, y, loss_of(table), G)
+    banks.descend(table, awake, G)
+    banks.learn(table, awake, F[: e - table[at.GUESTS]], y)
+
+
+STAGES = {at.SAY: say, at.WEIGH: weigh, at.LOOK: look, at.MIX: mix, at.DESCEND: descend}
+"""By the places of their addresses in a table, those that take the longest to compile first."""
+
+
+@called
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
@@ -29,24 +99,16 @@ def forecast_one(table: Any, x: Any) -> None:
     between them, and there an expert that sleeps says NaN. The outputs of guests are in the last
     rows of F before.
     """
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
-    P, own = single(table, at.G, (e, k)), single(table, at.SEEN, (e, k))
-    mixed = double(table, at.MIXED, (table[at.MIXERS], k))
-    mixture.rouse(table, awake)
-    banks.features(table, x, awake)
-    banks.outputs(table, F[: e - table[at.GUESTS]], awake)
-    opinions.opine(task, F, own, P)
-    if table[at.LOSS] == costs.QUANTILE:
-        offsets.add(tracked(table), double(table, at.ON, (e,)), own, P)
-    kept, out = single(table, at.KEPT, (mixture.kept_rows(table), k)), double(table, at.OUT, (k,))
-    opinions.hand_out(own, double(table, at.ON, (e,)), kept)
-    mixture.mix(table, own, mixed, out)
-    mixture.hand_out(mixed, out, kept[e:])
+    call(table[at.LOOK], table, (x,))
+    call(table[at.SAY], table, ())
+    call(table[at.MIX], table, ())
+    e, k = table[at.EXPERTS], table[at.OUTPUTS]
+    mixed, out = double(table, at.MIXED, (table[at.MIXERS], k)), double(table, at.OUT, (k,))
+    mixture.hand_out(mixed, out, single(table, at.KEPT, (mixture.kept_rows(table), k))[e:])
     table[at.FRESH] = 1
 
 
-@fast
+@called
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     """Write what is kept (n, E + X + 1, K) and predictions (n, K) of events X (n, d).
 
@@ -57,37 +119,29 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     predicted = double(table, at.OUT, (k,))
     F, own = single(table, at.F, (e, k)), e - table[at.GUESTS]
     for i in range(len(X)):
-        F[own:] = seen[i, own:e]
+        for guest in range(own, e):
+            for c in range(k):
+                F[guest, c] = seen[i, guest, c]
         forecast_one(table, X[i])
-        seen[i] = kept
-        out[i] = predicted
+        for row in range(len(kept)):
+            for c in range(k):
+                seen[i, row, c] = kept[row, c]
+        for c in range(k):
+            out[i, c] = predicted[c]
 
 
-@fast
+@called
 def update(table: Any, seen: Any, y: Any) -> None:
     """Learn the label of the event that `forecast` saw last.
 
     The mixing learns from what experts, mixers and their mixture said when the event had to be
     predicted, (E + X + 1, K) in `seen`; the experts learn from what they would say now.
     """
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
-    G = single(table, at.G, (e, k))
-    mixed = double(table, at.MIXED, (table[at.MIXERS], k))
-    out = double(table, at.OUT, (k,))
-    mixture.learn(table, seen, y, mixed, out)
-    mixture.keep_account(table, single(table, at.SEEN, (e, k)), y, out, mixed[0])
-    if table[at.LOSS] == costs.QUANTILE:
-        mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
-        on, steep = double(table, at.ON, (e,)), flags(table, at.PINBALL, (e,))
-        offsets.learn(out[0] - y, y, loss_of(table), F, on, steep, tracked(table), G)
-    else:
-        opinions.slopes(task, y, loss_of(table), G)
-    banks.descend(table, awake, G)
-    banks.learn(table, awake, F[: e - table[at.GUESTS]], y)
+    call(table[at.WEIGH], table, (seen, y))
+    call(table[at.DESCEND], table, (y,))
 
 
-@fast
+@called
 def learn(
     table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: Any, upkeep: Any
 ) -> Any:
@@ -116,7 +170,8 @@ def learn(
     since, period, drift, sleeping, limits = upkeep
     for i in range(len(X)):
         forecast_one(table, X[i])
-        out[i] = predicted
+        for c in range(k):
+            out[i, c] = predicted[c]
         then = seen[places[i]] if places[i] >= 0 else now
         if errors is not None:
             missed = np.float32(y[i]) - then[len(then) - 1, 0]

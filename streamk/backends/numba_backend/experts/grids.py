@@ -19,7 +19,7 @@ import numpy as np
 
 from streamk.backends import LANES
 from streamk.backends.numba_backend.experts import fours, sixteen, strips
-from streamk.backends.numba_backend.experts.compiled import exponential, fast
+from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
 
 RULES = strips.RULES
 _PRIOR = 1.0
@@ -29,7 +29,7 @@ _LEAST, _MOST = 0.02, 4.0
 """Bounds of a table's factor, so that it can come back."""
 
 
-@fast
+@called
 def line(outputs: int) -> int:
     """Return how many numbers a cell takes.
 
@@ -95,7 +95,7 @@ def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
     strips.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
 
 
-@fast
+@called
 def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
     """Erase a rule's numbers in all cells, and restore the long steps of the others.
 

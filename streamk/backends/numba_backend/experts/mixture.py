@@ -10,6 +10,7 @@ from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON, SMOOTHERS
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.reach import double, loss_of, single, size, whole
+from streamk.backends.numba_backend.stages import call
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in an account after those of the banks: the sum of losses, events, and events in which the
@@ -40,10 +41,11 @@ def rouse(table: Any, awake: Any) -> None:
 
 
 @fast
-def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
-    """Write the mixers' predictions and their mixture, from opinions (experts, outputs)."""
+def mix(table: Any) -> None:
+    """Write the mixers' predictions and their mixture, from the opinions in SEEN."""
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    shares, products = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT]
+    shares, products, x = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT], table[at.MIXERS]
+    L, mixed = single(table, at.SEEN, (e, k)), double(table, at.MIXED, (x, k))
     on, beliefs = double(table, at.ON, (e,)), double(table, at.OPINIONS, (e, k))
     opinions.believe(task, L, beliefs)
     weights, calibrated = (
@@ -57,11 +59,11 @@ def mix(table: Any, L: Any, mixed: Any, out: Any) -> None:
     weights, sums = double(table, at.PRODUCTS, (products, e)), double(table, at.ROOM, (k,))
     for i in range(products):
         mixing.pool(task, L, weights[i], sums, mixed[shares + i])
-    x = table[at.MIXERS]
     said = single(table, at.SAID, (x - 1, k))
     mixing.opine(task, mixed, said)
     mixing.pool(task, said, double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
-    mixing.share(double(table, at.TOP, (x,)), mixed, double(table, at.ALL, (x,)), room, out)
+    top, everyone = double(table, at.TOP, (x,)), double(table, at.ALL, (x,))
+    mixing.share(top, mixed, everyone, room, double(table, at.OUT, (k,)))
 
 
 @fast
@@ -107,7 +109,7 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     late = not table[at.FRESH] or opinions.differ(seen, L, on)
     if late:
         opinions.take_back(seen, L, on)
-        mix(table, L, mixed, out)
+        call(table[at.MIX], table, ())
     table[at.FRESH] = 0
     weights, alphas = double(table, at.SHARES, (shares, e)), double(table, at.ALPHAS, (shares,))
     likely, calibrated = double(table, at.LOSSES, (e,)), double(table, at.CALIBRATED, (e, k))

@@ -212,4 +212,7 @@ GUESTS = 111
 OUTPUT_ROOM = 112
 """K': outputs that there is room for, those that are not used being zero."""
 
-SIZE = 113
+LOOK, SAY, MIX, WEIGH, DESCEND = range(113, 118)
+"""Addresses of the stages that an event goes through, see `stages`."""
+
+SIZE = 118

@@ -4,43 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numba.np.numpy_support import carray
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np import arrayobj
 
-from streamk.backends.numba_backend.addresses import pointer
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.vectors import data
+
+_unpacked: Any = cgutils.unpack_tuple
+_populate: Any = arrayobj.populate_array
 
 
-@fast
-def single(table: Any, place: Any, shape: Any) -> Any:
-    """Return an array of float32."""
-    return carray(pointer(table[place], np.float32(0.0)), shape)
+def _reaching(kind: Any) -> Any:
+    """Return the intrinsic that makes an array (table, place, shape) of such numbers.
+
+    numba's `carray` does the same, but is compiled anew for each kind of shape.
+    """
+
+    @intrinsic
+    def reached(_: Any, table: Any, place: Any, shape: Any) -> Any:
+        array = types.Array(kind, len(shape), "C")
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            table, place, extents = values
+            lengths = [
+                context.cast(builder, length, is_, types.intp)
+                for length, is_ in zip(_unpacked(builder, extents), shape, strict=True)
+            ]
+            word = context.get_value_type(types.intp)
+            size = context.get_abi_sizeof(context.get_data_type(kind))
+            strides = [word(size)]
+            for length in lengths[:0:-1]:
+                strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
+            addresses = data(context, builder, signature.args[0], table)
+            address = builder.load(builder.gep(addresses, [place], inbounds=True))
+            found = context.make_array(array)(context, builder)
+            pointer = builder.inttoptr(address, found.data.type)
+            _populate(found, pointer, lengths, strides, size, meminfo=None)
+            return found._getvalue()
+
+        return array(table, types.intp, shape), codegen
+
+    return reached
 
 
-@fast
-def double(table: Any, place: Any, shape: Any) -> Any:
-    """Return an array of float64."""
-    return carray(pointer(table[place], np.float64(0.0)), shape)
-
-
-@fast
-def whole(table: Any, place: Any, shape: Any) -> Any:
-    """Return an array of int64."""
-    return carray(pointer(table[place], np.int64(0)), shape)
-
-
-@fast
-def short(table: Any, place: Any, shape: Any) -> Any:
-    """Return an array of int32."""
-    return carray(pointer(table[place], np.int32(0)), shape)
-
-
-@fast
-def flags(table: Any, place: Any, shape: Any) -> Any:
-    """Return an array of bool."""
-    return carray(pointer(table[place], np.bool_(False)), shape)
+single, double = _reaching(types.float32), _reaching(types.float64)
+short, whole, flags = (_reaching(kind) for kind in (types.int32, types.int64, types.bool_))
 
 
 @fast

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from streamk.backends.numba_backend.experts import mixing
-from streamk.backends.numba_backend.experts.compiled import exponential, fast
+from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3
@@ -33,7 +33,7 @@ _FLOOR = 0.05
 """Least guess of a disagreement, in units of the mean error."""
 
 
-@fast
+@called
 def disagreement(L: Any, weights: Any) -> Any:
     """Return the weighted deviation of opinions (experts, 1).
 
@@ -60,7 +60,7 @@ def guess(kind: Any, apart: Any, size: Any) -> Any:
     return math.sqrt(size * (apart + _FLOOR * size))
 
 
-@fast
+@called
 def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any, out: Any) -> None:
     """Write the quantiles of the error at `LEVELS`, in ascending order."""
     for q in range(len(LEVELS)):
@@ -73,7 +73,7 @@ def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any
         out[q] = max(out[q], out[q - 1])
 
 
-@fast
+@called
 def learn(error: Any, L: Any, weights: Any, arrays: Any) -> None:
     """Learn from an error, label less prediction, and the opinions L (experts, 1) behind it.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.experts import eights
-from streamk.backends.numba_backend.experts.compiled import exponential, fast
+from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
 
 GAUSSIANS, POWERS = 3, 4
 PRIOR = 0.3
@@ -27,7 +27,7 @@ _HALF, _FOURTH = 2.0 ** (eights.LEAST_EXPONENT / 2), 2.0 ** (eights.LEAST_EXPONE
 """Numbers whose second and fourth power are the least normal ones: what is below becomes 0."""
 
 
-@fast
+@called
 def room(classes: Any) -> Any:
     """Return the shape of the sums: of weights and of weights times labels, or by class."""
     return eights.APART, max(2, classes), eights.WIDTH

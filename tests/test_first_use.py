@@ -1,0 +1,108 @@
+"""What a first use compiles, how it is said, and that several processes share the work."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamk.backends.first_use import FirstUse
+
+_PREPARE = """
+import json, os, sys
+from streamk.backends.first_use import FIRST_USE
+from streamk.learners import create
+from streamk.learners.warming import prepare
+lines = []
+with FIRST_USE.shown(lines.append):
+    prepare(create("multi-kernel", task="classification"))
+from streamk.backends.numba_backend.experts import ahead
+try:
+    left = os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    left = None
+print(json.dumps([lines, FIRST_USE.done, [stage.name for stage in ahead.missing()], left]))
+"""
+
+
+def prepared(cache: Path, **environment: str) -> tuple[list[str], int]:
+    done = subprocess.run(
+        [sys.executable, "-c", _PREPARE],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    lines, loops, missing, left = json.loads(done.stdout)
+    assert missing == []
+    assert left is None
+    return lines, loops
+
+
+@pytest.mark.slow
+def test_a_first_use_says_how_far_it_is_and_the_next_one_nothing(tmp_path: Path) -> None:
+    lines, loops = prepared(tmp_path)
+    assert lines[0] == "compiling for this processor, once: 0 of 9 loops"
+    assert lines[-2:] == ["compiling for this processor, once: 9 of 9 loops", ""]
+    assert loops == 9
+    assert prepared(tmp_path) == ([], 0)
+
+
+def test_a_loop_outside_of_a_larger_work_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    first, lines = FirstUse(), []
+    with caplog.at_level(logging.INFO, "streamk.compiling"), first.shown(lines.append):
+        with first.loop("one"), first.loop("of_one"):
+            pass
+        with first.loop("two"):
+            pass
+    assert [text.partition(" in ")[0] for text in caplog.messages] == [
+        "compiling for this processor, once",
+        "compiled one",
+        "compiled two",
+    ]
+    assert lines == [
+        "compiling for this processor, once: 0 loops done",
+        "",
+        "compiling for this processor, once: 1 loops done",
+        "",
+    ]
+    assert first.done == 2
+
+
+def test_a_larger_work_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    first = FirstUse()
+    with caplog.at_level(logging.INFO, "streamk.compiling"), first.expecting(2):
+        first.ended()
+        with first.loop("two"):
+            assert first.line() == "compiling for this processor, once: 1 of 2 loops"
+    start, end = caplog.messages
+    assert start == "compiling 2 loops for this processor, once"
+    assert end.startswith("compiled 2 loops in ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_one_line_which_goes() -> None:
+    first, screen, file = FirstUse(), Terminal(), io.StringIO()
+    with first.shown_on(screen), first.shown_on(file), first.expecting(1), first.loop("one"):
+        pass
+    assert screen.getvalue().split("\r")[-2].strip() == ""
+    assert "1 of 1 loops" in screen.getvalue()
+    assert "\n" not in screen.getvalue()
+    assert file.getvalue() == ""
+
+
+def test_what_compiled_functions_alone_call_refuses_python() -> None:
+    from streamk.backends.numba_backend.experts import mixture
+
+    with pytest.raises(TypeError, match="mix can be called by compiled functions only"):
+        mixture.mix(None)
