@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -27,6 +26,17 @@ from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
+from streamk.encoding.fast import (
+    Fast,
+    Read,
+    ReadAll,
+    Rowset,
+    filling,
+    opens,
+    parsing,
+    picker,
+    read_none,
+)
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
@@ -53,47 +63,6 @@ _NULL, _ABSENT, _TIME = -1, -2, -3
 """In the place of a text's column; times have `_TIME` and what is below."""
 
 
-_Read = Callable[[Any], Sequence[Any]]
-_ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
-
-
-def _opens(value: Any) -> bool:
-    return type(value) is bytes and value[:1] == b"{"
-
-
-def _none(_values: Sequence[Any]) -> None:
-    """Read no events at once."""
-
-
-@dataclass(slots=True)
-class _Fast:
-    """How to read the events that look like the usual one.
-
-    `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
-    does so with NaN in the place of nulls. `read_all` gives the values of many events at once, or
-    None where it cannot tell.
-    """
-
-    read: _Read
-    read_all: _ReadAll
-    numbers: Callable[[Sequence[Any]], Sequence[Any]]
-    filled: Callable[[Sequence[Any]], Sequence[Any]]
-    number_fields: list[Name]
-    texts: list[tuple[int, Name]]
-    label_at: int | None
-
-
-@dataclass(slots=True)
-class _Rowset:
-    """The events that went the fast way, by columns; `packed` are the numbers of one or more."""
-
-    index: list[int] = field(default_factory=list)
-    packed: list[bytes] = field(default_factory=list)
-    codes: list[list[int]] = field(default_factory=list)
-    times: list[Moment] = field(default_factory=list)
-    labels: list[Any] = field(default_factory=list)
-
-
 class NamedDecoder:
     """Decodes json, dict and csv events; see `streamk.encoding.decoders.decoder`."""
 
@@ -113,7 +82,7 @@ class NamedDecoder:
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._read = reader(encoding, fields, schema.label, delimiter)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
-        self._fast: _Fast | None = None
+        self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
         expected.note(dict.fromkeys(fields or ()))
@@ -173,7 +142,7 @@ class NamedDecoder:
 
     # The fast way.
 
-    def _way(self, values: Sequence[Any], start: int) -> _Fast:
+    def _way(self, values: Sequence[Any], start: int) -> Fast:
         """Return the fast way, made anew where fields have come or gained a number or a text."""
         table = self.table
         made_of = (len(table.numbers), len(table.texts), len(table.times))
@@ -181,7 +150,7 @@ class NamedDecoder:
             self._fast, self._made_of = self._made_for(values, start), made_of
         return self._fast
 
-    def _made_for(self, values: Sequence[Any], start: int) -> _Fast:
+    def _made_for(self, values: Sequence[Any], start: int) -> Fast:
         """A fast way for events with their fields in the order of the first readable one."""
         first: Mapping[Any, Any] = {}
         for value in values[start : start + 16]:
@@ -218,23 +187,23 @@ class NamedDecoder:
         used = [(i, name) for i, name in enumerate(names) if name not in ignored and name != label]
         # A field that has held a text first and a number later counts as text.
         numbers = [i for i, name in used if kinds.get(name) == "number"]
-        pick = _picker(numbers)
+        pick = picker(numbers)
         read, read_all = self._reading(names)
-        return _Fast(
+        return Fast(
             read=read,
             read_all=read_all,
-            numbers=_parsing(pick, filled=False) if self._encoding == "csv" else pick,
-            filled=_parsing(pick, filled=True) if self._encoding == "csv" else _filling(pick),
+            numbers=parsing(pick, filled=False) if self._encoding == "csv" else pick,
+            filled=parsing(pick, filled=True) if self._encoding == "csv" else filling(pick),
             number_fields=[names[i] for i in numbers],
             texts=[(i, name) for i, name in used if kinds.get(name) in ("text", "time")],
             label_at=None if label is None else names.index(label),
         )
 
-    def _reading(self, names: list[Name]) -> tuple[_Read, _ReadAll]:
+    def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         if self._encoding == "json":
             return self._json_reading(names)
         if self._encoding == "csv":
-            return self._csv_reading, _none
+            return self._csv_reading, read_none
         n = len(names)
 
         def read(event: Any) -> Sequence[Any]:
@@ -243,7 +212,7 @@ class NamedDecoder:
             return [event[name] for name in names]
 
         if n < 2:
-            return read, _none
+            return read, read_none
         pick = itemgetter(*names)
 
         def read_at_once(event: Any) -> Sequence[Any]:
@@ -251,9 +220,9 @@ class NamedDecoder:
                 raise ValueError
             return pick(event)  # type: ignore[no-any-return]
 
-        return read_at_once, _none
+        return read_at_once, read_none
 
-    def _json_reading(self, names: list[Name]) -> tuple[_Read, _ReadAll]:
+    def _json_reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         absent = float("nan") if self._missing else 0.0
         fields: list[tuple[str, Any, Any]] = []
         for i, name in enumerate(names):
@@ -276,7 +245,7 @@ class NamedDecoder:
             )
         except ValueError:
             # A name that msgspec cannot give to a field (a quote, a control character).
-            return self._refuse, _none
+            return self._refuse, read_none
         decode, unpack, most = (
             msgspec.json.Decoder(shape).decode,
             msgspec.structs.astuple,
@@ -289,7 +258,7 @@ class NamedDecoder:
             return unpack(decode(value))
 
         if self._ignore:  # may hold anything
-            return read, _none
+            return read, read_none
         decode_all = msgspec.json.Decoder(list[shape]).decode  # type: ignore[valid-type]
 
         def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:
@@ -298,7 +267,7 @@ class NamedDecoder:
             Fields are no objects here. So where there are as many objects as braces and events, and
             each event begins with a brace, that is where an object begins, and none else does.
             """
-            if not all(map(_opens, values)) or max(map(len, values)) > most:
+            if not all(map(opens, values)) or max(map(len, values)) > most:
                 return None
             text = b",".join(values)
             if text.count(b"{") != len(values):
@@ -319,9 +288,9 @@ class NamedDecoder:
             raise ValueError
         return cells
 
-    def _quick(self, values: Sequence[Any], start: int) -> tuple[_Rowset, list[int]]:
+    def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
         """The events from `start` on that can go the fast way, and the index of the others."""
-        rows = _Rowset()
+        rows = Rowset()
         refused: list[int] = []
         if start == len(values):
             return rows, refused
@@ -356,14 +325,14 @@ class NamedDecoder:
         return rows, refused
 
     @staticmethod
-    def _packed(fast: _Fast, every: list[Sequence[Any]], start: int) -> _Rowset | None:
+    def _packed(fast: Fast, every: list[Sequence[Any]], start: int) -> Rowset | None:
         """Events from `start` on of which all values are there; None if some number is null."""
         try:
             numbers = np.fromiter(chain.from_iterable(map(fast.numbers, every)), np.float64)
         except TypeError:
             return None
         at = fast.label_at
-        return _Rowset(
+        return Rowset(
             index=list(range(start, start + len(every))),
             packed=[numbers.tobytes()],
             labels=[] if at is None else list(map(itemgetter(at), every)),
@@ -392,7 +361,7 @@ class NamedDecoder:
 
         return find
 
-    def _checked(self, rows: _Rowset) -> tuple[Floats, list[int], list[int]]:
+    def _checked(self, rows: Rowset) -> tuple[Floats, list[int], list[int]]:
         """The numbers of the fast rows, which rows are good, and the index of the others."""
         n = len(rows.index)
         fast = self._fast
@@ -447,7 +416,7 @@ class NamedDecoder:
 
     def _assembled(
         self,
-        rows: _Rowset,
+        rows: Rowset,
         numbers: Floats,
         kept: list[int],
         slow: dict[int, tuple[Event, Any]],
@@ -517,35 +486,3 @@ class NamedDecoder:
                 found_times = np.array(times).reshape(-1, len(Moment._fields))[_TIME - code[has]]
                 for part, place in own.items():
                     X[has, place] = found_times[:, Moment._fields.index(part)]
-
-
-_Pick = Callable[[Sequence[Any]], Sequence[Any]]
-
-
-def _picker(places: list[int]) -> _Pick:
-    """The function that picks these places, which ascend, out of a sequence."""
-    if not places:
-        return lambda _cells: ()
-    if places[-1] - places[0] == len(places) - 1:
-        return itemgetter(slice(places[0], places[-1] + 1))
-    return itemgetter(*places)
-
-
-def _filling(pick: _Pick) -> _Pick:
-    """`pick` with NaN in the place of None."""
-    return lambda cells: [np.nan if cell is None else cell for cell in pick(cells)]
-
-
-def _parsing(pick: _Pick, *, filled: bool) -> _Pick:
-    """`pick` with CSV cells parsed; `filled` with NaN in the place of those that are missing."""
-
-    def parse(cells: Sequence[Any]) -> list[float]:
-        chosen = pick(cells)
-        if "_" in "".join(chosen):
-            # Python reads 1_000 as a number, which no other reader of CSV does.
-            raise ValueError
-        if filled:
-            chosen = ["nan" if cell in MISSING else cell for cell in chosen]
-        return list(map(float, chosen))
-
-    return parse

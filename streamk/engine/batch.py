@@ -46,6 +46,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    @property
+    def span(self) -> str:
+        """From where to where its events are, in words."""
+        first, last = self.position(0), self.position(len(self) - 1)
+        return f"from {first[0]} offset {first[1]} to {last[0]} offset {last[1]}"
+
     def position(self, i: int) -> tuple[str, int]:
         """Partition and offset of event `i`."""
         return self.names[self.codes[i]], int(self.offsets[i])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import os
 import signal
 import sys
@@ -12,23 +11,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import Revoked
-from streamk.encoding import Absent, LabelType, Mode, Schema
+from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
-from streamk.engine.confusion import Confusion
+from streamk.engine.checks import (
+    check_choice,
+    check_seconds,
+    check_whole,
+    label_of,
+    open_schema,
+    policy,
+    schema_as_json,
+)
 from streamk.engine.details import Details
-from streamk.engine.feed import DataLoss, Feed, Lost
+from streamk.engine.feed import DataLoss, Feed
 from streamk.engine.keeper import Keeper
 from streamk.engine.lookout import Lookout
 from streamk.engine.progress import Pace, Snapshot, process_bytes
+from streamk.engine.report import Report
 from streamk.engine.sequence import Pass
-from streamk.engine.training import Counts, OnError, Trainer
+from streamk.engine.training import OnError, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
@@ -48,66 +56,6 @@ _YOUNG = 50_000
 and with Python's 700 they took an eighth of a run."""
 
 _log = logging.getLogger("streamk.engine")
-
-
-@dataclass(frozen=True)
-class Report:
-    """How a run ended.
-
-    Attributes
-    ----------
-    stopped : "end", "max_events" or "request"
-        The source ended, the limit was reached, or a signal or `Engine.stop` asked for it.
-    events : int
-        Events taken from the sequence since the job began, restarts included.
-    counts : Counts
-    whole, window : dict of str to float
-        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
-    baselines : dict of dict of str to float
-        "whole" and "window": accuracy of no_change and majority, or mean absolute error of
-        last_value and mean, on the same events.
-    confusion : Confusion
-        Which class was taken for which, see `streamk.engine.confusion`.
-    since : dict of str to int
-        After how many scored events a figure began to count, of those that did not at the first.
-    history : dict of str to list
-        Windowed figures along the stream by name, and ``events``, after how many; at most 1,024
-        points. None where there was no figure yet.
-    lost : list of dict
-        Offset ranges that this model will never hold: partition, start, stop, reason.
-    learns : bool
-        Whether events with a label were learned.
-    learned : dict of partition to list of [start, stop]
-        Offset ranges that were taken.
-    seconds : float
-        This run took, of which `events_now` were taken in it.
-    model : Learner
-    schema : Schema or None
-        None if no event was ever read.
-    epoch : int or None
-        The last checkpoint; None without.
-    absent_names : tuple of str
-        A sentence for each ignored field, and the label, that no event of this run had.
-    """
-
-    stopped: Literal["end", "max_events", "request"]
-    events: int
-    counts: Counts
-    whole: dict[str, float]
-    window: dict[str, float]
-    learns: bool
-    baselines: dict[str, dict[str, float]]
-    confusion: Confusion
-    since: dict[str, int]
-    history: dict[str, list[Any]]
-    lost: list[Lost]
-    learned: dict[str, list[list[int]]]
-    seconds: float
-    events_now: int
-    model: Learner
-    schema: Schema | None
-    epoch: int | None
-    absent_names: tuple[str, ...] = ()
 
 
 class Engine:
@@ -238,15 +186,15 @@ class Engine:
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
-        on_error = _policy(on_error, dead_letters)
-        label = _label(label, schema)
-        _check_choice("data_loss", data_loss, DataLoss)
-        _check_whole(1, checkpoint_every=checkpoint_every, window=window)
-        _check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
-        _check_whole(0, max_events=max_events)
-        _check_whole(2, keep=keep)
-        _check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
-        _check_choice("absent", absent, Absent)
+        on_error = policy(on_error, dead_letters)
+        label = label_of(label, schema)
+        check_choice("data_loss", data_loss, DataLoss)
+        check_whole(1, checkpoint_every=checkpoint_every, window=window)
+        check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
+        check_whole(0, max_events=max_events)
+        check_whole(2, keep=keep)
+        check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
+        check_choice("absent", absent, Absent)
         if not 0.0 <= max_bad_share <= 1.0:
             raise InvalidInput(f"max_bad_share={max_bad_share!r} must lie between 0 and 1")
         self._source, self._sink = source, sink
@@ -266,7 +214,9 @@ class Engine:
         self._trainer = Trainer(
             model,
             source,
-            schema if isinstance(schema, Schema) else _found(model, label, schema, absent, ignore),
+            schema
+            if isinstance(schema, Schema)
+            else open_schema(model, label, schema, absent, ignore),
             sink=sink,
             dead_letters=dead_letters,
             on_error=on_error,
@@ -292,7 +242,7 @@ class Engine:
         self._config = {
             "label": label,
             "learn": learn,
-            "schema": _told(schema) if learn else "fixed",
+            "schema": schema_as_json(schema) if learn else "fixed",
             "absent": absent,
             "ignore": list(ignore),
             "encoding": source.encoding,
@@ -497,56 +447,6 @@ class Engine:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
-    """Return what becomes of events that cannot be used."""
-    on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
-    if (on_error == "dead-letter") != (dead_letters is not None):
-        raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
-    _check_choice("on_error", on_error, OnError)
-    return on_error
-
-
-def _label(label: str | int | None, schema: Schema | Mode) -> str | int | None:
-    """Return the field that holds the label: a schema brings its own."""
-    if not isinstance(schema, Schema):
-        _check_choice("schema", schema, Literal["open", "strict"])
-        return label
-    if label not in (None, schema.label):
-        raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
-    return schema.label
-
-
-def _told(schema: Schema | Mode) -> Any:
-    """Return a schema as JSON data."""
-    return schema.to_json() if isinstance(schema, Schema) else schema
-
-
-def _found(
-    model: Learner, label: str | int | None, mode: Mode, absent: Absent, ignore: tuple[Any, ...]
-) -> Schema:
-    """Return the schema whose columns are found along the stream."""
-    kind: LabelType | None = None if label is None or model.is_classifier else "float"
-    return Schema(label=label, label_type=kind, mode=mode, absent=absent, ignore=ignore)
-
-
-def _check_whole(least: int, **options: int | None) -> None:
-    for name, value in options.items():
-        if value is not None and not (isinstance(value, int) and value >= least):
-            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
-
-
-def _check_seconds(**options: float) -> None:
-    for name, value in options.items():
-        if not (isinstance(value, int | float) and 0 <= value < math.inf):
-            raise InvalidInput(f"{name}={value!r} must be a number of seconds, at least 0")
-
-
-def _check_choice(name: str, value: Any, choices: Any) -> None:
-    if value not in get_args(choices):
-        known = ", ".join(repr(choice) for choice in get_args(choices))
-        raise InvalidInput(f"{name}={value!r} is none of {known}")
 
 
 def _tune() -> None:

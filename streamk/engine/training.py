@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,10 @@ from streamk.engine.marks import Marks
 from streamk.engine.metrics import Metrics
 from streamk.engine.names import NameCheck
 from streamk.engine.outputs import dead_letter, predictions
+from streamk.engine.surplus import Predicted, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
-from streamk.learners.classes import Label, beyond
+from streamk.learners.classes import Label
 from streamk.learners.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "Trainer"]
@@ -66,27 +67,7 @@ class Counts:
     bad: dict[str, int]
 
 
-class _Predicted(NamedTuple):
-    """What came of a batch.
-
-    Attributes
-    ----------
-    prequential : Prequential
-    classes : tuple of labels
-        Those that were known after it.
-    details : list of dict
-        Of each event, if any are wanted.
-    drifts : list of int
-        Which of its labelled events, counted from 1, were the last before experts began anew.
-    """
-
-    prequential: Prequential
-    classes: tuple[Any, ...]
-    details: list[dict[str, Any]]
-    drifts: list[int]
-
-
-_Learned = Callable[[], _Predicted]
+_Learned = Callable[[], Predicted]
 """Waits for predictions."""
 
 
@@ -197,7 +178,7 @@ class Trainer:
             return self._decoder.decode(batch.values)
         except BadRecord as error:
             self.settle()
-            raise EngineError(f"events {_range(batch)} cannot be read: {error}") from error
+            raise EngineError(f"events {batch.span} cannot be read: {error}") from error
 
     def _surplus(self, decoded: Decoded) -> list[BadEvent]:
         """Return the events whose labels would make more classes than the model may have."""
@@ -206,15 +187,7 @@ class Trainer:
             return []
         if self._classes is None:
             self._classes = set(model.classes)
-        return [
-            BadEvent(
-                int(decoded.good[place]),
-                self._decoder.schema.label,
-                f"label out of domain: {decoded.y[place]!r} would be one class more than"
-                f" max_classes={model.max_classes}; raise that option, or learn a number",
-            )
-            for place in beyond(self._classes, decoded.y, model.max_classes)
-        ]
+        return surplus_of(decoded, self._classes, model.max_classes, self._decoder.schema.label)
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -278,7 +251,7 @@ class Trainer:
 
     # --- learning ---------------------------------------------------------------------------
 
-    def _learn(self, decoded: Decoded, schema: Schema, known: int, batch: Batch) -> _Predicted:
+    def _learn(self, decoded: Decoded, schema: Schema, known: int, batch: Batch) -> Predicted:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
         model = self.model
         y = decoded.y if self.learns else [None] * len(decoded.y)
@@ -300,7 +273,7 @@ class Trainer:
             if start < len(X):
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
         drifts = [n - before for n in getattr(model, "drifts", ()) if n > before]
-        return _Predicted(joined(pieces, model), model.classes, details, drifts)
+        return Predicted(joined(pieces, model), model.classes, details, drifts)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
@@ -333,7 +306,7 @@ class Trainer:
         """Write predictions and events that cannot be used, and count and score them."""
         found = learned()
         if surplus:
-            decoded, found = _without(decoded, surplus, found)
+            decoded, found = without(decoded, surplus, found)
         predicted, classes, details, drifts = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
@@ -499,27 +472,6 @@ def _before(decoded: Decoded, row: int) -> Decoded:
     return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)
 
 
-def _without(
-    decoded: Decoded, surplus: list[BadEvent], found: _Predicted
-) -> tuple[Decoded, _Predicted]:
-    """Return what is left where some of the events turn out to be bad ones."""
-    kept = ~np.isin(decoded.good, [event.row for event in surplus])
-    y = [label for label, keep in zip(decoded.y, kept.tolist(), strict=True) if keep]
-    bad = sorted([*decoded.bad, *surplus])
-    said, P = found.prequential.predictions, found.prequential.probabilities
-    left = Prequential(said[kept], None if P is None else P[kept])
-    details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
-    return (
-        Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
-        _Predicted(left, found.classes, details, found.drifts),
-    )
-
-
-def _range(batch: Batch) -> str:
-    first, last = batch.position(0), batch.position(len(batch) - 1)
-    return f"from {first[0]} offset {first[1]} to {last[0]} offset {last[1]}"
-
-
 def _complaint(batch: Batch, event: BadEvent) -> str:
     partition, offset = batch.position(event.row)
     return (
@@ -535,4 +487,4 @@ def _refusals(batch: Batch) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise EngineError(f"the model refuses an event {_range(batch)}: {error}") from error
+        raise EngineError(f"the model refuses an event {batch.span}: {error}") from error

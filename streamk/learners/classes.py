@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -149,14 +149,14 @@ class Classes:
         return np.asarray(table[numbers])
 
 
-def beyond(known: set[Label], labels: Iterable[Label | None], most: int) -> list[int]:
+def beyond(known: set[Label], labels: Collection[Label | None], most: int) -> list[int]:
     """Return the places of labels that would make more than so many classes.
 
     Parameters
     ----------
     known : set of labels
         The classes that there are. Those that come are added.
-    labels : iterable of labels
+    labels : collection of labels
         In the order in which they are learned; None adds none.
     most : int
 
@@ -165,7 +165,9 @@ def beyond(known: set[Label], labels: Iterable[Label | None], most: int) -> list
     >>> beyond({"up"}, ["down", None, "left", "up", "right"], 2)
     [2, 4]
     """
-    places = []
+    places: list[int] = []
+    if {None, *known}.issuperset(labels):  # as they mostly are
+        return places
     for place, label in enumerate(labels):
         if label is None or label in known:
             continue

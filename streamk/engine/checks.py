@@ -1,0 +1,71 @@
+"""The options of an engine: their domains, and what follows from several of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+from connectors.base import Sink
+from streamk.encoding import Absent, LabelType, Mode, Schema
+from streamk.engine.training import OnError
+from streamk.errors import InvalidInput
+from streamk.learners.base import Learner
+
+
+def policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
+    """Return what becomes of events that cannot be used."""
+    on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
+    if (on_error == "dead-letter") != (dead_letters is not None):
+        raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
+    check_choice("on_error", on_error, OnError)
+    return on_error
+
+
+def label_of(label: str | int | None, schema: Schema | Mode) -> str | int | None:
+    """Return the field that holds the label: a schema brings its own."""
+    if not isinstance(schema, Schema):
+        check_choice("schema", schema, Literal["open", "strict"])
+        return label
+    if label not in (None, schema.label):
+        raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
+    return schema.label
+
+
+def schema_as_json(schema: Schema | Mode) -> Any:
+    """Return a schema as JSON data."""
+    return schema.to_json() if isinstance(schema, Schema) else schema
+
+
+def open_schema(
+    model: Learner,
+    label: str | int | None,
+    mode: Schema | Mode,
+    absent: Absent,
+    ignore: tuple[Any, ...],
+) -> Schema:
+    """Return the schema that was given, or one whose columns are found along the stream."""
+    if isinstance(mode, Schema):
+        return mode
+    kind: LabelType | None = None if label is None or model.is_classifier else "float"
+    return Schema(label=label, label_type=kind, mode=mode, absent=absent, ignore=ignore)
+
+
+def check_whole(least: int, **options: int | None) -> None:
+    """Raise `InvalidInput` if an option that is given is no whole number of at least that."""
+    for name, value in options.items():
+        if value is not None and not (isinstance(value, int) and value >= least):
+            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def check_seconds(**options: float) -> None:
+    """Raise `InvalidInput` if an option is no finite number of seconds."""
+    for name, value in options.items():
+        if not (isinstance(value, int | float) and 0 <= value < math.inf):
+            raise InvalidInput(f"{name}={value!r} must be a number of seconds, at least 0")
+
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Raise `InvalidInput` if an option is none of the choices of a literal type."""
+    if value not in get_args(choices):
+        known = ", ".join(repr(choice) for choice in get_args(choices))
+        raise InvalidInput(f"{name}={value!r} is none of {known}")

@@ -1,0 +1,74 @@
+"""How a run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamk.encoding import Schema
+from streamk.engine.confusion import Confusion
+from streamk.engine.feed import Lost
+from streamk.engine.training import Counts
+from streamk.learners.base import Learner
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run ended.
+
+    Attributes
+    ----------
+    stopped : "end", "max_events" or "request"
+        The source ended, the limit was reached, or a signal or `Engine.stop` asked for it.
+    events : int
+        Events taken from the sequence since the job began, restarts included.
+    counts : Counts
+    whole, window : dict of str to float
+        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
+    baselines : dict of dict of str to float
+        "whole" and "window": accuracy of no_change and majority, or mean absolute error of
+        last_value and mean, on the same events.
+    confusion : Confusion
+        Which class was taken for which, see `streamk.engine.confusion`.
+    since : dict of str to int
+        After how many scored events a figure began to count, of those that did not at the first.
+    history : dict of str to list
+        Windowed figures along the stream by name, and ``events``, after how many; at most 1,024
+        points. None where there was no figure yet.
+    lost : list of dict
+        Offset ranges that this model will never hold: partition, start, stop, reason.
+    learns : bool
+        Whether events with a label were learned.
+    learned : dict of partition to list of [start, stop]
+        Offset ranges that were taken.
+    seconds : float
+        This run took, of which `events_now` were taken in it.
+    model : Learner
+    schema : Schema or None
+        None if no event was ever read.
+    epoch : int or None
+        The last checkpoint; None without.
+    absent_names : tuple of str
+        A sentence for each ignored field, and the label, that no event of this run had.
+    """
+
+    stopped: Literal["end", "max_events", "request"]
+    events: int
+    counts: Counts
+    whole: dict[str, float]
+    window: dict[str, float]
+    learns: bool
+    baselines: dict[str, dict[str, float]]
+    confusion: Confusion
+    since: dict[str, int]
+    history: dict[str, list[Any]]
+    lost: list[Lost]
+    learned: dict[str, list[list[int]]]
+    seconds: float
+    events_now: int
+    model: Learner
+    schema: Schema | None
+    epoch: int | None
+    absent_names: tuple[str, ...] = ()

@@ -1,0 +1,67 @@
+"""Events whose labels would be more classes than a model may have: found before, left out after."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamk.encoding import BadEvent, Decoded
+from streamk.learners.classes import Label, beyond
+from streamk.learners.prequential import Prequential
+
+__all__ = ["Predicted", "surplus_of", "without"]
+
+
+class Predicted(NamedTuple):
+    """What came of a batch.
+
+    Attributes
+    ----------
+    prequential : Prequential
+    classes : tuple of labels
+        Those that were known after it.
+    details : list of dict
+        Of each event, if any are wanted.
+    drifts : list of int
+        Which of its labelled events, counted from 1, were the last before experts began anew.
+    """
+
+    prequential: Prequential
+    classes: tuple[Any, ...]
+    details: list[dict[str, Any]]
+    drifts: list[int]
+
+
+def surplus_of(
+    decoded: Decoded, classes: set[Label], most: int, label: str | int | None
+) -> list[BadEvent]:
+    """Return the events whose labels would be more than `most` classes, as bad ones.
+
+    The labels of the others join `classes`.
+    """
+    return [
+        BadEvent(
+            int(decoded.good[place]),
+            label,
+            f"label out of domain: {decoded.y[place]!r} would be one class more than"
+            f" max_classes={most}; raise that option, or learn a number",
+        )
+        for place in beyond(classes, decoded.y, most)
+    ]
+
+
+def without(
+    decoded: Decoded, surplus: list[BadEvent], found: Predicted
+) -> tuple[Decoded, Predicted]:
+    """Return what is left where some of the events turn out to be bad ones."""
+    kept = ~np.isin(decoded.good, [event.row for event in surplus])
+    y = [label for label, keep in zip(decoded.y, kept.tolist(), strict=True) if keep]
+    bad = sorted([*decoded.bad, *surplus])
+    said, P = found.prequential.predictions, found.prequential.probabilities
+    left = Prequential(said[kept], None if P is None else P[kept])
+    details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
+    return (
+        Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
+        Predicted(left, found.classes, details, found.drifts),
+    )
