@@ -21,6 +21,7 @@ from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
 from benchmarks.multi_kernel import __main__ as multi_kernel
 from benchmarks.oasis import __main__ as oasis
+from benchmarks.river_battery import front
 from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.speed import __main__ as speed
@@ -46,6 +47,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         meka.NAME: meka.render,
         first_use.NAME: first_use.render,
     },
+    common.ROOT / "docs" / "index.md": {"river_battery": front.render},
     common.ROOT / "docs" / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),
     },

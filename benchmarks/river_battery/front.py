@@ -6,7 +6,8 @@ three, of the twelve settings of Vowpal Wabbit. All of streamk's figures are of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common
@@ -62,7 +63,7 @@ def shown(figures: Figures) -> list[str]:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The table, what it leaves out, and how often each library is ahead."""
+    """The table, and what holds over all streams."""
     figures = now(document)
     rows = []
     for stream in shown(figures):
@@ -71,37 +72,72 @@ def render(document: Mapping[str, Any]) -> str:
         zero = f"{100 * baseline(figures, stream):.2f}"
         rows.append([short(stream), str(about["classes"]), *cells, zero])
     table = common.table(["accuracy, %", "classes", *LIBRARIES, "no model"], rows)
-    return "\n\n".join((table, _over_all(figures), common.origin(document)))
+    delays = document["results"]["delays"]
+    lines = [_first(delays), *_behind(figures), *_unsure(delays["0"])]
+    return "\n\n".join((table, "\n".join([*lines, *_ranks(figures), *_rates(figures)])))
 
 
-def _over_all(figures: Figures) -> str:
-    """Over all streams of classes: who is first, and where streamk is not; then the numbers."""
-    streams = standing.streams_of(figures, CLASSES)
-    first = dict.fromkeys(LIBRARIES, 0)
-    behind = []
-    for stream in streams:
+def _first(delays: Mapping[str, Any]) -> str:
+    """How often each library has the most accurate model, by delay of the labels."""
+    rows = []
+    for delay, found in delays.items():
+        counts = dict.fromkeys(LIBRARIES, 0)
+        for stream in standing.streams_of(found["contestants"], CLASSES):
+            accuracies = best(found["contestants"], stream)
+            counts[max(accuracies, key=lambda library: accuracies[library][0])] += 1
+        late = f"labels {delay} events late" if int(delay) else "labels at once"
+        rows.append([late, *map(str, counts.values())])
+    return common.table(["streams on which it is first", *LIBRARIES], rows) + "\n"
+
+
+def _behind(figures: Figures) -> list[str]:
+    lines = [f"{NAME} is not the first, labels at once, on:"]
+    for stream in standing.streams_of(figures, CLASSES):
         found = best(figures, stream)
-        ours = found.pop(NAME)
-        ahead = max(((*one, library) for library, one in found.items()), default=(0.0, "", ""))
-        first[NAME if ours[0] >= ahead[0] else ahead[2]] += 1
-        if ours[0] < ahead[0]:
-            points = 100 * (ahead[0] - ours[0])
-            behind.append(f"  {short(stream):<12}{points:.2f} points behind {ahead[1]}")
-    ranks = standing.mean_ranks(figures, streams, "accuracy")
-    errors = standing.mean_ranks(figures, standing.streams_of(figures, NUMBERS), "mae")
-    counts = ", ".join(f"{library} {count}" for library, count in first.items())
-    return "\n".join(
-        [
-            f"The most accurate of all {len(streams)} streams of classes: {counts}.",
-            f"{NAME} is not the first on:",
-            *behind,
-            _rank(f"accuracy, {len(streams)} streams", ranks),
-            _rank(f"mean absolute error, {len(NUMBERS)} streams of numbers", errors),
+        ours = found.pop(NAME)[0]
+        value, name = max(found.values())
+        if ours < value:
+            points = f"{100 * (value - ours):.2f} points behind {name}"
+            lines.append(f"  {short(stream):<12}{points}")
+    return lines
+
+
+def _unsure(found: Mapping[str, Any]) -> list[str]:
+    """The streams where the interval of the difference to the best rival has 0 in it."""
+    lines = []
+    for rivals, key in (("River's best", "against_river"), ("the others'", "against_others")):
+        unsure = [
+            short(stream)
+            for stream, one in found[key].items()
+            if stream in CLASSES and one["low"] <= 0 <= one["high"]
         ]
-    )
+        lines.append(f"No difference to {rivals} for sure (95%): {', '.join(unsure) or 'none'}.")
+    return lines
 
 
-def _rank(title: str, ranks: Mapping[str, float]) -> str:
-    ours = ranks[NAME]
+def _ranks(figures: Figures) -> list[str]:
+    classes, numbers = (standing.streams_of(figures, names) for names in (CLASSES, NUMBERS))
+    return [
+        _rank(f"Mean rank, accuracy, {len(classes)} streams", figures, classes, "accuracy"),
+        _rank(f"Mean rank, MAE, {len(numbers)} streams of numbers", figures, numbers, "mae"),
+    ]
+
+
+def _rank(title: str, figures: Figures, streams: Sequence[str], key: str) -> str:
+    ranks = standing.mean_ranks(figures, streams, key)
     second, name = min((rank, name) for name, rank in ranks.items() if name != NAME)
-    return f"Mean rank, {title}: {ours:.2f} of {len(ranks)}; the next, {name}, {second:.2f}."
+    return f"{title}: {ranks[NAME]:.2f} of {len(ranks)}; the next, {name}: {second:.2f}."
+
+
+def _rates(figures: Figures) -> list[str]:
+    """Medians over the streams: of each library the slowest and the fastest model."""
+    lines = ["Events a second of one core, the slowest and the fastest model:"]
+    for library, names in LIBRARIES.items():
+        rates = [_rate(figures[name]) for name in names if name in figures]
+        each = dict.fromkeys(f"{rate:,.0f}" for rate in (min(rates), max(rates)))
+        lines.append(f"  {library:<12}{' to '.join(each)}")
+    return lines
+
+
+def _rate(found: Mapping[str, Mapping[str, Any]]) -> float:
+    return statistics.median(one["events_per_cpu_s"] for s, one in found.items() if s in CLASSES)
