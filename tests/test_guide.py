@@ -1,0 +1,132 @@
+"""The quick starts and the tutorial, followed as a reader follows them.
+
+The commands and the Python blocks of a part run in the order of the page, in one directory. A
+`text` block right after one of them is what that printed, but for the figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_readme import ROOT, environment, start
+
+import streamk
+
+DOCS = ROOT / "docs"
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^## ", flags=re.MULTILINE)
+
+
+def part(page: str, heading: str = "") -> str:
+    """Return a page, or what stands under one of its headings."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    if heading:
+        (text,) = (one for one in PART.split(text) if one.startswith(f"{heading}\n"))
+    return text
+
+
+def shape(text: str) -> list[str]:
+    """Return the words of each line without its figures: these differ between machines."""
+    lines = (re.sub(r"[-+]?[\d.,]*\d%?|\bTrue\b|\bFalse\b", "#", line) for line in text.split("\n"))
+    return sorted(" ".join(line.split()) for line in lines if line.strip())
+
+
+def accuracies(text: str) -> list[float]:
+    """Return the figures of the lines that tell an accuracy."""
+    lines = [line for line in text.lower().splitlines() if line.lstrip().startswith("accuracy")]
+    return [float(figure) for line in lines for figure in re.findall(r"\d+\.\d+", line)]
+
+
+def follow(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run what the text says, in order, and compare what is printed."""
+    monkeypatch.chdir(directory)
+    names: dict[str, Any] = {"__name__": "guide"}
+    printed = None
+    blocks = FENCED.findall(text)
+    assert {language for language, _ in blocks} <= {"console", "python", "text"}
+    for language, block in blocks:
+        if language == "console":
+            printed = "".join(command(line) for line in block.splitlines())
+        elif language == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(compile(block, "guide", "exec"), names)
+            printed = output.getvalue()
+        elif printed is not None:
+            assert shape(block) == shape(printed), printed
+            assert accuracies(block) == pytest.approx(accuracies(printed), rel=0.05)
+            printed = None
+
+
+def command(line: str) -> str:
+    """Run one line of a console block; return what it prints on stdout."""
+    assert line.startswith("$ "), "a console block holds commands only"
+    done = subprocess.run(
+        ["bash", "-c", line.removeprefix("$ ")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(part("tutorial.md"), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = part("quickstart.md", "If you do research")
+    # The benchmarks write beside themselves.
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
+    follow(text, tmp_path, monkeypatch)
+    assert json.loads((tmp_path / "phishing.json").read_text())["benchmark"] == "river_battery"
+    assert (tmp_path / "docs" / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.usefixtures("local_kafka")
+def test_the_quick_start_for_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = part("quickstart.md", "If you run Kafka")
+    block = next(block for language, block in FENCED.findall(text) if language == "console")
+    broker = start(block.strip().removeprefix("$ "), ROOT)
+    try:
+        assert broker.stdout is not None
+        address = re.search(r"127\.0\.0\.1:\d+", broker.stdout.readline())
+        assert address is not None
+        rest = text.partition(block)[2].partition("```\n")[2]
+        follow(rest.replace("localhost:9092", address[0]), tmp_path, monkeypatch)
+    finally:
+        broker.send_signal(signal.SIGINT)
+        broker.communicate(timeout=60)
+    predict = streamk.load(tmp_path / "state")
+    assert predict.n_events == 1_500
+
+
+def test_the_citation_is_of_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", text, re.MULTILINE) == [streamk.__version__]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert re.findall(r"^license: (.*)$", text, re.MULTILINE) == [project["license"]]
+    guide = part("quickstart.md", "If you do research")
+    titles = re.findall(r'^    title: "?(.*?)"?$', text, re.MULTILINE)
+    assert len(titles) == 3
+    assert all(f"*{title}*" in guide for title in titles)
