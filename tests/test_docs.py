@@ -5,6 +5,7 @@ Blocks marked `python` run as they stand; those marked `py` need a broker or the
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import tomllib
@@ -26,14 +27,23 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", TEXT[page], flags=re.MULTILINE | re.DOTALL)
 
 
-EXAMPLES = [(page, block) for page in TEXT for block in blocks(page, "python")]
+FOLLOWED = ("quickstart.md", "tutorial.md")
+"""Pages that are run from top to bottom, by tests/test_guide.py."""
+EXAMPLES = [
+    (page, block) for page in TEXT if page not in FOLLOWED for block in blocks(page, "python")
+]
 
 
 def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
-        *("factorization.md", "metrics.md", "serving.md"),
+        *("factorization.md", "metrics.md", "serving.md", "running.md", "gallery.md", "words.md"),
+        *FOLLOWED,
     }
+    contents = (DOCS / "contents.rst").read_text(encoding="utf-8").split()
+    assert {page.removesuffix(".md") for page in TEXT} <= set(contents)
+    linked = set(re.findall(r"\]\((\w+\.md)\)", TEXT["index.md"]))
+    assert linked == TEXT.keys() - {"index.md"}
     assert len(EXAMPLES) >= 3
 
 
@@ -68,9 +78,19 @@ def test_options_and_addresses_exist(page: str) -> None:
     actions = [*_parser()._actions, *predict._parser()._actions]
     flags = {name for action in actions for name in action.option_strings}
     flags |= {"--data", "--schema", "--topic"}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT[page])) <= flags
-    addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", TEXT[page]))
+    # What is printed, and programs that are not ours, may have others.
+    text = re.sub(r"^```text\n.*?^```$|^\$ python [^\n]*$", "", TEXT[page], flags=re.M | re.S)
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= flags
+    addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", text))
     assert addresses <= set(schemes())
+
+
+def test_the_modules_of_the_reference_are_there() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.rst")]
+    modules = [name for page in pages for name in re.findall(r"automodule:: (\S+)", page)]
+    assert len(set(modules)) == len(modules) > 20
+    for name in modules:
+        importlib.import_module(name)
 
 
 def test_what_debug_one_says_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +112,7 @@ def test_every_kind_of_bad_event_is_explained() -> None:
 
 
 def test_the_configuration_of_the_guide_is_read(tmp_path: Path) -> None:
-    (job,) = blocks("index.md", "toml")
+    (job,) = blocks("running.md", "toml")
     (tmp_path / "job.toml").write_text(job)
     options = _parser().read_config(str(tmp_path / "job.toml"))
     assert options["label"] == "clicked"

@@ -101,6 +101,16 @@ def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "docs" / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_the_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = part("gallery.md")
+    figures = set(re.findall(r"\(figures/(\w+\.png)\)", text))
+    assert figures == {path.name for path in (DOCS / "figures").iterdir()}
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
+    follow(text, tmp_path, monkeypatch)
+    assert figures == {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("local_kafka")

@@ -363,3 +363,51 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for name in times:
             pairs = zip(rates[name]["values"], rates["River ARF, 10"]["values"], strict=True)
             assert times[name]["values"] == pytest.approx([a / b for a, b in pairs], rel=1e-3)
+
+
+# --- the guide's front page ---------------------------------------------------------------------
+
+
+def results() -> Any:
+    from benchmarks.common import RESULTS
+
+    return json.loads((RESULTS / "river_battery.json").read_text(encoding="utf-8"))
+
+
+def test_the_best_of_each_library_on_the_front_page() -> None:
+    from benchmarks.river_battery import front
+    from benchmarks.river_battery.field import RIVER
+
+    figures = front.now(results())
+    found = front.best(figures, "letter")
+    assert list(found) == ["streamk", "River", "CapyMOA", "VW"]
+    # The sampler did not come to the end of letter.
+    ended = [name for name in RIVER if "ended" not in figures[name]["letter"]]
+    assert len(ended) < len(RIVER)
+    assert found["River"] == max((figures[name]["letter"]["accuracy"], name) for name in ended)
+    assert "CapyMOA" not in front.best(figures, "spam_sparse")
+    assert front.baseline(figures, "rialto") == pytest.approx(0.1, abs=0.01)
+    assert len(front.shown(figures)) <= 10
+
+
+def test_the_front_page_tells_where_others_are_ahead() -> None:
+    from benchmarks.river_battery import front
+
+    document = results()
+    one = document["results"]["delays"]["0"]["contestants"]["River kNN"]["letter"]
+    one["accuracy"] = 0.9999
+    text = front.render(document)
+    assert "letter      7.35 points behind River kNN" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from benchmarks.river_battery import plots
+
+    path = plots.draw(results(), tmp_path)
+    assert path.name == "accuracy.png"
+    with Image.open(path) as image:
+        assert image.width == pytest.approx(900, abs=5)
+        assert len(image.convert("RGB").getcolors() or []) >= 4
