@@ -14,16 +14,18 @@ import shutil
 import signal
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_readme import ROOT, environment, start
+from test_readme import ROOT, click_events, environment, run, start
 
 import streamk
 
 DOCS = ROOT / "docs"
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+KAFKA = re.compile(r"kafka://localhost:9092/([\w-]+)")
 PART = re.compile(r"^## ", flags=re.MULTILINE)
 
 
@@ -37,7 +39,8 @@ def part(page: str, heading: str = "") -> str:
 
 def shape(text: str) -> list[str]:
     """Return the words of each line without its figures: these differ between machines."""
-    lines = (re.sub(r"[-+]?[\d.,]*\d%?|\bTrue\b|\bFalse\b", "#", line) for line in text.split("\n"))
+    figure = r"[-+]?[\d.,]*\d%?|\bTrue\b|\bFalse\b|[▁-█]+"
+    lines = (re.sub(figure, "#", line) for line in text.splitlines())
     return sorted(" ".join(line.split()) for line in lines if line.strip())
 
 
@@ -129,6 +132,54 @@ def test_the_quick_start_for_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         broker.communicate(timeout=60)
     predict = streamk.load(tmp_path / "state")
     assert predict.n_events == 1_500
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the files that the pages' commands read."""
+    home = tmp_path_factory.mktemp("prepared")
+    events = click_events()
+    lines = [json.dumps(event) for event in events]
+    (home / "events.ndjson").write_text("\n".join(lines) + "\n")
+    (home / "requests.ndjson").write_text("\n".join(lines[:20]) + "\n")
+    rows = [",".join(events[0]), *(",".join(map(str, event.values())) for event in events)]
+    (home / "history.csv").write_text("\n".join(rows).lower() + "\n")
+    learn = "streamk run file:events.ndjson --label clicked --checkpoint state --quiet"
+    run(learn, home)
+    return home
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["running.md", "streams.md", "resume.md", "serving.md"])
+def test_commands_of_the_pages(
+    page: str,
+    prepared: Path,
+    tmp_path: Path,
+    kafka_address: str,
+    kafka_topic: Callable[..., str],
+) -> None:
+    """Each console block runs as it stands, but that live sources end: `--until-end`."""
+    topics: dict[str, str] = {}
+
+    def here(address: re.Match[str]) -> str:
+        if address[1] not in topics:
+            topics[address[1]] = kafka_topic()
+        return f"kafka://{kafka_address}/{topics[address[1]]}"
+
+    blocks = FENCED.findall(part(page))
+    job = "".join(block for language, block in blocks if language == "toml" and "source" in block)
+    consoles = [block for language, block in blocks if language == "console"]
+    assert consoles
+    for number, block in enumerate(consoles):
+        home = tmp_path / str(number)
+        shutil.copytree(prepared, home)
+        if "--checkpoint state" in block:
+            shutil.rmtree(home / "state")  # the block makes one
+        (home / "clicks.toml").write_text(KAFKA.sub(here, job).replace("/var/lib/streamk/", ""))
+        for line in KAFKA.sub(here, block).splitlines():
+            live = "kafka://" in line or "clicks.toml" in line
+            run(line.removeprefix("$ ") + " --until-end" * live, home)
 
 
 def test_the_citation_is_of_this_version() -> None:
