@@ -144,6 +144,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "requests.ndjson").write_text("\n".join(lines[:20]) + "\n")
     rows = [",".join(events[0]), *(",".join(map(str, event.values())) for event in events)]
     (home / "history.csv").write_text("\n".join(rows).lower() + "\n")
+    mails = [json.dumps({"words": n % 7, "folder": ["spam", "work"][n % 2]}) for n in range(40)]
+    (home / "mails.ndjson").write_text("\n".join(mails) + "\n")
+    prices = ["size,price", *(f"{n % 9},{n % 9 * 3 + 1}" for n in range(40))]
+    (home / "prices.csv").write_text("\n".join(prices) + "\n")
     learn = "streamk run file:events.ndjson --label clicked --checkpoint state --quiet"
     run(learn, home)
     return home
@@ -151,7 +155,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["running.md", "streams.md", "resume.md", "serving.md"])
+@pytest.mark.parametrize(
+    "page", ["running.md", "streams.md", "resume.md", "serving.md", "metrics.md"]
+)
 def test_commands_of_the_pages(
     page: str,
     prepared: Path,
