@@ -64,7 +64,7 @@ class DoublyStochasticClassifier(_OneKernel, Classifier):
         "linear", or one of `streamk.kernels`.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
-        sqrt(2) apart in the root of the mean square. ``gamma`` of exp(-gamma |x - y|^2) is
+        sqrt(2) apart in the root of the mean square. ``gamma`` of ``exp(-gamma |x - y|^2)`` is
         ``bandwidth = 1 / sqrt(2 gamma)``.
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.

@@ -54,7 +54,7 @@ class KernelClassifier(Classifier):
     learner_ : Learner
         Its labels are the positions in `classes_`.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (d,)
         If events are rows of a data frame whose columns are named by texts.
 
     Examples
@@ -138,7 +138,7 @@ class KernelRegressor(Regressor):
     ----------
     learner_ : Learner
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (d,)
 
     Examples
     --------
