@@ -272,7 +272,10 @@ def test_a_loss_of_many_kernels_from_words(
         (("threads", "0"), "the least is 1"),
         (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
         (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
-        (("colour", "1"), "there are loss, delta, q, class_weight, pending_bytes, threads"),
+        (
+            ("colour", "1"),
+            "there are loss, delta, q, class_weight, max_classes, pending_bytes, threads",
+        ),
     ],
 )
 def test_wrong_options_of_the_default_model_are_explained(

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from engine_kit import same_model
+from river import base
 
 from connectors.file_sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
-from streamk.adapters.river import KernelClassifier, KernelRegressor
+from streamk.adapters import river
+from streamk.adapters.river import KernelClassifier
 from streamk.engine import Engine
 from streamk.learners import create
 
@@ -72,31 +74,31 @@ def by_river(model: Any, stream: list[dict[str, Any]]) -> Iterator[tuple[Any, di
     for event in stream:
         x = dict(event)
         y = x.pop("y")
-        regression = isinstance(model, KernelRegressor)
+        regression = isinstance(model, base.Regressor)
         yield model.predict_one(x), {} if regression else model.predict_proba_one(x)
         if y is not None:
             model.learn_one(x, y)
 
 
-MODELS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("multi-kernel", {}, {}),
-    ("doubly-stochastic", {"max_features": 256, "block_size": 256}, {"kernel": "gaussian"}),
+MODELS: list[tuple[str, str, dict[str, Any]]] = [
+    ("multi-kernel", "Kernel", {}),
+    ("doubly-stochastic", "DoublyStochastic", {"max_features": 256, "block_size": 256}),
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize(("name", "options", "more"), MODELS)
+@pytest.mark.parametrize(("name", "family", "options"), MODELS)
 def test_predictions_and_model_are_those_of_rivers_loop(
-    form: str, task: str, name: str, options: dict[str, Any], more: dict[str, Any], tmp_path: Path
+    form: str, task: str, name: str, family: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     stream = events(task)
     sink = MemorySink()
     model = create(name, task=task, seed=0, **options)
     engine = Engine(source(form, stream, tmp_path), model, label="y", sink=sink)
     report = engine.run()
-    estimator = KernelClassifier if task == "classification" else KernelRegressor
-    twin = estimator(seed=0, **options, **more)
+    kind = "Classifier" if task == "classification" else "Regressor"
+    twin = getattr(river, family + kind)(seed=0, **options)
     for output, (predicted, shares) in zip(sink.outputs, by_river(twin, stream), strict=True):
         assert output.value["prediction"] == predicted
         assert output.value.get("probabilities", {}) == shares

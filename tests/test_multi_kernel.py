@@ -277,7 +277,7 @@ def test_a_damaged_array_is_named(name: str) -> None:
     "change",
     [
         {"type": "scaled"},
-        {"format": 4},
+        {"format": MultiKernel.FORMAT + 1},
         {"task": "clustering"},
         {"seed": -1},
         {"seed": "1"},

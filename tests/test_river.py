@@ -285,7 +285,7 @@ def test_the_order_of_columns_does_not_matter() -> None:
 def test_an_absent_column_is_zero_whenever_it_comes() -> None:
     full, sparse = classifier(), classifier()
     # Of many kernels some are of a few columns, and those of a new column are new themselves.
-    tolerance = 1e-5 if SMALL is ONE else 0.05
+    tolerance = 1e-5 if SMALL is ONE else 0.08
     rng = random.Random(0)
     for x, y in phishing(100):
         event = {name: value for name, value in x.items() if rng.random() < 0.5}
@@ -320,12 +320,12 @@ def test_a_column_that_was_not_learned_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_a_missing_value_is_the_mean(missing: float | None) -> None:
+def test_a_missing_value_is_the_median(missing: float | None) -> None:
     model = classifier()
-    for a in (1.0, 2.0, 6.0):
+    for a in (1.0, 2.0, 2.0, 6.0):
         model.learn_one({"a": a, "b": a * a}, a > 1)
     assert model.predict_proba_one({"a": missing, "b": 4.0}) == pytest.approx(
-        model.predict_proba_one({"a": 3.0, "b": 4.0}), abs=1e-6
+        model.predict_proba_one({"a": 2.0, "b": 4.0}), abs=1e-6
     )
     model.learn_one({"a": missing, "b": 1.0}, False)
     model.learn_one({"a": missing, "c": missing}, False)

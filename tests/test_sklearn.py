@@ -159,14 +159,15 @@ def test_labels_come_back_as_they_were(labels: list[Any]) -> None:
     assert model.score(X, kinds) > 0.8
 
 
-def test_missing_values_are_the_mean() -> None:
+def test_missing_values_are_the_median() -> None:
     X, y = moons()
     holes = X.copy()
     holes[::7, 1] = np.nan
     assert classifier().fit(holes, y).score(X, y) > 0.9
     model = classifier().fit(X, y)
-    mean = [[0.3, X[:, 1].mean()]]
-    assert model.predict_proba([[0.3, np.nan]]) == pytest.approx(model.predict_proba(mean))
+    median = [[0.3, np.median(X[:, 1])]]
+    found = model.predict_proba([[0.3, np.nan]])
+    assert found == pytest.approx(model.predict_proba(median), abs=0.05)  # of a sample
 
 
 def test_the_random_state_decides() -> None:

@@ -50,7 +50,7 @@ def grow(blocks: tuple[int, ...], **options: Any) -> list[dict[str, Any]]:
     for step in range(1, max(blocks) + 1):
         model.learn_many(rng.random((1, COLUMNS), dtype=np.float32), [step % OUTPUTS])
         if step in blocks:
-            state = model.state()
+            state = model.learner.state()  # without the scale around it
             arrays = {name: array.nbytes for name, array in state.arrays.items()}
             coefficients = max(arrays.values())
             found.append(
@@ -60,7 +60,7 @@ def grow(blocks: tuple[int, ...], **options: Any) -> list[dict[str, Any]]:
                     "bytes_a_feature_and_output": coefficients / model.n_features / OUTPUTS,
                     "other_arrays": sum(arrays.values()) - coefficients,
                     "header": len(json.dumps(state.header)),
-                    "nbytes": model.nbytes,
+                    "nbytes": model.learner.nbytes,
                 }
             )
     return found

@@ -28,10 +28,10 @@ class RobustScale:
     """Running quantiles of each column, and the scaling that follows from them.
 
     A value becomes ``z = (x - center) / scale`` by the median and the spread of the deciles, as
-    `streamk.features.quantiles.RunningQuantiles` has them. A z beyond 3 becomes ``3 (1 + log(|z| /
-    3))`` with its sign: the order stays, and so does the slope at 3, but a value 10,000 scales out
-    is at 27. All columns are then multiplied by one factor, by which the mean squared distance of
-    two events is 2, so a kernel's bandwidth is relative to the spread of the stream. A NaN is
+    `streamk.features.quantiles.RunningQuantiles` has them. A z beyond 3 becomes ``6 - 9 / |z|``
+    with its sign: the order stays, and so does the slope at 3, but no value is farther out than 6.
+    All columns are then multiplied by one factor, by which the mean squared distance of two events
+    is 2, so a kernel's bandwidth is relative to the spread of the stream. A NaN is
     missing and becomes 0, the median.
 
     Like the quantiles, the factor is made anew after event 1, 2, 4, ... 8192 and then after every
@@ -50,7 +50,7 @@ class RobustScale:
     >>> scale = RobustScale(1)
     >>> scale.update(np.arange(65.0)[:, None])
     >>> scale.transform(np.array([[32.0], [np.nan], [1e9]]), np.dtype("float64")).round(1).tolist()
-    [[0.0], [0.0], [53.8]]
+    [[0.0], [0.0], [6.1]]
     """
 
     TYPE = "robust-scale"
@@ -225,5 +225,5 @@ def _compressed(Z: NDArray[Any], bound: float) -> NDArray[Any]:
     far = np.abs(Z) > bound
     if far.any():
         beyond = Z[far]
-        Z[far] = np.copysign(bound * (1.0 + np.log(np.abs(beyond) / bound)), beyond)
+        Z[far] = np.copysign(2.0 * bound - bound * bound / np.abs(beyond), beyond)
     return Z
