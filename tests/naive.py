@@ -537,11 +537,11 @@ class RobustScaling:
             self.unit = unit
 
     def compressed(self, x: Sequence[float]) -> list[float]:
-        """A row in scales from the centers, logarithmic beyond 3."""
+        """A row in scales from the centers, compressed to less than 6 beyond 3."""
         found = []
         for v, c, s in zip(x, self.quantiles.center, self.quantiles.inverse, strict=True):
             z = 0.0 if math.isnan(v) else (v - c) * s
-            found.append(math.copysign(3 * (1 + math.log(abs(z) / 3)), z) if abs(z) > 3 else z)
+            found.append(math.copysign(6 - 9 / abs(z), z) if abs(z) > 3 else z)
         return found
 
     def scaled(self, x: Sequence[float]) -> list[float]:
