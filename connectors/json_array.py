@@ -46,7 +46,7 @@ class JSONSplitter:
 
     @property
     def unfinished(self) -> str | None:
-        """What is missing at the end; None if nothing is."""
+        """Return the words for the missing end of an array; None if there is none."""
         return self._inner.unfinished if isinstance(self._inner, ArraySplitter) else None
 
     def feed(self, block: bytes) -> list[tuple[bytes, int]]:

@@ -141,6 +141,30 @@ def test_threads_share_a_model_that_is_followed(tmp_path: Path) -> None:
     assert model.n_events <= 150
 
 
+def test_threads_do_not_mix_their_events(tmp_path: Path) -> None:
+    learned(tmp_path, [{name: event[name] for name in ("a", "b", "y")} for event in TEXTS])
+    model = package.load(tmp_path)
+    events = [{"a": float(n), "b": 1.0} for n in range(4)]
+    expected = [model.predict_proba_one(event) for event in events]
+    found: list[list[Any]] = [[] for _ in events]
+
+    def ask(n: int) -> None:
+        found[n] = [model.predict_proba_one(events[n]) for _ in range(2000)]
+
+    threads = [threading.Thread(target=ask, args=[n]) for n in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    for answers, one in zip(found, expected, strict=True):
+        assert answers == [one] * 2000
+
+
 def test_of_several_members_the_one_that_knows_most(tmp_path: Path) -> None:
     learned(tmp_path / "a", TEXTS[:50])
     learned(tmp_path / "b", TEXTS[:80])

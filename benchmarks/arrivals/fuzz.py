@@ -86,7 +86,7 @@ def _damaged(value: bytes, rng: random.Random) -> bytes:
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """How they were taken, and the memory along the way."""
+    """Take the records; return the counts and the memory along the way."""
     from connectors.memory import MemorySource
     from streamk.engine import Engine, Snapshot
     from streamk.learners import create

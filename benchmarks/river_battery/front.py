@@ -78,7 +78,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def _first(delays: Mapping[str, Any]) -> str:
-    """How often each library has the most accurate model, by delay of the labels."""
+    """Count how often each library has the most accurate model, by delay of the labels."""
     rows = []
     for delay, found in delays.items():
         counts = dict.fromkeys(LIBRARIES, 0)

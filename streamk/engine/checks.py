@@ -36,18 +36,18 @@ def schema_as_json(schema: Schema | Mode) -> Any:
     return schema.to_json() if isinstance(schema, Schema) else schema
 
 
-def open_schema(
+def schema_of(
     model: Learner,
     label: str | int | None,
-    mode: Schema | Mode,
+    given: Schema | Mode,
     absent: Absent,
     ignore: tuple[Any, ...],
 ) -> Schema:
     """Return the schema that was given, or one whose columns are found along the stream."""
-    if isinstance(mode, Schema):
-        return mode
+    if isinstance(given, Schema):
+        return given
     kind: LabelType | None = None if label is None or model.is_classifier else "float"
-    return Schema(label=label, label_type=kind, mode=mode, absent=absent, ignore=ignore)
+    return Schema(label=label, label_type=kind, mode=given, absent=absent, ignore=ignore)
 
 
 def check_whole(least: int, **options: int | None) -> None:

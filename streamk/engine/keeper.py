@@ -89,9 +89,8 @@ class Keeper:
         self._finished = False
         self._common_events = trainer.model.n_events
         self._initial, self._config = "", dict(config)
-        if (
-            store is not None or start_from is not None
-        ):  # what only checkpoints are compared by takes a copy of the model
+        # What only checkpoints are compared by takes a copy of the model.
+        if store is not None or start_from is not None:
             initial = trainer.model.state()
             self._initial = fingerprint(initial)
             self._config["model"] = initial.header
@@ -207,7 +206,8 @@ class Keeper:
 
         Of the options of the stream those named in `but` may differ.
         """
-        theirs = {"delimiter": ",", **found.body["config"]}  # the only one there was once
+        # Those that older checkpoints lack could not be otherwise then.
+        theirs = {"delimiter": ",", "learn": True, **found.body["config"]}
         if "batch_size" in theirs:
             raise StateError(
                 f"the checkpoint {found.path} is of a streamk that predicted batches of events"
@@ -216,9 +216,8 @@ class Keeper:
                 " inspect` shows"
             )
         for name, mine in self._config.items():
-            other = theirs.get(name, True if name == "learn" else None)
-            if name not in ("model", *but) and mine != other:
-                raise StateError(_mismatch(found, name, other, mine))
+            if name not in ("model", *but) and mine != theirs.get(name):
+                raise StateError(_mismatch(found, name, theirs.get(name), mine))
         if found.body["initial"] != self._initial and self._trainer.learns:
             mine, other = self._config["model"], theirs["model"]
             if mine != other:

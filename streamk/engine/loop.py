@@ -25,9 +25,9 @@ from streamk.engine.checks import (
     check_seconds,
     check_whole,
     label_of,
-    open_schema,
     policy,
     schema_as_json,
+    schema_of,
 )
 from streamk.engine.details import Details
 from streamk.engine.feed import DataLoss, Feed
@@ -214,9 +214,7 @@ class Engine:
         self._trainer = Trainer(
             model,
             source,
-            schema
-            if isinstance(schema, Schema)
-            else open_schema(model, label, schema, absent, ignore),
+            schema_of(model, label, schema, absent, ignore),
             sink=sink,
             dead_letters=dead_letters,
             on_error=on_error,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from streamk import backends
 from streamk.errors import StateError
 from streamk.features.quantiles import RunningQuantiles
+from streamk.features.scaling import is_plain_event
 from streamk.state import JSON, State
 
-_FLOAT64 = np.dtype(np.float64)
 _BOUND = 3.0
 """Scales from the center up to which values are as they are; farther ones are compressed."""
 _BLOCK = 1 << 18
@@ -31,8 +31,8 @@ class RobustScale:
     `streamk.features.quantiles.RunningQuantiles` has them. A z beyond 3 becomes ``6 - 9 / |z|``
     with its sign: the order stays, and so does the slope at 3, but no value is farther out than 6.
     All columns are then multiplied by one factor, by which the mean squared distance of two events
-    is 2, so a kernel's bandwidth is relative to the spread of the stream. A NaN is
-    missing and becomes 0, the median.
+    is 2, so a kernel's bandwidth is relative to the spread of the stream. A NaN is missing and
+    becomes 0, the median.
 
     Like the quantiles, the factor is made anew after event 1, 2, 4, ... 8192 and then after every
     8192 events, of the same sample, and replaced where it differs by more than 5%.
@@ -154,12 +154,7 @@ class RobustScale:
 
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Whether x is an array of one event just as the compiled functions know it."""
-        return (
-            type(x) is np.ndarray
-            and x.dtype is _FLOAT64
-            and x.shape == self._factor.shape
-            and x.flags.carray
-        )
+        return is_plain_event(x, self._factor.shape)
 
     def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """Return an event scaled that `takes` lets through, None if a value is beyond 1e150."""
@@ -182,12 +177,6 @@ class RobustScale:
             self._fit()
 
         return back
-
-    def copy(self) -> RobustScale:
-        """Return an independent copy."""
-        other = copy.copy(self)
-        other._quantiles = copy.deepcopy(self._quantiles)
-        return other
 
     def select(self, order: Sequence[int | None]) -> RobustScale:
         """Return a copy whose columns are those numbered; None is one that was always zero."""

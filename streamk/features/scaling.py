@@ -15,6 +15,11 @@ from streamk.state import State
 _FLOAT64 = np.dtype(np.float64)
 
 
+def is_plain_event(x: Any, shape: tuple[int, ...]) -> TypeGuard[NDArray[np.float64]]:
+    """Return whether x is an array of that shape just as the compiled functions know it."""
+    return type(x) is np.ndarray and x.dtype is _FLOAT64 and x.shape == shape and x.flags.carray
+
+
 class RunningScale:
     """Running mean and deviation of each column, and the scaling that follows from them.
 
@@ -109,12 +114,7 @@ class RunningScale:
 
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Whether x is an array of one event just as the compiled functions know it."""
-        return (
-            type(x) is np.ndarray
-            and x.dtype is _FLOAT64
-            and x.shape == self._mean.shape
-            and x.flags.carray
-        )
+        return is_plain_event(x, self._mean.shape)
 
     def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """Return an event scaled that `takes` lets through, None if a value is beyond 1e150."""

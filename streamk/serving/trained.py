@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -96,6 +97,8 @@ class TrainedModel:
             raise InvalidInput(f"follow={follow!r} must be a number of seconds, at least 0")
         self._directory = Path(directory).expanduser()
         self._follow = follow
+        self._lock = threading.Lock()
+        """Of the array that the model writes an event to before it is copied."""
         self._seen = self._listed()
         self._looked = time.monotonic()
         self._use(newest_of_all(self._directory))
@@ -161,6 +164,16 @@ class TrainedModel:
             self.refresh()
         return self._model
 
+    def _rows(self, model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
+        """Return events as the learner takes them, an array of their own."""
+        with self._lock:
+            rows = model.rows(events)
+        return rows if model.learner.takes_missing else np.nan_to_num(rows)
+
+    def _row(self, model: Model, x: Event) -> NDArray[np.float64]:
+        row: NDArray[np.float64] = self._rows(model, [x])[0]
+        return row
+
     def predict_one(self, x: Event) -> Any:
         """Return the most probable label, None where none is known, or the number, 0 at first.
 
@@ -176,7 +189,7 @@ class TrainedModel:
         model = self._current()
         if not _knows(model.learner):
             return _nothing(model.learner)
-        found = model.learner.predict_one(_row(model, x))
+        found = model.learner.predict_one(self._row(model, x))
         return found if model.learner.is_classifier else float(found)
 
     def predict_many(self, events: Sequence[Event]) -> list[Any]:
@@ -194,7 +207,7 @@ class TrainedModel:
         model = self._current()
         if not _knows(model.learner):
             return [_nothing(model.learner)] * len(events)
-        found: list[Any] = model.learner.predict_many(_rows(model, events)).tolist()
+        found: list[Any] = model.learner.predict_many(self._rows(model, events)).tolist()
         return found
 
     def predict_proba_one(self, x: Event) -> dict[Any, float]:
@@ -212,7 +225,7 @@ class TrainedModel:
         model = self._current()
         if model.learner.is_classifier and not model.learner.classes:
             return {}
-        return model.learner.predict_proba_one(_row(model, x))
+        return model.learner.predict_proba_one(self._row(model, x))
 
     def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
         """Return an interval that holds the number with about that probability.
@@ -231,7 +244,7 @@ class TrainedModel:
         model = self._current()
         if not isinstance(model.learner, MultiKernel):
             raise InvalidInput("intervals are for numbers predicted by the model multi-kernel")
-        rows = _row(model, x)[None]
+        rows = self._rows(model, [x])
         low, high = model.learner.predict_interval_many(rows, level)[0].tolist()
         return low, high
 
@@ -248,7 +261,7 @@ class TrainedModel:
             If a value is of no use, naming it.
         """
         model = self._current()
-        return report(model.learner, _row(model, x))
+        return report(model.learner, self._row(model, x))
 
     def __repr__(self) -> str:
         kind = getattr(getattr(self.learner, "learner", self.learner), "TYPE", "model")
@@ -262,13 +275,3 @@ def _knows(learner: Learner) -> bool:
 
 def _nothing(learner: Learner) -> Any:
     return None if learner.is_classifier else 0.0
-
-
-def _row(model: Model, x: Event) -> NDArray[np.float64]:
-    row = model.row(x).copy()  # which the next one overwrites
-    return row if model.learner.takes_missing else np.nan_to_num(row)
-
-
-def _rows(model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
-    rows = [_row(model, x) for x in events]
-    return np.array(rows).reshape(len(rows), len(model.learner.columns or ()))

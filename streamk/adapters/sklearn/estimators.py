@@ -116,7 +116,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def learner_(self) -> Learner:
-        """What has learned; there is none before the first fit."""
+        """Return the fitted learner; there is none before the first fit."""
         return self._model.learner
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:

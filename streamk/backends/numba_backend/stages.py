@@ -42,7 +42,7 @@ class Stage:
 
     @property
     def is_cached(self) -> bool:
-        """Whether it need not be compiled."""
+        """Return whether it need not be compiled."""
         if "address" in vars(self):
             return True
         cache, context = self._compiled._cache, self._compiled._targetdescr.target_context

@@ -61,7 +61,7 @@ def _cores() -> int:
 
 @contextmanager
 def _helped(shares: Sequence[Sequence[Stage]]) -> Iterator[None]:
-    """Let a process compile each share, and wait for it at the end."""
+    """Start a process that compiles for each share, and wait for it at the end."""
     helpers = [_helper(share) for share in shares]
     listeners = [threading.Thread(target=_count, args=[helper]) for helper in helpers]
     for listener in listeners:

@@ -59,7 +59,7 @@ def mix(numbers: Any) -> None:
 
 @stage(_TABLE, _SAID, types.float64, fastmath=SUMS)
 def weigh(numbers: Any, said: Any, y: Any) -> None:
-    """Let the mixing learn from what was said, as it is kept."""
+    """Update the mixing weights by the outputs that were kept."""
     table = carray(numbers, (at.SIZE,))
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
     seen = carray(said, (mixture.kept_rows(table), k))
@@ -71,7 +71,7 @@ def weigh(numbers: Any, said: Any, y: Any) -> None:
 
 @stage(_TABLE, types.float64, fastmath=SUMS)
 def descend(numbers: Any, y: Any) -> None:
-    """Let the experts learn."""
+    """Update the experts by the label."""
     table = carray(numbers, (at.SIZE,))
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
