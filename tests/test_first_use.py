@@ -18,16 +18,17 @@ _PREPARE = """
 import json, os, sys
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners import create
-from streamk.learners.warming import prepare
+from streamk.learners.warming import preparing
 lines = []
-with FIRST_USE.shown(lines.append):
-    prepare(create("multi-kernel", task="classification"))
+with FIRST_USE.shown(lines.append), preparing(create("multi-kernel", task="classification")):
+    pass
 from streamk.backends.numba_backend.experts import ahead
 try:
     left = os.waitpid(-1, os.WNOHANG)
 except ChildProcessError:
     left = None
-print(json.dumps([lines, FIRST_USE.done, [stage.name for stage in ahead.missing()], left]))
+missing = [one.name for one in ahead.missing("classification")]
+print(json.dumps([lines, FIRST_USE.done, missing, left]))
 """
 
 

@@ -6,6 +6,7 @@ import math
 import naive
 import numpy as np
 import pytest
+from numba import njit
 
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.errors import InvalidInput, StateError
@@ -494,9 +495,14 @@ def test_values_far_from_0_are_scaled_and_ranked_as_near_it(far):
 # --- the compiled row ---------------------------------------------------------------------------
 
 
+@njit
+def compiled_row(x, center, inverse, knots, indicator, z, r):
+    rank_row(x, center, inverse, knots, indicator, z, r)
+
+
 def ranked(x, quantiles):
     z, r = np.full(len(x), 9.0, np.float32), np.full(len(x), 9.0, np.float32)
-    rank_row(
+    compiled_row(
         x, quantiles.center, quantiles.inverse, quantiles.knots, quantiles.indicator, z, r
     )  # fmt: skip
     return z, r

@@ -15,11 +15,13 @@ import numpy as np
 
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
+from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
 from streamk.cli.tables import columns
 from streamk.engine import Engine, Report, shown_on
 from streamk.engine.metrics import Metrics
 from streamk.learners import Learner, create
+from streamk.learners.warming import preparing
 
 __all__ = ["main"]
 
@@ -141,8 +143,10 @@ def _model() -> Learner:
 
 def _kernel_line(first: Sequence[Event], out: Path) -> Line:
     """Run the engine on the data set, stopped once and resumed."""
-    print("compiling, the first time only ...", file=sys.stderr)
-    Engine(MemorySource(list(first)), _model(), label=LABEL).run()
+    with FIRST_USE.shown_on(sys.stderr):
+        with preparing(_model()):
+            pass
+        Engine(MemorySource(list(first)), _model(), label=LABEL).run()
     begun = _run(out, STOP)
     print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)

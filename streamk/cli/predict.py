@@ -71,6 +71,7 @@ def _parser() -> Parser:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
+    from streamk.learners.warming import preparing
     from streamk.serving import load
 
     directory = existing_path(options["model"], "directory of checkpoints")
@@ -92,5 +93,6 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         "absent": model.schema.absent,
         "ignore": model.schema.ignore,
     }
-    source = connected(options, engine_options, stack)
-    return Engine(source, model.learner, **engine_options)
+    with preparing(model.learner):
+        source = connected(options, engine_options, stack)
+        return Engine(source, model.learner, **engine_options)

@@ -292,7 +292,7 @@ def check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
-    from streamk.learners.warming import prepare
+    from streamk.learners.warming import preparing
 
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
@@ -301,10 +301,9 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
-    source = connected(options, engine_options, stack)
-    engine = Engine(source, model, **engine_options)
-    prepare(model)
-    return engine
+    with preparing(model):
+        source = connected(options, engine_options, stack)
+        return Engine(source, model, **engine_options)
 
 
 def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from typing import Any
 
@@ -21,34 +22,43 @@ _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.
 _TWO, _THREE, _NUMBERS = [*"ababababa"], [*"abcabcabc"], _X[:, 0].tolist()
 _LABELLED = (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS))
-_OTHERS = 4
+_OTHERS = 3
 """Loops that many kernels need for the first events, besides the stages."""
 
 
-def prepare(model: Learner) -> None:
+@contextmanager
+def preparing(model: Learner) -> Iterator[None]:
     """Compile what the first events of such a model need, in processes beside this one.
 
-    That takes a few seconds the first time on a machine, and nothing once it is in numba's cache.
+    That takes some ten seconds the first time on a machine, and nothing once it is in numba's
+    cache. What is done inside is done in the meantime; at the end all is ready.
     """
-    if isinstance(model, MultiKernel):
-        _prepare("classification" if model.is_classifier else "regression")
+    many = isinstance(model, MultiKernel)
+    task = "classification" if model.is_classifier else "regression"
+    with _compiling(task) if many else nullcontext():
+        yield
 
 
-def _prepare(task: str) -> None:
+@contextmanager
+def _compiling(task: str) -> Iterator[None]:
     from streamk.backends.numba_backend.experts import ahead
 
-    missing = ahead.missing()
-    if missing:
-        with FIRST_USE.expecting(len(missing) + _OTHERS):
-            ahead.compile_all(missing)
-            model = create(MultiKernel.TYPE, task=task)
-            model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)
+    missing = len(ahead.missing(task))
+    if not missing:
+        yield
+        return
+    with FIRST_USE.expecting(missing + _OTHERS):
+        with ahead.compiling(task):
+            yield
+            model = create(MultiKernel.TYPE, task=task, columns=("a", "b"))
+        model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)
 
 
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
     with FIRST_USE.shown_on(sys.stderr):
-        _prepare("classification")
+        with _compiling("classification"):
+            pass
         for task, y in _LABELLED:
             for model in _models(task):
                 _rehearse(model, y)

@@ -19,6 +19,7 @@ from numba.core import event
 from numba.core.registry import CPUDispatcher
 
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.numba_backend.parts import Part, PartCompiler
 
 _HERE = Path(__file__).parent
 _SOURCES = sorted([*_HERE.rglob("*.py"), _HERE.parent / "__init__.py"])
@@ -54,25 +55,18 @@ def stamp(compiled: Any) -> None:
 def parts(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator for functions that none but compiled functions call.
 
-    They are compiled into those, and never for themselves: no wrapper lets Python call them, which
-    would take a third of the time, and they are in no cache but their callers'.
+    They are compiled into those, and never for themselves: they have no machine code of their own,
+    and are in no cache but their callers'.
     """
-    decorate = _decorator(no_cpython_wrapper=True, **options)
+    decorate = _decorator(no_cpython_wrapper=True, pipeline_class=PartCompiler, **options)
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
         if isinstance(compiled, CPUDispatcher):  # else numba compiles nothing at all
-            compiled.__class__ = _Part
+            compiled.__class__ = Part
         return compiled
 
     return compile_
-
-
-class _Part(CPUDispatcher):
-    """Refuses a call by Python, for which there is no code."""
-
-    def __call__(self, *_: Any) -> Any:
-        raise TypeError(f"{self.py_func.__name__} can be called by compiled functions only")
 
 
 class _Counter(event.Listener):

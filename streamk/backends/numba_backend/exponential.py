@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
+
+from streamk.backends.numba_backend.parts import overload
 
 
 def decayed(x: Any) -> Any:

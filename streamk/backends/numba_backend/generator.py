@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from streamk.backends import (
     CHUNK,
@@ -28,6 +27,7 @@ from streamk.backends import (
 )
 from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.normals import chunk_normals, chunk_words
+from streamk.backends.numba_backend.parts import overload
 
 _CAUCHY, _LAPLACE = int(Law.CAUCHY), int(Law.LAPLACE)
 _STUDENT, _RATIONAL = int(Law.STUDENT), int(Law.RATIONAL)
@@ -110,36 +110,39 @@ def _phases(first: Any, seed: Any, words: Any, b: Any) -> None:
             b[c, i] = _uniform(words[i])
 
 
-@part
+@compiled
+def _add_squares(
+    first: Any, dof: Any, key: Any, seed: Any, one: Any, words: Any, z: Any, chi2: Any
+) -> None:
+    """Add the squares of as many normals as there are degrees of freedom to `chi2`."""
+    for t in range(dof):
+        _normals(first, TAG_RADIUS + t, key, seed, one, words, z)
+        for c in range(chi2.shape[0]):
+            for i in range(CHUNK):
+                chi2[c, i] += np.float64(z[c, 0, i]) * np.float64(z[c, 0, i])
+
+
 def _factors(
-    first: Any, chunks: Any, seed: Any, law: Any, dof: Any, scale: Any, words: Any, like: Any
+    first: int, chunks: int, seed: Any, law: int, dof: int, scale: float, dtype: Any
 ) -> Any:
     """Return the scale times the law's radius, which all columns of a feature have in common."""
     if law not in (_STUDENT, _RATIONAL):
-        return np.full((1, CHUNK), scale, like.dtype)
-    key, one = np.zeros(1, np.uint64), np.ones((1, CHUNK), like.dtype)
-    z, chi2 = np.empty((chunks, 1, CHUNK), like.dtype), np.zeros((chunks, CHUNK))
-    for t in range(dof):
-        _normals(first, TAG_RADIUS + t, key, seed, one, words, z)
-        for c in range(chunks):
-            for i in range(CHUNK):
-                chi2[c, i] += np.float64(z[c, 0, i]) * np.float64(z[c, 0, i])
-    factor = np.empty((chunks, CHUNK), like.dtype)
-    for c in range(chunks):
-        for i in range(CHUNK):
-            square = dof / chi2[c, i] if law == _STUDENT else chi2[c, i] / dof
-            factor[c, i] = scale * math.sqrt(square)
-    return factor
+        return np.full((1, CHUNK), scale, dtype)
+    z, chi2 = np.empty((chunks, 1, CHUNK), dtype), np.zeros((chunks, CHUNK))
+    one, words = np.ones((1, CHUNK), dtype), np.empty(CHUNK, np.uint32)
+    _add_squares(first, dof, np.zeros(1, np.uint64), seed, one, words, z, chi2)
+    return (scale * np.sqrt(dof / chi2 if law == _STUDENT else chi2 / dof)).astype(dtype)
 
 
+# Arrays are made outside: compiled, their making takes longer to compile than all the rest.
 @compiled
-def _fill(seed: Any, law: Any, dof: Any, scale: Any, keys: Any, first: Any, W: Any, b: Any) -> None:
-    words = np.empty(CHUNK, np.uint32)
+def _fill(
+    seed: Any, law: Any, scale: Any, factor: Any, keys: Any, first: Any, words: Any, W: Any, b: Any
+) -> None:
     _phases(first, seed, words, b)
     if law in (_CAUCHY, _LAPLACE):
         _columns_by_themselves(law, first, keys, seed, scale, words, W)
     else:
-        factor = _factors(first, W.shape[0], seed, law, dof, scale, words, W)
         _normals(first, TAG_FREQUENCY, keys, seed, factor, words, W)
 
 
@@ -159,21 +162,20 @@ def _signs(first: Any, seed: Any, words: Any, signs: Any) -> None:
 @compiled
 def _fill_rotations(
     seed: Any,
-    law: Any,
-    dof: Any,
-    scale: Any,
+    factor: Any,
     widths: Any,
+    keys: Any,
+    one: Any,
     first: Any,
+    words: Any,
     signs: Any,
     radii: Any,
     b: Any,
 ) -> None:
     chunks, groups, real = radii.shape[0], radii.shape[1], radii.dtype.type
-    words, one = np.empty(CHUNK, np.uint32), np.ones((1, CHUNK), radii.dtype)
     _phases(first, seed, words, b)
     _signs(first, seed, words, signs)
-    factor = _factors(first, chunks, seed, law, dof, scale, words, radii)
-    _normals(first, TAG_LENGTH, np.arange(groups).astype(np.uint64), seed, one, words, radii)
+    _normals(first, TAG_LENGTH, keys, seed, one, words, radii)
     for c in range(chunks):
         factors = factor[min(c, factor.shape[0] - 1)]
         for g in range(groups):
@@ -189,7 +191,9 @@ def frequencies(
     seed: int, law: int, dof: int, scale: float, keys: Any, first_chunk: int, W: Any, b: Any
 ) -> None:
     """Fill chunks of frequencies and phases, both in turns, from the counter-based generator."""
-    _fill(np.uint64(seed), int(law), dof, scale / (2.0 * math.pi), keys, first_chunk, W, b)
+    key, words, turns = np.uint64(seed), np.empty(CHUNK, np.uint32), scale / (2.0 * math.pi)
+    factor = _factors(first_chunk, len(W), key, law, dof, turns, W.dtype)
+    _fill(key, int(law), turns, factor, keys, first_chunk, words, W, b)
 
 
 def rotations(
@@ -210,14 +214,8 @@ def rotations(
     below that of the transform itself (Wilson and Hilferty 1931). The unnormalised transform makes
     vectors longer by p^(3/2).
     """
-    _fill_rotations(
-        np.uint64(seed),
-        int(law),
-        dof,
-        scale / (2.0 * math.pi),
-        np.array(widths, dtype=np.int64),
-        first_chunk,
-        signs,
-        radii,
-        b,
-    )
+    key, words = np.uint64(seed), np.empty(CHUNK, np.uint32)
+    factor = _factors(first_chunk, len(radii), key, law, dof, scale / (2.0 * math.pi), radii.dtype)
+    keys, one = np.arange(len(widths), dtype=np.uint64), np.ones((1, CHUNK), radii.dtype)
+    padded = np.array(widths, dtype=np.int64)
+    _fill_rotations(key, factor, padded, keys, one, first_chunk, words, signs, radii, b)

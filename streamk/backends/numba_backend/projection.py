@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from streamk.backends import CHUNK, LANES, Basis, Dense
 from streamk.backends.numba_backend.compiling import compiled, exact
@@ -18,6 +17,7 @@ from streamk.backends.numba_backend.hadamard import (
     evaluate_hadamard,
 )
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
+from streamk.backends.numba_backend.parts import overload
 from streamk.backends.threads import PARALLEL_FLOPS, divide
 
 _PIECE = 1 << 18

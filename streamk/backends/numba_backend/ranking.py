@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
-from streamk.backends.numba_backend.compiling import compiled, part
+from streamk.backends.numba_backend.compiling import part
 
 
 @part
@@ -41,7 +41,7 @@ def _rank(value: Any, knots: Any) -> Any:
     return min(level / last, HIGHEST_RANK)
 
 
-@compiled
+@part
 def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: Any, r: Any) -> None:
     """Write the scaled values and the ranks of one event x, float64 (d,), with NaN missing.
 

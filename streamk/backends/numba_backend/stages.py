@@ -1,4 +1,4 @@
-"""Compiled functions that other compiled functions call by their address.
+"""Functions that are compiled each by itself: those that others call by their address, and loops.
 
 What a function calls by its name is compiled into it: a long one that three functions call is
 compiled three times, and a function of all that there is takes longer than its parts do. By their
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from llvmlite import ir
 from numba.core import types
@@ -19,6 +19,19 @@ from numba.extending import intrinsic
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.compiling import stamp
 from streamk.backends.numba_backend.vectors import data
+
+
+class Compilable(Protocol):
+    """What can be compiled before it is needed."""
+
+    name: str
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether it need not be compiled."""
+
+    def compile(self) -> None:
+        """Let it be in the cache."""
 
 
 class Stage:
@@ -45,9 +58,12 @@ class Stage:
         """Return whether it need not be compiled."""
         if "address" in vars(self):
             return True
-        cache, context = self._compiled._cache, self._compiled._targetdescr.target_context
-        key = cache._index_key(self._compiled._sig, context.codegen())
-        return key in cache._cache_file._load_index()
+        compiled = self._compiled
+        return _in_cache(compiled._cache, compiled._sig, compiled._targetdescr.target_context)
+
+    def compile(self) -> None:
+        """Let it be in the cache."""
+        _ = self.address
 
     @cached_property
     def address(self) -> int:
@@ -58,6 +74,28 @@ class Stage:
             with FIRST_USE.loop(self.name):
                 self._compiled.compile()
         return int(self._compiled.address)
+
+
+class Loop:
+    """What is compiled of a function that Python calls with arguments of such types."""
+
+    def __init__(self, function: Any, kinds: tuple[Any, ...]) -> None:
+        self.name = function.__name__
+        self._function, self._kinds = function, kinds
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether it need not be compiled."""
+        function, kinds = self._function, self._kinds
+        return kinds in function.overloads or _in_cache(function._cache, kinds, function.targetctx)
+
+    def compile(self) -> None:
+        """Let it be in the cache."""
+        self._function.compile(self._kinds)
+
+
+def _in_cache(cache: Any, kinds: Any, context: Any) -> bool:
+    return cache._index_key(kinds, context.codegen()) in cache._cache_file._load_index()
 
 
 def stage(*kinds: Any, **options: Any) -> Callable[[Any], Stage]:

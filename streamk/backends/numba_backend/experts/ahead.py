@@ -1,44 +1,51 @@
-"""The stages of an event compiled in several processes at once, before they are needed.
+"""What learning an event needs, compiled in several processes at once before it is needed.
 
 Each process keeps what it has compiled in numba's cache, where the others find it. Should one fail,
-nothing is lost but time: whoever needs a stage that is not there compiles it.
+nothing is lost but time: whoever needs a loop that is not there compiles it.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from threading import Thread
 from typing import Any
 
 import numba
 
 from streamk.backends.first_use import FIRST_USE
-from streamk.backends.numba_backend.experts.event import STAGES
-from streamk.backends.numba_backend.stages import Stage
+from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
+from streamk.backends.numba_backend.stages import Compilable
 
 _WORK = (
-    "import json, sys; paths, names = json.loads(sys.argv[1]); sys.path[:] = paths;"
-    " from streamk.backends.numba_backend.experts import ahead; ahead.work(names)"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    " from streamk.backends.numba_backend.experts import ahead; ahead.work()"
 )
 
 
-def missing() -> list[Stage]:
-    """Return the stages that are in no cache."""
-    return [stage for stage in STAGES.values() if not stage.is_cached]
+def missing(task: str) -> list[Compilable]:
+    """Return what is in no cache of that which learning needs, the longest work first."""
+    return [one for one in _all(task) if not one.is_cached]
 
 
-def compile_all(stages: Sequence[Stage]) -> None:
-    """Compile stages, on as many cores as there are, and return when all are ready."""
-    processes = max(1, min(len(stages), _cores()))
-    shares = [stages[n::processes] for n in range(processes)]
-    with _helped(shares[:-1]):
-        for stage in shares[-1]:
-            _ = stage.address
+@contextmanager
+def compiling(task: str) -> Iterator[None]:
+    """Compile what is missing, on as many cores as there are; at the end all of it is ready.
+
+    What is done inside is done at the same time.
+    """
+    left = deque(missing(task))
+    with _uncollected(), _helped(left, task):
+        yield
+        for one in iter(partial(_next, left), None):
+            one.compile()
 
 
 def addresses() -> dict[int, int]:
@@ -46,9 +53,20 @@ def addresses() -> dict[int, int]:
 
     No process is begun for that: this is for whoever just learns an event.
     """
-    count = len(missing())
+    count = sum(not stage.is_cached for stage in STAGES.values())
     with FIRST_USE.expecting(count) if count else nullcontext():
         return {place: stage.address for place, stage in STAGES.items()}
+
+
+def _all(task: str) -> list[Compilable]:
+    return [*STAGES.values(), LOOPS[task]]
+
+
+def _next(left: deque[Compilable]) -> Compilable | None:
+    try:
+        return left.popleft()
+    except IndexError:
+        return None
 
 
 def _cores() -> int:
@@ -60,10 +78,22 @@ def _cores() -> int:
 
 
 @contextmanager
-def _helped(shares: Sequence[Sequence[Stage]]) -> Iterator[None]:
-    """Start a process that compiles for each share, and wait for it at the end."""
-    helpers = [_helper(share) for share in shares]
-    listeners = [threading.Thread(target=_count, args=[helper]) for helper in helpers]
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage inside, which takes a tenth of a compiler's time: what it makes lives."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _helped(left: deque[Compilable], task: str) -> Iterator[None]:
+    """Start processes that compile what is left, and wait for them at the end."""
+    helpers = [_helper() for _ in range(min(len(left), _cores()) - 1)]
+    listeners = [Thread(target=_hand_out, args=[helper, left, task]) for helper in helpers]
     for listener in listeners:
         listener.start()
     try:
@@ -78,33 +108,49 @@ def _helped(shares: Sequence[Sequence[Stage]]) -> Iterator[None]:
             listener.join()
 
 
-def _helper(share: Sequence[Stage]) -> subprocess.Popen[str]:
-    task = json.dumps([sys.path, [stage.name for stage in share]])
+def _helper() -> subprocess.Popen[str]:
     environment = dict(os.environ)
     config: Any = numba.config
     if config.CACHE_DIR:
         environment["NUMBA_CACHE_DIR"] = config.CACHE_DIR
     return subprocess.Popen(
-        [sys.executable, "-c", _WORK, task],
+        [sys.executable, "-c", _WORK, json.dumps(sys.path)],
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        bufsize=1,
     )
 
 
-def _count(helper: subprocess.Popen[str]) -> None:
-    assert helper.stdout is not None
-    with helper.stdout as names:
-        for _ in names:
-            FIRST_USE.ended()
+def _hand_out(helper: subprocess.Popen[str], left: deque[Compilable], task: str) -> None:
+    """Give a process one after another of what is left, the next when it has said that it is done.
+
+    It says so of the first when it is ready itself.
+    """
+    orders, answers = helper.stdin, helper.stdout
+    assert orders is not None
+    assert answers is not None
+    with suppress(BrokenPipeError), orders, answers:
+        for n, _ in enumerate(answers):
+            if n:
+                FIRST_USE.ended()
+            one = _next(left)
+            if one is None:
+                break
+            orders.write(f"{task} {one.name}\n")
 
 
-def work(names: Sequence[str]) -> None:
-    """Compile the stages of these names, and print each when it is in the cache."""
-    for stage in STAGES.values():
-        if stage.name in names:
-            _ = stage.address
-            sys.stdout.write(f"{stage.name}\n")
-            sys.stdout.flush()
+def work() -> None:
+    """Compile what is asked for on standard input, and print a line when it is in the cache."""
+    gc.disable()  # for good: this process ends soon
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        task, name = line.split()
+        for one in _all(task):
+            if one.name == name:
+                one.compile()
+        sys.stdout.write("\n")
+    sys.stdout.flush()

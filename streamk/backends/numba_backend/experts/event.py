@@ -21,9 +21,10 @@ from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import NEWTON
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
 from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
-from streamk.backends.numba_backend.stages import call, stage
+from streamk.backends.numba_backend.stages import Loop, call, stage
 
 _pointer: Any = types.CPointer
+_tuple: Any = types.Tuple
 _TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32))
 
 
@@ -87,7 +88,7 @@ def descend(numbers: Any, y: Any) -> None:
     banks.learn(table, awake, F[: e - table[at.GUESTS]], y)
 
 
-STAGES = {at.SAY: say, at.WEIGH: weigh, at.LOOK: look, at.MIX: mix, at.DESCEND: descend}
+STAGES = {at.WEIGH: weigh, at.SAY: say, at.DESCEND: descend, at.MIX: mix, at.LOOK: look}
 """By the places of their addresses in a table, those that take the longest to compile first."""
 
 
@@ -184,3 +185,18 @@ def learn(
             if found != reviews.QUIET:
                 return i + 1, found
     return len(X), reviews.QUIET
+
+
+def _arguments(errors: Any) -> tuple[Any, ...]:
+    """Return the types that `learn` is called with."""
+    row, rows = types.float64[::1], types.float64[:, ::1]
+    upkeep = _tuple((types.int64, types.int64, row, rows, _tuple((types.float64,) * 3)))
+    kept, places = types.float32[:, :, ::1], types.int64[::1]
+    return types.int64[::1], rows, row, kept, places, errors, rows, upkeep
+
+
+LOOPS = {
+    "classification": Loop(learn, _arguments(types.none)),
+    "regression": Loop(learn, _arguments(spread.ARRAYS)),
+}
+"""By the task."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from numba.core import types
+
 from streamk.backends.numba_backend.experts import mixing
 from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
 
@@ -58,6 +60,12 @@ def guess(kind: Any, apart: Any, size: Any) -> Any:
     if kind == 1:
         return apart + _FLOOR * size
     return math.sqrt(size * (apart + _FLOOR * size))
+
+
+_ROW, _ROWS = types.float64[::1], types.float64[:, ::1]
+_tuple: Any = types.Tuple
+ARRAYS = _tuple((_ROW, _ROW, _ROWS, _ROW, _ROW, _ROW, types.boolean[::1], _ROW))
+"""The types of the arrays that `learn` takes."""
 
 
 @called
