@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,59 +30,53 @@ class ErrorQuantiles:
         loops = _loops()
         normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
         # A normal error's mean size is 0.8 deviations.
-        arrays = side_by_side(
+        self._arrays = side_by_side(
             {
+                "count": np.zeros(1),
+                "size": np.full(1, _FIRST_SIZE),
                 "tracked": np.tile(normal / 0.8, (loops.TRACKERS, 1)),
                 "weights": np.full(loops.TRACKERS, 1.0 / loops.TRACKERS),
-                "size": np.full(1, _FIRST_SIZE),
                 "correction": np.zeros(len(loops.LEVELS)),
+                "likely": np.zeros(loops.TRACKERS),
+                "awake": np.ones(loops.TRACKERS, dtype=bool),
                 "room": np.zeros(len(loops.LEVELS)),
-                "losses": np.zeros(loops.TRACKERS),
             }
         )
-        self._tracked, self._weights = arrays["tracked"], arrays["weights"]
-        self._size, self._correction = arrays["size"], arrays["correction"]
-        self._room, self._losses = arrays["room"], arrays["losses"]
-        self._count = np.zeros(1)
-        self._awake = np.ones(loops.TRACKERS, dtype=bool)
 
     def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
         """Take in an error, label less prediction, and the opinions (experts, 1) behind it."""
-        _loops().learn(error, opinions, weights, self.arrays)
+        _loops().learn(self.table, error, opinions, weights)
 
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """The arrays that the compiled loops learn in."""
-        return (
-            self._count,
-            self._size,
-            self._tracked,
-            self._weights,
-            self._correction,
-            self._losses,
-            self._awake,
-            self._room,
-        )
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        arrays = [array.ctypes.data for array in self._arrays.values()]
+        return np.array([_loops().take_in.address, *arrays], dtype=np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by the state: a table holds addresses."""
+        return self.from_state, (self.state(),)
 
     def quantiles(
         self, opinions: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return quantiles of the error, float64 (n, levels), from opinions (n, experts, 1)."""
-        loops = _loops()
+        loops, own = _loops(), self._arrays
+        learned = own["size"], own["tracked"], own["weights"], own["correction"]
         found, row = np.empty((len(opinions), len(levels))), np.empty(len(loops.LEVELS))
         for n, said in enumerate(opinions):
             apart = loops.disagreement(said, weights)
-            loops.quantiles(apart, self._size, self._tracked, self._weights, self._correction, row)
+            loops.quantiles(apart, *learned, row)
             found[n] = np.interp(levels, loops.LEVELS, row)
         return found
 
     def rescale(self, factor: float) -> None:
         """Follow labels whose unit has become 1 / factor of what it was."""
-        self._size *= factor
+        self._arrays["size"] *= factor
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
+        arrays = {name: self._arrays[name].copy() for name in _ARRAYS}
         return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
 
     @classmethod
@@ -96,7 +91,7 @@ class ErrorQuantiles:
         arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
         found = cls()
         for name in _ARRAYS:
-            own = getattr(found, f"_{name}")
+            own = found._arrays[name]
             if name not in arrays or arrays[name].shape != own.shape:
                 raise StateError(f"array {name!r} of error quantiles must have shape {own.shape}")
             own[...] = arrays[name]

@@ -182,7 +182,7 @@ class PooledLearning(Pooled):
         self._settle()
         seen, places = self._recalled(events, asked=recorder is None)
         out = np.empty((len(events), pool.outputs))
-        errors = None if self._errors is None else self._errors.arrays
+        errors = None if self._errors is None else self._errors.table
         rows, first = self._padded(events), 0
         while first < len(rows):
             rest = slice(first, None)

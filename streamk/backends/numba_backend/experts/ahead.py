@@ -59,7 +59,7 @@ def addresses() -> dict[int, int]:
 
 
 def _all(task: str) -> list[Compilable]:
-    return [*STAGES.values(), LOOPS[task]]
+    return [*STAGES.values(), *LOOPS[task]]
 
 
 def _next(left: deque[Compilable]) -> Compilable | None:

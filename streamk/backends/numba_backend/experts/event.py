@@ -21,7 +21,7 @@ from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import NEWTON
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
 from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
-from streamk.backends.numba_backend.stages import Loop, call, stage
+from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
 
 _pointer: Any = types.CPointer
 _tuple: Any = types.Tuple
@@ -152,8 +152,8 @@ def learn(
     place in `seen` (m, E + X + 1, K), or, where `places` int64 (n,) has -1, what is said now. The
     predictions of now, each before its event is learned, are written to `out` float64 (n, K).
 
-    `errors` are the arrays of the running quantiles of errors, None if labels are classes. There
-    are no guests: what they say depends on the events before.
+    `errors` is the table of the running quantiles of errors, None if labels are classes. There are
+    no guests: what they say depends on the events before.
 
     `upkeep` is a tuple: the events since the last review, the events between two of them, then the
     arguments of `reviews.review`.
@@ -176,7 +176,7 @@ def learn(
         then = seen[places[i]] if places[i] >= 0 else now
         if errors is not None:
             missed = np.float32(y[i]) - then[len(then) - 1, 0]
-            spread.learn(np.float64(missed), then[:e], shares[0], errors)
+            spread.learn(errors, missed, then[:e], shares[0])
         update(table, then, y[i])
         since += 1
         if since == period:
@@ -195,8 +195,8 @@ def _arguments(errors: Any) -> tuple[Any, ...]:
     return types.int64[::1], rows, row, kept, places, errors, rows, upkeep
 
 
-LOOPS = {
-    "classification": Loop(learn, _arguments(types.none)),
-    "regression": Loop(learn, _arguments(spread.ARRAYS)),
+LOOPS: dict[str, list[Compilable]] = {
+    "classification": [Loop(learn, _arguments(types.none))],
+    "regression": [Loop(learn, _arguments(types.int64[::1])), spread.take_in],
 }
-"""By the task."""
+"""What else an event needs, by the task."""

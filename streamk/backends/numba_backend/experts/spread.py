@@ -11,10 +11,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba.core import types
+from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.experts import mixing
-from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.numba_backend.experts.compiled import SUMS, called, exponential, fast
+from streamk.backends.numba_backend.experts.reach import double, flags
+from streamk.backends.numba_backend.stages import call, stage
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3
@@ -23,6 +27,9 @@ LEVELS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5),
     *(0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995),
 )
+TAKE_IN, COUNT, MEAN, TRACKED, WEIGHTS, CORRECTION, LIKELY, AWAKE, ROOM = range(9)
+PLACES = 9
+"""Of a table."""
 _EARLY = 1000
 """Errors up to which their mean is the plain one; older ones fade from then on."""
 _ALPHA = 1e-3
@@ -62,12 +69,6 @@ def guess(kind: Any, apart: Any, size: Any) -> Any:
     return math.sqrt(size * (apart + _FLOOR * size))
 
 
-_ROW, _ROWS = types.float64[::1], types.float64[:, ::1]
-_tuple: Any = types.Tuple
-ARRAYS = _tuple((_ROW, _ROW, _ROWS, _ROW, _ROW, _ROW, types.boolean[::1], _ROW))
-"""The types of the arrays that `learn` takes."""
-
-
 @called
 def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any, out: Any) -> None:
     """Write the quantiles of the error at `LEVELS`, in ascending order."""
@@ -81,40 +82,28 @@ def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any
         out[q] = max(out[q], out[q - 1])
 
 
-@called
-def learn(error: Any, L: Any, weights: Any, arrays: Any) -> None:
-    """Learn from an error, label less prediction, and the opinions L (experts, 1) behind it.
+_pointer: Any = types.CPointer
+_TABLE, _OPINIONS, _WEIGHTS = map(_pointer, (types.int64, types.float32, types.float64))
 
-    Parameters
-    ----------
-    error : float
-        In units of the labels' scale.
-    L : float32 array of shape (experts, 1)
-    weights : float64 array of shape (experts,)
-    arrays : tuple of arrays
-        The count of errors, then those of `_update`.
-    """
-    count, size, tracked, trackers, correction, likely, awake, room = arrays
+
+@stage(_TABLE, types.float64, types.int64, _OPINIONS, _WEIGHTS, fastmath=SUMS)
+def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> None:
+    """Do `learn`: the same code for whoever calls it, since sums may be taken in any order."""
+    table = carray(numbers, (PLACES,))
+    count, size = double(table, COUNT, (1,)), double(table, MEAN, (1,))
+    tracked, weights = (
+        double(table, TRACKED, (TRACKERS, len(LEVELS))),
+        double(table, WEIGHTS, (TRACKERS,)),
+    )
+    correction, room = (
+        double(table, CORRECTION, (len(LEVELS),)),
+        double(table, ROOM, (len(LEVELS),)),
+    )
+    likely, awake = double(table, LIKELY, (TRACKERS,)), flags(table, AWAKE, (TRACKERS,))
     count[0] += 1.0
     if count[0] <= _EARLY:
         size[0] += (abs(error) - size[0]) / count[0]
-    apart = disagreement(L, weights)
-    _update(error, apart, size, tracked, trackers, correction, likely, awake, room)
-
-
-@fast
-def _update(
-    error: Any,
-    apart: Any,
-    size: Any,
-    tracked: Any,
-    weights: Any,
-    correction: Any,
-    likely: Any,
-    awake: Any,
-    room: Any,
-) -> None:
-    """Learn from an error: label less prediction, both in units of the labels' scale."""
+    apart = disagreement(carray(said, (experts, 1)), carray(shares, (experts,)))
     quantiles(apart, size, tracked, weights, correction, room)
     for q in range(len(LEVELS)):
         correction[q] += _CORRECTION * (LEVELS[q] - (1.0 if error < room[q] else 0.0))
@@ -130,3 +119,19 @@ def _update(
         likely[t] = exponential(-_SHARPNESS * loss)
     mixing.reweigh(weights, likely, awake, _ALPHA)
     size[0] = _MEMORY * size[0] + (1.0 - _MEMORY) * abs(error)
+
+
+@called
+def learn(table: Any, error: Any, L: Any, weights: Any) -> None:
+    """Learn from an error, label less prediction, and the opinions L (experts, 1) behind it.
+
+    Parameters
+    ----------
+    table : int64 array
+        Where `take_in` is, then the arrays of the trackers, by the places in a table.
+    error : float
+        In units of the labels' scale.
+    L : float32 array of shape (experts, 1)
+    weights : float64 array of shape (experts,)
+    """
+    call(table[TAKE_IN], table, (np.float64(error), np.int64(len(weights)), L, weights))
