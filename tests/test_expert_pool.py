@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
-from streamk.learners import MultiKernel
+from streamk.learners import MultiKernel, tables
 from streamk.learners.expert_pool import BANKS, WINDOW
 from streamk.learners.rescaling import Scaled, lines, rescale
 
@@ -426,3 +426,49 @@ def test_learners_of_one_scale_share_all_they_know() -> None:
     rescale(guest, host, np.ones(3, dtype=bool))
     for key, array in before.items():
         np.testing.assert_array_equal(guest.pool.arrays[key], array)
+
+
+# --- the cells of tables ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_begins_small_and_grows_with_its_events(kind: str) -> None:
+    X, y = stream(kind, 200, d=8)
+    model, sizes = make(kind), []
+    for x, label in zip(X, y, strict=True):
+        model.learn_one(x, label)
+        sizes.append(model.nbytes)
+    assert sizes[0] < 2 << 20
+    assert model._pool.most_cells == tables.LARGEST
+    assert max(size / events for events, size in enumerate(sizes, start=1)) < 2 << 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_more_cells_a_model_says_what_it_said(kind: str) -> None:
+    X, y = stream(kind, 300, d=7)
+    model = make(kind)
+    model.learn_many(X[:100], y[:100])
+    assert model._pool.most_cells < tables.LARGEST
+    before = model.decision_many(X)
+    first = model._pool.arrays["FIRST"].copy()
+    model._pool.add_cells(tables.LARGEST)
+    assert model._pool.arrays["FIRST"][-1] > first[-1]
+    np.testing.assert_array_equal(model.decision_many(X), before)
+    # As the state of a version before tables grew: with all cells after few events.
+    opened = MultiKernel.from_state(model.state())
+    np.testing.assert_array_equal(opened.decision_many(X), before)
+    for one in (model, opened):
+        one.learn_many(X[100:], y[100:])
+    assert_same(model, opened)
+
+
+def test_learners_of_few_and_many_events_merge() -> None:
+    X, y = stream("two", 1_000)
+    for one, two in ((20, 980), (980, 20)):
+        few, many = learned("two", one, seed=1), learned("two", two, seed=2)
+        assert few._pool.most_cells != many._pool.most_cells
+        few.merge(many)
+        assert few._pool.most_cells == tables.LARGEST
+        assert few.n_events == 1_000
+        assert (few.predict_many(X) == y).mean() > 0.85
+        assert_sound(few)

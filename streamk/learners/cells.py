@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.tables import BINS, GROUP_STARTS, GROUPS, TABLES, Membership, slots
+from streamk.learners.tables import (
+    BINS,
+    GROUP_STARTS,
+    GROUPS,
+    TABLES,
+    Membership,
+    folds,
+    starts_of,
+)
 
 
-def seats(found: Membership, sizes: NDArray[Any], columns: int) -> dict[str, NDArray[Any]]:
+def seats(
+    found: Membership, sizes: NDArray[Any], most: int, columns: int
+) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays that say how the tables' cells are found.
 
     A table with a cell for each combination of bins counts them; another one takes the leading bits
@@ -22,7 +32,9 @@ def seats(found: Membership, sizes: NDArray[Any], columns: int) -> dict[str, NDA
     ----------
     found : Membership
     sizes : int array of shape (TABLES,)
-        Cells of each table.
+        Cells of each table that is not folded.
+    most : int
+        Cells of a table at most, see `tables.folds`.
     columns : int
         How many there are.
     """
@@ -39,41 +51,40 @@ def seats(found: Membership, sizes: NDArray[Any], columns: int) -> dict[str, NDA
     exact = (BINS + 2.0) ** np.minimum(columns_of, 16) <= sizes
     strides = (BINS[table] + 2) ** np.minimum(place, 12)
     factors = np.where(exact[table], strides, found.factors).astype(np.uint32).view(np.int32)
-    down = np.where(exact, 0, 32 - np.floor(np.log2(sizes))).astype(np.int32)
+    down = np.where(exact, 0, 32 - np.floor(np.log2(sizes))) + folds(sizes, most)
     return {
         "STARTS": np.array(starts),
         "OF_ALL": columns_of[GROUP_STARTS[:-1]] == columns,
         "MEMBERS_OF": found.columns[turn].astype(np.int32),
         "SHIFTS": found.shifts[turn],
         "MULTIPLIERS": factors[turn],
-        "DOWN": down,
+        "DOWN": down.astype(np.int32),
     }
 
 
 def arrays(
-    found: Membership,
-    outputs: int,
+    sizes: NDArray[np.int64],
+    most: int,
     room: int,
-    budget: int,
     rules: Sequence[tuple[float, float]],
 ) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays of tables that have learned nothing, without the `seats`.
 
     Parameters
     ----------
-    found : Membership
-    outputs : int
+    sizes : int64 array of shape (TABLES,)
+        Cells of each table that is not folded.
+    most : int
+        Cells of a table at most, see `tables.folds`.
     room : int
         Outputs that a cell has room for.
-    budget : int
-        Numbers in the cells of a rule, at most.
     rules : sequence of (float, float)
         Rate of the cells, before it is divided among a group's tables, and pace of the factors.
     """
     from streamk.backends.numba_backend.experts import grids
 
     line, several = int(grids.line(room)), (TABLES, int(grids.RULES))
-    each = slots(np.diff(found.starts), outputs, budget)
+    starts = starts_of(sizes, most)
     rates, paces = np.zeros(several, np.float32), np.zeros(several, np.float32)
     counts = np.diff(GROUP_STARTS)
     for rule, (rate, pace) in enumerate(rules):
@@ -83,9 +94,9 @@ def arrays(
     return {
         "GROUP": GROUP_STARTS,
         "BINS": BINS.astype(np.float32),
-        "FIRST": np.concatenate([[0], np.cumsum(each)]).astype(np.int32),
+        "FIRST": starts,
         "CELLS": np.zeros(TABLES, np.int32),
-        "CELLS_A": _aligned(int(each.sum()), line),
+        "CELLS_A": _aligned(int(starts[-1]), line),
         "SIDE": np.zeros(side(room), np.float32),
         "FACTORS": np.ones(several, np.float32),
         "SPREAD": np.full(several, 1e-3, np.float32),
@@ -94,6 +105,24 @@ def arrays(
         "TAKEN": np.zeros(several[1], np.float32),
         **{name: np.zeros(several, np.float32) for name in rooms},
     }
+
+
+def unfolded(
+    held: Mapping[str, NDArray[Any]], sizes: NDArray[np.int64], most: int, more: int
+) -> dict[str, NDArray[Any]]:
+    """Return by their places the arrays of tables of `most` cells that get `more`.
+
+    What was learned of two cells that were one is known of both.
+    """
+    often = folds(sizes, most) - folds(sizes, more)
+    starts, before = starts_of(sizes, more), held["CELLS_A"]
+    A = _aligned(int(starts[-1]), before.shape[1])
+    old, new = held["FIRST"].tolist(), starts.tolist()
+    for table, times in enumerate((1 << often).tolist()):
+        here, there = slice(*new[table : table + 2]), slice(*old[table : table + 2])
+        # Of the last one there may be less than all.
+        A[here] = np.repeat(before[there], times, axis=0)[: here.stop - here.start]
+    return {"FIRST": starts, "DOWN": (held["DOWN"] - often).astype(np.int32), "CELLS_A": A}
 
 
 def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:

@@ -86,6 +86,8 @@ class ExpertPool(PoolTable):
         By which numbers are learned and mixed.
     guests : tuple of str, optional
         Names of the experts whose outputs come from elsewhere, see `hear`.
+    cells : int, optional
+        Cells of a table of random binning at most, see `tables.folds`; all by default.
     """
 
     def __init__(
@@ -99,9 +101,10 @@ class ExpertPool(PoolTable):
         class_room: int | None = None,
         loss: Loss | None = None,
         guests: tuple[str, ...] = (),
+        cells: int = tables.LARGEST,
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
-        self.guests = guests
+        self.guests, self.most_cells = guests, cells
         self.outputs = classes if task == CLASSES else 1
         self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
         self.output_room = self.class_room if task == CLASSES else 1
@@ -185,7 +188,10 @@ class ExpertPool(PoolTable):
     def _make_grids(self) -> None:
         found = tables.members(self.seed, self.keys)
         rules = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
-        self.arrays.update(cells.arrays(found, self.outputs, self.output_room, CELLS, rules))
+        self.cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
+        """Cells of each table that is not folded."""
+        made = cells.arrays(self.cells_of, self.most_cells, self.output_room, rules)
+        self.arrays.update(made)
         self._take_seats(found)
         self.sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
         self.sizes["SLOTS"] = len(self.arrays["CELLS_A"])
@@ -193,8 +199,7 @@ class ExpertPool(PoolTable):
     def _take_seats(self, found: tables.Membership) -> None:
         """Give the tables their columns."""
         self.members = found
-        sizes = np.diff(self.arrays["FIRST"])
-        seats = cells.seats(found, sizes, len(self.keys))
+        seats = cells.seats(found, self.cells_of, self.most_cells, len(self.keys))
         self.arrays.update(seats)
         self.held.update(seats)
         self.sizes["MEMBERS"] = len(found.columns)
@@ -316,7 +321,7 @@ class ExpertPool(PoolTable):
             return self.successor(every, self.task, self.classes, capacity, self.class_room)
         found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
         cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
-        if (cells_of != np.diff(self.arrays["FIRST"])).any():
+        if (cells_of != self.cells_of).any():
             # A pool made of all these columns, as from a state, has other cells.
             return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
         known, self.keys = len(self.keys), every
@@ -329,6 +334,14 @@ class ExpertPool(PoolTable):
         self._point()
         return self
 
+    def add_cells(self, most: int) -> None:
+        """Give tables more cells, up to so many, if they do not have them."""
+        if most > self.most_cells:
+            found = cells.unfolded(self.held, self.cells_of, self.most_cells, most)
+            self.most_cells = most
+            self.sizes["SLOTS"] = len(found["CELLS_A"])
+            self.replace(**found)
+
     def add_classes(self, classes: int) -> ExpertPool:
         """Return a pool of so many classes, more than two, that knows what this one does.
 
@@ -337,7 +350,7 @@ class ExpertPool(PoolTable):
         """
         sizes = np.diff(self.members.starts)
         cells_of = tables.slots(sizes, classes, CELLS)
-        fit = self.task == CLASSES and (cells_of == np.diff(self.arrays["FIRST"])).all()
+        fit = self.task == CLASSES and (cells_of == self.cells_of).all()
         if not fit or classes > self.class_room:
             room = self.class_room
             if classes > room:
@@ -371,6 +384,7 @@ class ExpertPool(PoolTable):
             class_room=class_room,
             loss=self.loss,
             guests=self.guests,
+            cells=self.most_cells,
         )
         places = {key: place for place, key in enumerate(keys.tolist())}
         columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
@@ -464,6 +478,9 @@ class ExpertPool(PoolTable):
         StateError
             If an array is missing or does not fit.
         """
+        rows = len(arrays.get("cells_a", ()))
+        while len(self.arrays["CELLS_A"]) < rows and self.most_cells < tables.LARGEST:
+            self.add_cells(2 * self.most_cells)
         for name in self.learned_names:
             here, there = self.arrays[name], arrays.get(name.lower())
             if there is None or there.shape != here.shape:

@@ -110,7 +110,7 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
 def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
     """Take over the tables whose columns and slots stayed; the others begin anew."""
     there, here = old.arrays["FIRST"], new.arrays["FIRST"]
-    stayed = np.diff(there) == np.diff(here)
+    stayed = (np.diff(there) == np.diff(here)) & (old.arrays["DOWN"] == new.arrays["DOWN"])
     for table in np.flatnonzero(stayed).tolist():
         stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
     squares = cells.squares(old.arrays, old.output_room)

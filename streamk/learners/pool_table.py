@@ -60,11 +60,16 @@ class PoolTable:
         self._table[at.FRESH] = 0
         self._fit()
 
+    def replace(self, **fresh: NDArray[Any]) -> None:
+        """Take arrays in the place of those of the same names, for the same outputs."""
+        self.held = self.held | side_by_side(fresh)
+        self._fit()
+
     def _point(self) -> None:
         at = _places()
         for name, array in self.arrays.items():
             self._table[getattr(at, name)] = array.ctypes.data
-        self._table[at.MEMBERS] = self.sizes["MEMBERS"]
+        self._table[[at.MEMBERS, at.SLOTS]] = self.sizes["MEMBERS"], self.sizes["SLOTS"]
 
     @cached_property
     def table(self) -> NDArray[np.int64]:

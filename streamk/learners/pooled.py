@@ -170,6 +170,7 @@ class Pooled(Decider):
             seed=self.seed,
             loss=self.loss,
             guests=self._guests.names,
+            cells=tables.most_after(self.n_events),
         )
 
     def _changed(self) -> None:
@@ -306,6 +307,7 @@ class Pooled(Decider):
             capacity=header["capacity"],
             loss=self.loss,
             guests=self._guests.names,
+            cells=tables.most_after(0),
         )
         self._pool.restore(state.arrays, *header["window"])
         self._upkeep.restore(state.arrays)
@@ -350,10 +352,14 @@ class Pooled(Decider):
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
+        self.n_events += apart[1]
+        pools = one.pool, two.pool
+        most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
+        for pool in pools:
+            pool.add_cells(most)
         rescale(two, one, both)
         one.pool.join(two.pool, share)
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
-        self.n_events += apart[1]
         self._changed()
 
     def _merge_guests(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.learners import tables
 from streamk.learners.expert_pool import FURTHEST
 from streamk.learners.pooled import Pooled
 from streamk.learners.prequential import Recorder
@@ -49,7 +50,8 @@ class PooledLearning(Pooled):
                 first = 1
         while first < len(events):
             most = PERIOD if self._guests else _AT_ONCE  # guests take long
-            stop = min(len(events), first + most, first + self._scale.until_change())
+            most = min(most, self._scale.until_change(), tables.until_more(self.n_events))
+            stop = min(len(events), first + most)
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
             else:
@@ -199,6 +201,7 @@ class PooledLearning(Pooled):
             first += learned
             self.n_events += learned
             upkeep.follow(pool, found, self.n_events)
+        self._add_cells()
         # Balanced weights change with each label, and decisions with them.
         weights = self._weights
         step = 1 if weights is not None and weights.balanced and recorder is not None else len(out)
@@ -252,6 +255,12 @@ class PooledLearning(Pooled):
         self.n_events += 1
         if self.n_events % PERIOD == 0:
             self._review()
+        self._add_cells()
+
+    def _add_cells(self) -> None:
+        """Let the tables grow with the events learned."""
+        if self._pool.most_cells < tables.LARGEST:
+            self._pool.add_cells(tables.most_after(self.n_events))
 
     def rehearse(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,9 +35,11 @@ BINS: NDArray[np.int64] = np.array(
     [group.bins[i % len(group.bins)] for group in GROUPS for i in range(group.tables)],
     dtype=np.int64,
 )
-_LARGEST = 4096
-"""Slots of a table at most."""
+LARGEST = 4096
+"""Cells of a table at most."""
 _FEWEST = 16
+_FIRST, _ROOMY = 128, 32
+"""Cells of a table at first, at most, and times the events that it has room for later."""
 _ODD = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -164,10 +167,64 @@ def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int
         Numbers altogether.
     """
     exact = (BINS + 2.0) ** np.minimum(sizes, 16)
-    most = _LARGEST
+    most = LARGEST
     while most > _FEWEST:
         found = np.where(exact <= most, exact, most)
         if found.sum() * outputs <= budget:
             break
         most //= 2
     return np.where(exact <= most, exact, most).astype(np.int64)
+
+
+def most_after(events: int) -> int:
+    """Return how many cells a table has at most after so many events: 32 times as many.
+
+    So few events share a cell that would not if it had all of them, and a model is no larger than
+    the events that it has met call for.
+
+    Examples
+    --------
+    >>> [most_after(events) for events in (0, 7, 8, 50, 128, 10**6)]
+    [128, 128, 256, 1024, 4096, 4096]
+    """
+    return min(LARGEST, max(_FIRST, _ROOMY << max(0, events.bit_length() - 1)))
+
+
+def until_more(events: int) -> int:
+    """Return after how many more events tables have more cells.
+
+    Examples
+    --------
+    >>> until_more(0), until_more(8), until_more(50), until_more(128) > 10**9
+    (8, 8, 14, True)
+    """
+    least = _FIRST // _ROOMY
+    if _ROOMY * events >= LARGEST:
+        return sys.maxsize
+    return max(2 * least, 1 << events.bit_length()) - events
+
+
+def folds(cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return how often cells of tables are taken together in pairs, until there are `most`.
+
+    Which cell an event is in is a number whose last bits are left out then, one a fold.
+
+    Parameters
+    ----------
+    cells : int64 array of shape (TABLES,)
+    most : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> folds(np.array([100, 128, 324, 4096]), 128)
+    array([0, 0, 2, 5])
+    """
+    found: NDArray[np.int64] = np.ceil(np.log2(np.maximum(cells / most, 1.0))).astype(np.int64)
+    return found
+
+
+def starts_of(cells: NDArray[np.int64], most: int) -> NDArray[np.int32]:
+    """Return where the tables' cells start, int32 (TABLES + 1,), folded until there are `most`."""
+    each = -(-cells >> folds(cells, most))
+    return np.concatenate([[0], np.cumsum(each)]).astype(np.int32)
