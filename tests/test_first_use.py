@@ -6,8 +6,10 @@ import io
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,43 @@ def test_what_compiled_functions_alone_call_refuses_python() -> None:
 
     with pytest.raises(TypeError, match="mix can be called by compiled functions only"):
         mixture.mix(None)
+
+
+COMMAND = (sys.executable, "-m", "streamk", "run", "river:Phishing", "--label", "label", "--json")
+
+
+def started(cache: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        COMMAND,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+def test_an_interrupted_first_use_leaves_no_process_and_can_be_repeated(tmp_path: Path) -> None:
+    running = started(tmp_path)
+    assert running.stderr is not None
+    with running:
+        assert "compiling" in running.stderr.readline()
+        while not any(tmp_path.rglob("*.nbc")):
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=60) == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+    lines, loops = prepared(tmp_path)
+    assert 0 < loops < 9
+    assert lines[-1] == ""
+
+
+@pytest.mark.slow
+def test_two_first_uses_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    pair = [started(tmp_path) for _ in range(2)]
+    outcomes = [running.communicate(timeout=300) for running in pair]
+    assert [running.returncode for running in pair] == [0, 0]
+    one, other = (json.loads(out.splitlines()[-1]) for out, _ in outcomes)
+    assert one["whole"] == other["whole"]

@@ -466,3 +466,12 @@ def test_intervals_learn_from_the_predictions_that_were_made() -> None:
             model.learn_many(X[some], y[some])
         widths.append(float((interval[:, 1] - interval[:, 0]).mean()))
     assert widths[1] > 1.5 * widths[0]
+
+
+def test_a_learner_says_how_far_it_is() -> None:
+    model = MultiKernel(task="regression")
+    assert repr(model) == "<MultiKernel for regression: 0 events, 0 columns>"
+    model.learn_many(np.ones((3, 2)), [1.0, 2.0, 3.0])
+    assert repr(model) == "<MultiKernel for regression: 3 events, 2 columns>"
+    scaled = create("doubly-stochastic", task="classification")
+    assert repr(scaled) == "Scaled(<DoublyStochastic for classification: 0 events, 0 columns>)"

@@ -22,6 +22,8 @@ _TEXTS = (
     *("\u00e4\u00f6", "\ud800", "x" * 5000),
 )
 _NAMES = ("a", "b", "c", "c.d", "", "when", "y", "a=b", "more")
+_INNER = ("", "d", "a=b")
+"""Names within an object: few, since each takes columns of its own, and they multiply."""
 _NUMBERS = (0, 1, -1, 2**63, 10**400, 0.5, -0.0, 1e308, 5e-324, 1e150, 1e151)
 
 
@@ -75,7 +77,8 @@ def _value(rng: random.Random, depth: int) -> Any:
         case 5:
             return [_value(rng, depth + 1) for _ in range(rng.randrange(4))]
         case _:
-            return {rng.choice(_NAMES): _value(rng, depth + 1) for _ in range(3)}
+            names = _INNER if depth else _NAMES
+            return {rng.choice(names): _value(rng, depth + 1) for _ in range(3)}
 
 
 def _damaged(value: bytes, rng: random.Random) -> bytes:

@@ -34,6 +34,13 @@ class Predictor:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_state, (self.state(),)
 
+    def __repr__(self) -> str:
+        learner: Any = self
+        task = "classification" if learner.is_classifier else "regression"
+        columns = len(learner.columns or ())
+        name = type(self).__name__
+        return f"<{name} for {task}: {learner.n_events:,} events, {columns:,} columns>"
+
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""

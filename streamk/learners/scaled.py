@@ -274,6 +274,9 @@ class Scaled(Predictor):
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         return self.learner.probabilities(F)
 
+    def __repr__(self) -> str:
+        return f"Scaled({self.learner!r})"
+
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns to those of a batch; in all events so far they were zero."""
         self.learner.add_columns(names)
