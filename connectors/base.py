@@ -24,6 +24,7 @@ __all__ = [
     "Chunk",
     "Connector",
     "Delimited",
+    "InGroup",
     "Output",
     "Rows",
     "Sink",
@@ -234,6 +235,15 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections. May be called twice."""
+
+
+@runtime_checkable
+class InGroup(Protocol):
+    """A source whose partitions may be divided among several processes of one job."""
+
+    @property
+    def group(self) -> str | None:
+        """The name by which they find each other; None if this one reads alone."""
 
 
 class Trouble(NamedTuple):

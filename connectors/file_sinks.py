@@ -7,6 +7,7 @@ own entries (which win where the names are the same). An existing file is append
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 from collections.abc import Iterator, Sequence
@@ -74,6 +75,17 @@ class _FileSink:
             self._file = path.open("ab+")
         except OSError as error:
             raise Unavailable(f"cannot write {path}: {error.strerror}") from error
+        try:
+            # Held until it is closed: two that append to one file would cut each other's lines off.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise Unavailable(
+                f"{path} is being written by another sink or process; stop that one, or write to"
+                " another file"
+            ) from error
+        except OSError:  # of a file system without locks
+            pass
         if is_new:
             sync_directory(path.parent)
 

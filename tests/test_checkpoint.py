@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,56 @@ def test_a_slot_is_free_when_its_process_is_dead(store: Store) -> None:
         assert third.name == "member-1"
         second.close()
         third.close()
+
+
+def test_a_job_that_is_alone_has_one_slot(store: Store) -> None:
+    with pytest.raises(EngineError, match=rf"member-0 is in use by process {os.getpid()} on "):
+        Store(store.directory, alone=True)
+    store.close()
+    Store(store.directory, alone=True).close()
+
+
+def test_only_the_owner_can_read_what_is_kept(store: Store) -> None:
+    store.save({}, state())
+    store.note([Pass("p", 1, 2)])
+    for path in store.path.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "member-0").mkdir()
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "member-0" / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(EngineError, match="cannot write"):
+        Store(tmp_path)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_followed(
+    store: Store, tmp_path: Path
+) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "precious").write_text("precious")
+    (store.path / ".new-00000001").write_text("a file")
+    (store.path / ".new-00000002").symlink_to(away)
+    (store.path / ".new-00000003").mkdir()
+    store.close()
+    again = Store(store.directory)
+    assert not list(again.path.glob(".new-*"))
+    assert (away / "precious").exists()
+    again.close()
+
+
+@pytest.mark.parametrize("line", ['["p", "1", 2]', "[1]", '{"p": 1}', '["p", 1, true]', "null"])
+def test_a_journal_of_wrong_types_is_told_with_its_line(store: Store, line: str) -> None:
+    store.save({}, state())
+    store.note([Pass("p", 1, 2)])
+    with (store.path / "00000001.journal").open("a") as file:
+        file.write(f"{zlib.crc32(line.encode()):08x} {line}\n")
+    with pytest.raises(StateError, match="line 2 is no partition, offset and clock"):
+        store.noted()
 
 
 def two(store: Store) -> Path:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from connectors.registry import open_sink
 from streamk.cli import main
 from streamk.engine import newest_checkpoint
+from streamk.engine.checkpoint import Store
 
 RUN = ("run", "file:events.ndjson", "--label", "y")
 ONE_KERNEL = (*RUN, "--model", "doubly-stochastic", "--set")
@@ -94,6 +97,23 @@ def test_a_damaged_checkpoint_fails_while_running(capsys: pytest.CaptureFixture[
     (found.path / "manifest.json").write_text("{}")
     assert main(("inspect", "state")) == 1
     assert "damaged: " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
+def test_a_second_process_of_one_job_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    job = (*RUN, "--checkpoint", "state", "--to", "file:out.ndjson")
+    first = Store("state")
+    assert main(job) == 1
+    said = capsys.readouterr().err
+    assert f"in use by process {os.getpid()} on" in said
+    assert "another checkpoint directory" in said
+    first.close()
+    assert main(job) == 0
+    assert len(Path("out.ndjson").read_text().splitlines()) == 20
+    sink = open_sink("file:out.ndjson")
+    assert main((*RUN, "--to", "file:out.ndjson")) == 2
+    assert "out.ndjson is being written by another sink or process" in capsys.readouterr().err
+    sink.close()
 
 
 @pytest.mark.usefixtures("here")

@@ -359,7 +359,8 @@ def test_a_sink_can_be_cut_back_to_a_mark(tmp_path: Path, scheme: str) -> None:
     sink.write(outputs(3, 5))
     sink.flush()
     assert len(read_back(scheme, path)) == 5
-    # The process dies; the next one goes back to its checkpoint.
+    # The process ends; the next one goes back to its checkpoint.
+    sink.close()
     again = open_sink(f"{scheme}:{path}")
     again.rewind(mark)
     assert read_back(scheme, path) == before
@@ -373,6 +374,16 @@ def test_a_sink_can_be_cut_back_to_a_mark(tmp_path: Path, scheme: str) -> None:
     assert read_back(scheme, path) == []
     with pytest.raises(ConnectorError, match="were lost"):
         last.rewind(mark)
+
+
+@pytest.mark.parametrize("scheme", ["file", "csv"])
+def test_two_sinks_do_not_write_one_file(tmp_path: Path, scheme: str) -> None:
+    path = tmp_path / "out"
+    sink = open_sink(f"{scheme}:{path}")
+    with pytest.raises(Unavailable, match="is being written by another sink or process"):
+        open_sink(f"{scheme}:{path}")
+    sink.close()
+    open_sink(f"{scheme}:{path}").close()
 
 
 @pytest.mark.parametrize("mark", [-1, "5", 1.5, True])

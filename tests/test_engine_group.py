@@ -41,6 +41,7 @@ class Member(MemorySource):
         super().__init__(data or DATA, timestamps=TIMES)
         self.commits = group
         self.mine: tuple[str, ...] = ()
+        self.group = "g"
         self.script = {1: lambda member: member.rebalance(first), **script}
         self.polls = 0
         self.fenced = False

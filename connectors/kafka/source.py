@@ -211,6 +211,11 @@ class KafkaSource:
                 total += max(0, highwater - self._reader.position(number))
         return total
 
+    @property
+    def group(self) -> str | None:
+        """The consumer group; None without one."""
+        return self._group
+
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed; None without any, or without group."""
         if self._group is None:

@@ -24,6 +24,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import stat
 import zlib
 from collections.abc import Iterable, Mapping
@@ -214,15 +215,27 @@ def lock(directory: Path) -> int | None:
 
     Returns the file descriptor that holds the lock; closing it, or the process's end, lets go.
     """
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(directory / "lock", flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return None
         raise
     return descriptor
+
+
+def _holder(directory: Path) -> str:
+    """Return which process holds the lock of a member's directory, as far as it says so."""
+    try:
+        with (directory / "lock").open(encoding="utf-8", errors="replace") as file:
+            return file.readline(200).strip() or "another process"
+    except OSError:
+        return "another process"
 
 
 class Store:
@@ -235,38 +248,47 @@ class Store:
         ``member-0``, ``member-1``, … that no running process holds.
     keep : int, default 2
         Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
+    alone : bool, default False
+        There is one slot only: the job is that of a single process.
 
     Raises
     ------
     InvalidInput
         If `keep` is less than 2.
     EngineError
-        If the directory cannot be made or written.
+        If the directory cannot be made or written, or another process uses all slots.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, keep: int = 2, alone: bool = False
+    ) -> None:
         if keep < 2:
             raise InvalidInput(f"keep={keep} checkpoints: at least 2 are needed")
         self.directory = Path(directory)
         self.keep = keep
         self._lock = -1
         with _writing(self.directory):
-            self.path = self._claim()
+            self.path = self._claim(1 if alone else _MAX_MEMBERS)
             for left_over in self.path.glob(".new-*"):
-                shutil.rmtree(left_over)
+                _remove(left_over)
         self.name = self.path.name
         self.epoch = 0
         """The epoch that was opened or saved last; 0 before there is one."""
 
-    def _claim(self) -> Path:
-        for number in range(_MAX_MEMBERS):
+    def _claim(self, slots: int) -> Path:
+        for number in range(slots):
             path = self.directory / f"member-{number}"
             path.mkdir(parents=True, exist_ok=True)
             held = lock(path)
             if held is not None:
                 self._lock = held
                 return path
-        raise EngineError(f"all of {_MAX_MEMBERS} member slots in {self.directory} are in use")
+        if slots == 1:
+            raise EngineError(
+                f"{path} is in use by {_holder(path)}: a job without a consumer group is one"
+                " process; stop that one, or give this one another checkpoint directory"
+            )
+        raise EngineError(f"all of {slots} member slots in {self.directory} are in use")
 
     def peers(self) -> list[Path]:
         """The directories of the other members."""
@@ -295,7 +317,8 @@ class Store:
                 if epoch > found.epoch:
                     path = self.path / f"{epoch:08d}"
                     aside = path.with_suffix(".set-aside")
-                    shutil.rmtree(aside, ignore_errors=True)
+                    if os.path.lexists(aside):
+                        _remove(aside)
                     path.rename(aside)
             _sync(self.path)
         self.epoch = found.epoch
@@ -323,7 +346,7 @@ class Store:
         beside, path = self.path / f".new-{epoch:08d}", self.path / f"{epoch:08d}"
         with _writing(path, f"; the checkpoint before it, epoch {self.epoch}, is intact"):
             try:
-                beside.mkdir()
+                beside.mkdir(0o700)
                 _write(beside / MODEL, data)
                 _write(beside / MANIFEST, _canonical(manifest))
                 _sync(beside)
@@ -341,7 +364,7 @@ class Store:
         path = self._journal(self.epoch)
         with _writing(path):
             new = not path.exists()
-            with path.open("ab") as file:
+            with open(path, "ab", opener=_private) as file:
                 for record in passes:
                     line = _canonical([record.partition, record.offset, record.clock], None)
                     file.write(b"%08x %s\n" % (zlib.crc32(line), line))
@@ -385,10 +408,15 @@ class Store:
         oldest = _epochs(self.path)[-self.keep :][0]
         for path in self.path.glob("[0-9]" * 8 + "*"):
             if int(path.name[:8]) < oldest:
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory and what is in it, or a file, or a link and not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _epochs(directory: Path) -> list[int]:
@@ -449,11 +477,23 @@ def _read_journal(path: Path) -> list[Pass]:
             if number < len(lines) - 1:
                 raise StateError(f"{path}: is damaged in line {number}")
             break
-        passes.append(Pass(*json.loads(text)))
+        passes.append(_pass_of(text, f"{path}: line {number}"))
         good += len(line) + 1
     with _writing(path):
         os.truncate(path, good)
     return passes
+
+
+def _pass_of(text: bytes, where: str) -> Pass:
+    try:
+        match json.loads(text):
+            case [str(partition), int(offset), int(clock)] if bool not in map(
+                type, (offset, clock)
+            ):
+                return Pass(partition, offset, clock)
+    except (ValueError, RecursionError):
+        pass
+    raise StateError(f"{where} is no partition, offset and clock; it was not written by streamk")
 
 
 def _canonical(data: Any, indent: int | None = 1) -> bytes:
@@ -483,10 +523,15 @@ def _unpack(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
+    with open(path, "xb", opener=_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read: there are events of the stream in it."""
+    return os.open(path, flags, 0o600)
 
 
 def _sync(directory: Path) -> None:

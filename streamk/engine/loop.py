@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from connectors.base import Sink, Source, delimiter_of
+from connectors.base import InGroup, Sink, Source, delimiter_of
 from connectors.errors import Revoked
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
@@ -275,7 +275,8 @@ class Engine:
             stack.callback(gc.set_threshold, *gc.get_threshold())
             _tune()
             if self._checkpoint is not None:
-                self._store = Store(self._checkpoint, keep=self._keep)
+                alone = not (isinstance(self._source, InGroup) and self._source.group)
+                self._store = Store(self._checkpoint, keep=self._keep, alone=alone)
             keeper = Keeper(
                 self._store,
                 self._source,
