@@ -631,6 +631,7 @@ def test_wrong_credentials_are_not_shown(
     wrong = "wr0ng 'pass' \\ wörd"
     with caplog.at_level(logging.DEBUG), pytest.raises(Unavailable) as error:
         end((local_kafka.sasl_address,), "t", connect_timeout=3.0, security=plain(wrong))
+    assert f"Kafka at {local_kafka.sasl_address} refused to let ada in (PLAIN)" in str(error.value)
     assert "user name and password are right" in str(error.value)
     everything = caplog.text + str(error.value)
     # What a traceback with local variables would show of every frame but this one.

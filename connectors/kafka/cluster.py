@@ -98,6 +98,13 @@ class Cluster:
         """The error when no broker answered in time; `complaint` is what the client said of it."""
         reason = self._unreachable() or complaint or "no answer"
         login = "sasl_mechanism" in self.security.options
+        if login and "authenticat" in reason.lower():
+            user = self.security.options.get("sasl_plain_username")
+            return Unavailable(
+                f"Kafka at {','.join(self.servers)} refused to let {user or 'this program'} in"
+                f" ({self.security.options['sasl_mechanism']}): {self.security.redact(reason)}."
+                " Check that user name and password are right"
+            )
         checks = (
             "the broker runs",
             "host and port are those of its listener",

@@ -17,6 +17,7 @@ from streamk.features.robust_scaling import RobustScale
 from streamk.features.scaling import RunningScale
 from streamk.learners.classes import Label
 from streamk.learners.doubly_stochastic import DoublyStochastic
+from streamk.learners.locking import OneAtATime
 from streamk.learners.merging import check_mergeable
 from streamk.learners.online_nystrom import OnlineNystrom
 from streamk.learners.predictor import Predictor, one_row
@@ -52,7 +53,7 @@ def restored(state: State) -> OfOneKernel:
     return TYPES[state.type].from_state(state)
 
 
-class Scaled(Predictor):
+class Scaled(OneAtATime, Predictor):
     """A learner that sees every column in units of its spread on the stream.
 
     The scaling is by running medians and deciles, `streamk.features.robust_scaling.RobustScale`, so

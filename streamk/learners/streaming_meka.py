@@ -466,7 +466,8 @@ class StreamingMeka(OfCoordinates):
             return
         alike = self.columns in (None, other.columns)
         if mine == 0 and alike and self.classes == other.classes[: len(self.classes)]:
-            self.__dict__.update(type(self).from_state(other.state()).__dict__)
+            became = type(self).from_state(other.state())
+            self.__dict__.update(became.__dict__ | {"_lock": self._lock})
             return
         known = self.columns or ()
         self.add_columns([name for name in other.columns or () if name not in known])

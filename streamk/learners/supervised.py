@@ -13,6 +13,7 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.learners.classes import Label, check_labels, check_numbers, is_number, stand_in
+from streamk.learners.locking import OneAtATime
 from streamk.learners.predictor import Decider
 from streamk.learners.prequential import Prequential, Recorder
 from streamk.losses import Loss
@@ -42,7 +43,7 @@ def known(labels: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(labels))
 
 
-class Supervised(Decider):
+class Supervised(OneAtATime, Decider):
     """A learner of one loss, which learns and decides on events that were checked before."""
 
     loss: Loss
