@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class ParquetSource(SourceBase):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            yield self._in_microseconds(batch.slice(skip)).to_pylist()
+            yield _rows(self._in_microseconds(batch.slice(skip)))
             skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
@@ -132,6 +132,32 @@ class ParquetSource(SourceBase):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _rows(batch: Any) -> list[dict[str, Any]]:
+    """The rows as dicts. A time that Python has no year for stays one of NumPy's."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        names = batch.schema.names
+        cells = ([_value(cell) for cell in column] for column in batch.columns)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    return rows
+
+
+def _value(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(cell, Mapping):
+            return {name: _value(cell[name]) for name in cell}
+        if isinstance(cell, Sequence):
+            return [_value(item) for item in cell]
+        if not isinstance(cell.value, int):  # of a dictionary
+            return _value(cell.value)
+        kind = str(cell.type)
+        unit = "D" if kind.startswith("date32") else getattr(cell.type, "unit", "ms")
+        return (np.timedelta64 if kind.startswith("duration") else np.datetime64)(cell.value, unit)
 
 
 class ParquetSink:

@@ -14,9 +14,11 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -323,6 +325,31 @@ def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
     first, second = values(drain(open_source(f"parquet:{tmp_path}/t.parquet")))
     assert first["t"].isoformat() == "2023-11-14T22:13:20.123456+00:00"
     assert second == {"t": None, "y": 2}
+
+
+def test_parquet_times_past_pythons_years_cost_nobody_elses_row(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    far, end = 10**12, 253_402_300_799  # 9999-12-31T23:59:59Z, which Tokyo calls the year 10000
+    seconds = arrow.timestamp("s")
+    columns = {
+        "t": arrow.array([end, far, 0], arrow.timestamp("s", "Asia/Tokyo")),
+        "day": arrow.array([2**30, 0, 1], arrow.date32()),
+        "many": arrow.array([[0], [far, 0], []], arrow.list_(seconds)),
+        "in": arrow.array([None, {"t": 0}, {"t": far}], arrow.struct([("t", seconds)])),
+        "y": [1, 2, 3],
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
+    first, second, third = values(drain(open_source(f"parquet:{tmp_path}/t.parquet")))
+    assert first["t"] == np.datetime64("9999-12-31T23:59:59")
+    assert first["day"] == np.datetime64(2**30, "D")
+    assert (first["many"], first["in"]) == ([datetime(1970, 1, 1)], None)
+    assert second["t"] == np.datetime64(far, "s")
+    assert second["many"] == [np.datetime64(far, "s"), datetime(1970, 1, 1)]
+    assert second["in"] == {"t": datetime(1970, 1, 1)}
+    assert third["t"].isoformat() == "1970-01-01T09:00:00+09:00"
+    assert third["in"] == {"t": np.datetime64(far, "s")}
+    assert [row["y"] for row in (first, second, third)] == [1, 2, 3]
 
 
 # Sinks

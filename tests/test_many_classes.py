@@ -229,6 +229,15 @@ def test_a_run_counts_labels_too_many_as_bad_events() -> None:
     assert sorted(report.model.classes) == ["0", "1", "2"]
 
 
+def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:
+    model = DoublyStochastic(Gaussian(bandwidth=1.0), max_features=256, block_size=256)
+    events = [{"a": float(i % 7), "y": f"new {i}" if i % 2 == 0 else "old"} for i in range(2200)]
+    report = Engine(MemorySource(events), model, label="y").run()
+    assert len(report.model.classes) == 1000
+    assert report.counts.bad == {"label out of domain": 101}
+    assert report.counts.learned == 2200 - 101
+
+
 @pytest.mark.parametrize("whim", [1, 2])
 def test_they_are_the_same_however_events_arrive(whim: int) -> None:
     expected, outputs, letters = run(MemorySource(stream()))

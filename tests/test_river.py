@@ -440,6 +440,16 @@ def test_what_is_shown_are_the_options_in_use() -> None:
     )
 
 
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+@pytest.mark.parametrize("columns", [1, 8, 50])
+def test_a_model_begins_with_two_megabytes_at_most(estimator: Any, columns: int) -> None:
+    model = estimator(seed=1)
+    for n in range(5):
+        model.learn_one({f"c{k}": n % (k + 2) for k in range(columns)}, n % 2)
+        assert model._raw_memory_usage <= 2 << 20
+        assert len(pickle.dumps(model)) <= 2 << 20
+
+
 # Mini-batches
 
 

@@ -25,6 +25,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from streamk.adapters import river
+from streamk.adapters import sklearn as here
 from streamk.adapters.sklearn import (
     DoublyStochasticClassifier,
     KernelClassifier,
@@ -100,6 +101,41 @@ def test_partial_fit_is_the_learner_on_the_stream() -> None:
     assert np.allclose(interval, model.predict_quantile(X, [0.1, 0.9]), rtol=1e-12)
     with pytest.raises(InvalidInput, match="level"):
         model.predict_interval(X, 2.0)
+
+
+@pytest.mark.parametrize("name", sorted({*here.__all__} & {*river.__all__}))
+def test_a_class_of_one_name_is_one_model_in_river_and_here(name: str) -> None:
+    """With the same options; those of one kernel have other defaults for passes over the data."""
+    X, target = make_friedman1(80, random_state=0)
+    numbers = name.endswith("Regressor")
+    y = target if numbers else target > np.median(target)
+    options: dict[str, Any] = {} if name.startswith("Kernel") else {"bandwidth": 0.5}
+    if name.startswith("Nystrom"):
+        options["optimizer"] = "sgd"
+        model, other = getattr(here, name)(**options), getattr(river, name)(**options)
+    else:
+        options |= {"batch_size": 1, "step": 0.5} if options else {}
+        seed = int(np.random.RandomState(0).randint(2**31))
+        model = getattr(here, name)(**options, random_state=0)
+        other = getattr(river, name)(**options, seed=seed)
+    model.partial_fit(X, y, *([] if numbers else [[False, True]]))
+    rows = [dict(enumerate(x)) for x in X.tolist()]
+    for x, label in zip(rows, y.tolist(), strict=True):
+        other.learn_one(x, label)
+    if numbers:
+        found, expected = model.predict(X), [other.predict_one(x) for x in rows]
+    else:
+        found = model.predict_proba(X)[:, 1]
+        expected = [other.predict_proba_one(x)[True] for x in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_what_is_shown_are_the_options_in_use() -> None:
+    assert repr(KernelClassifier()) == "KernelClassifier()"
+    assert repr(KernelRegressor(random_state=1)) == "KernelRegressor(random_state=1)"
+    assert repr(DoublyStochasticClassifier(kernel="rbf")) == (
+        "DoublyStochasticClassifier(kernel='rbf')"
+    )
 
 
 def test_predictions_change_nothing() -> None:

@@ -1,0 +1,269 @@
+"""Files as people have them, through the command: no value of theirs costs an event."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamk.adapters.river import KernelRegressor
+from streamk.cli import main
+from streamk.encoding.columns import OWN, SHARED
+from streamk.encoding.times import Moment
+
+ONE_KERNEL = ("--model", "doubly-stochastic", "--set", "max_features=256")
+NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
+FORMS = pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+NESTED_FORMS = pytest.mark.parametrize("form", ["json", "parquet"])
+
+
+def written(folder: Path, form: str, events: list[dict[str, Any]]) -> str:
+    """Return the address of a file of these events. Times are texts but in Parquet."""
+    path = folder / f"events.{form}"
+    if form == "parquet":
+        arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+        parquet.write_table(arrow.Table.from_pylist(events), path)
+    elif form == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, events[0].keys())
+            writer.writeheader()
+            writer.writerows(events)
+    else:
+        path.write_text("".join(json.dumps(event, default=str) + "\n" for event in events))
+    return f"{'file' if form == 'json' else form}:{path}"
+
+
+class Job:
+    """Runs of the command on one source, with one checkpoint."""
+
+    def __init__(self, url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder.mkdir(exist_ok=True)
+        self._url, self._folder, self._capsys = url, folder, capsys
+
+    def run(self, *options: str, status: int = 0) -> tuple[dict[str, Any], list[str]]:
+        """Return the report, which is empty after an error, and the warnings."""
+        to = ("--to", f"file:{self._folder}/out", "--checkpoint", f"{self._folder}/state")
+        self._capsys.readouterr()
+        found = main(["run", self._url, "--label", "y", *ONE_KERNEL, *to, *options, "--json"])
+        said = self._capsys.readouterr()
+        assert found == status, said.err
+        lines = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+        warnings = [line["message"] for line in lines if line["level"] == "warning"]
+        return json.loads(said.out or "{}"), warnings
+
+    def columns(self) -> set[str]:
+        """Return the columns of the checkpoint."""
+        self._capsys.readouterr()
+        assert main(["inspect", f"{self._folder}/state", "--schema"]) == 0
+        return set(json.loads(self._capsys.readouterr().out)["columns"])
+
+    def answers(self) -> list[Any]:
+        """Return what was predicted."""
+        lines = (self._folder / "out").read_text().splitlines()
+        return [json.loads(line)["prediction"] for line in lines]
+
+
+def parts(field: str) -> set[str]:
+    """Return the columns of a field of times."""
+    return {f"{field}@{part}" for part in Moment._fields}
+
+
+# --- times --------------------------------------------------------------------------------------
+
+
+@FORMS
+def test_what_hangs_on_the_time_of_day_is_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    times = [NEW_YEAR + timedelta(hours=7 * i) for i in range(1200)]
+    events = [
+        {"when": None if i % 50 == 9 else time, "y": "day" if 6 <= time.hour < 18 else "night"}
+        for i, time in enumerate(times)
+    ]
+    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"], warnings) == (1200, {}, [])
+    assert job.columns() == parts("when")
+    assert report["window"]["accuracy"] > 0.85
+    other = Job(written(tmp_path, "json", events), tmp_path / "other", capsys)
+    other.run()
+    assert other.answers() == job.answers()
+
+
+@FORMS
+def test_a_time_and_a_text_that_are_new_in_every_event_cost_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    n = 17_000  # more than the columns that there may be
+    events = [
+        {"when": NEW_YEAR + timedelta(minutes=i), "user": f"user {i}", "y": i % 2} for i in range(n)
+    ]
+    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"], warnings) == (n, {}, [])
+    columns = job.columns()
+    assert parts("when") < columns
+    assert len(columns) == len(parts("when")) + OWN + SHARED
+
+
+def test_times_of_a_data_set_of_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job("river:AirlinePassengers?label=y", tmp_path / "job", capsys)
+    report, _ = job.run("--task", "regression")
+    assert (report["learned"], report["bad"]) == (144, {})
+    assert job.columns() == parts("month")
+    model = KernelRegressor(seed=0)
+    model.learn_one({"month": datetime(1949, 1, 1)}, 112)
+    assert set(model._model.learner.columns) == parts("month")
+
+
+def test_a_time_that_no_calendar_has_is_a_bad_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    seconds = [10**12 if i in (0, 70) else 1_700_000_000 + i for i in range(100)]
+    table = {"t": arrow.array(seconds, arrow.timestamp("s")), "y": [i % 2 for i in range(100)]}
+    parquet.write_table(arrow.table(table), tmp_path / "events.parquet")
+    job = Job(f"parquet:{tmp_path}/events.parquet", tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"]) == (98, {"wrong type": 2})
+    assert "offset 0 cannot be used: wrong type: column 't'" in warnings[0]
+
+
+# --- lists, objects, numbers and texts ----------------------------------------------------------
+
+
+@NESTED_FORMS
+def test_lists_are_bags_and_objects_have_dotted_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    events = [
+        {
+            "tags": ["new", "sale"][: i % 3],
+            "codes": [7, i % 2],
+            "place": [0.5, i / 2],
+            "user": {"age": i % 60, "home": {"town": "Rome" if i % 4 else "Oslo"}},
+            "y": "yes" if i % 3 == 2 else "no",
+        }
+        for i in range(400)
+    ]
+    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"], warnings) == (400, {}, [])
+    assert job.columns() == {
+        *("tags=new", "tags=sale", "codes=7", "codes=0", "codes=1", "place.0", "place.1"),
+        *("user.age", "user.home.town=Rome", "user.home.town=Oslo"),
+    }
+    assert report["window"]["accuracy"] > 0.9
+
+
+ODD_NUMBERS: list[Any] = [
+    *(3, "3", 3.5, "1,234.56", "-2e3", True, "NA", "N/A", "NaN", "nan", "null", "NULL"),
+    *("None", "", "<NA>", "#N/A", None, float("nan")),
+]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_numbers_as_texts_and_words_for_what_is_missing_are_one_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    events = [{"price": ODD_NUMBERS[i % len(ODD_NUMBERS)], "y": i % 2} for i in range(360)]
+    if form == "csv":
+        events = [event for event in events if event["price"] is not True]
+    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"], warnings) == (len(events), {}, [])
+    assert job.columns() == {"price"}
+
+
+def test_a_number_that_becomes_a_text_of_it_is_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[dict[str, Any]] = [{"n": i % 5, "y": i % 5 > 2} for i in range(600)]
+    plain = Job(written(tmp_path, "json", events), tmp_path / "plain", capsys)
+    plain.run()
+    for event in events[300:]:
+        event["n"] = str(event["n"])
+    texts = Job(written(tmp_path, "json", events), tmp_path / "texts", capsys)
+    report, _ = texts.run()
+    assert (report["learned"], report["bad"]) == (600, {})
+    assert texts.answers() == plain.answers()
+    assert texts.columns() == plain.columns() == {"n"}
+
+
+def test_a_field_may_become_anything_midway(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds: list[Any] = [
+        *(3, "3", "three", None, True, ["x", 4], [0.5, 1], {"x": 1, "y": "z"}, {}, []),
+        *("2024-02-29", "9999-12-31T23:59:59-05:00", "NA", 2.5),
+    ]
+    events = [{"f": kinds[i // 40], "g": i % 3, "y": i % 3 > 0} for i in range(40 * len(kinds))]
+    job = Job(written(tmp_path, "json", events), tmp_path / "job", capsys)
+    report, warnings = job.run()
+    assert (report["learned"], report["bad"], warnings) == (len(events), {}, [])
+
+
+# --- the first events ---------------------------------------------------------------------------
+
+FIRST: list[Any] = [
+    [1, 2],
+    "?",
+    {f"c{i}": 1 for i in range(17_000)} | {"y": 1},
+    {"a=b": 2.0, "a": "b", "y": 1},
+    {"a=b": "c", "y": 0},
+    {"x": 1, "y": int("7" * 400)},
+    {"x": 10**400, "y": 1},
+    {"x": 1, "y": [1]},
+    {"": 3, "y": 0},
+]
+
+
+def test_no_first_events_end_a_job_nor_its_restarts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [*FIRST * 30, *({"x": i % 7, "y": i % 2} for i in range(200))]
+    path = tmp_path / "events.ndjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    whole = Job(f"file:{path}", tmp_path / "whole", capsys)
+    report, warnings = whole.run()
+    kinds = {
+        "not an object": 60,
+        "too many columns": 30,
+        "duplicate column": 30,
+        "inf": 30,
+        "label out of domain": 30,
+    }
+    assert report["bad"] == kinds
+    assert report["learned"] == len(events) - sum(kinds.values())
+    told = [warning for warning in warnings if "cannot be used" in warning]
+    assert len(told) == len(kinds), "the first of each kind"
+    pieces = Job(f"file:{path}", tmp_path / "pieces", capsys)
+    for most in (5, 6, 7, 8, 100, 200):
+        pieces.run("--max-events", str(most))
+    report, _ = pieces.run()
+    assert report["bad"] == kinds
+    assert (tmp_path / "pieces" / "out").read_bytes() == (tmp_path / "whole" / "out").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("odd", "bad"), [*zip(FIRST, (1, 1, 1, 1, 0, 0, 1, 1, 0), strict=True)], ids=range(len(FIRST))
+)
+def test_whatever_is_first_the_job_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: Any, bad: int
+) -> None:
+    events = [odd, {"x": 1, "y": 1}, odd, *({"x": i % 7, "y": i % 2} for i in range(30))]
+    path = tmp_path / "events.ndjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    job = Job(f"file:{path}", tmp_path / "job", capsys)
+    job.run("--max-events", "1", status=2 * bad)  # where all events are bad the run says so
+    job.run("--max-events", "2")
+    job.run("--max-events", "3")
+    report, _ = job.run()
+    assert sum(report["bad"].values()) == 2 * bad
+    assert report["learned"] == len(events) - 2 * bad
