@@ -156,7 +156,7 @@ def _value(cell: Any) -> Any:
         if not isinstance(cell.value, int):  # of a dictionary
             return _value(cell.value)
         kind = str(cell.type)
-        unit = "D" if kind.startswith("date32") else getattr(cell.type, "unit", "ms")
+        unit: Any = "D" if kind.startswith("date32") else getattr(cell.type, "unit", "ms")
         return (np.timedelta64 if kind.startswith("duration") else np.datetime64)(cell.value, unit)
 
 

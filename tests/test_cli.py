@@ -372,6 +372,15 @@ def test_the_report_is_a_table_for_people(home: Path) -> None:
     assert all("level" in json.loads(line) for line in err.splitlines())
 
 
+def test_the_report_of_numbers_has_the_last_value_and_the_mean(tmp_path: Path) -> None:
+    prices = [{"size": n % 9, "price": n % 9 * 3 + 0.5} for n in range(200)]
+    (tmp_path / "prices.ndjson").write_bytes(ndjson(prices))
+    run = ("run", "file:prices.ndjson", "--label", "price", "--task", "regression")
+    out, _ = streamk(*run, *ONE_KERNEL, "--metrics", "R2,MAE", cwd=tmp_path)
+    for name in ("mae", "  last value", "  mean", "rmse", "R2", "MAE"):
+        assert re.search(rf"^  {name} +-?\d+\.\d{{4}} +-?\d+\.\d{{4}}$", out, re.MULTILINE), name
+
+
 def test_csv_and_regression(tmp_path: Path) -> None:
     randomness = random.Random(1)
     with (tmp_path / "prices.csv").open("w", newline="") as file:

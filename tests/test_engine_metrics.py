@@ -443,6 +443,21 @@ def test_a_terminal_sees_a_line_and_warnings_above_it() -> None:
     assert "not shown" not in text
 
 
+def test_a_terminal_sees_bad_events_at_once() -> None:
+    screen = Terminal()
+    stream = [json.dumps(event).encode() for event in events(4 * BATCH)]
+    stream[20], stream[40], stream[50] = b"[1]", b"[2]", b"?"
+    with shown_on(screen) as show:
+        source = MemorySource(stream)
+        Engine(source, learner(), label="y", on_progress=show, progress_interval=0).run()
+    text = screen.getvalue()
+    first = "\rwarning: the event at 0 offset 20 cannot be used: not an object: JSON [1]"
+    second = "\nwarning: the event at 0 offset 50 cannot be used: undecodable"
+    assert 0 < text.index(first) < text.index(second)
+    assert text.count("cannot be used") == 2, "the first of each kind"
+    assert text.rindex("3 bad") > text.index(second)
+
+
 def test_elsewhere_there_are_json_lines() -> None:
     stream = io.StringIO()
     log = logging.getLogger("streamk.engine")

@@ -188,6 +188,35 @@ def test_commands_of_the_pages(
             run(line.removeprefix("$ ") + " --until-end" * live, home)
 
 
+NEEDS = {
+    "gpu.md": ("backend=cupy", "backend=numba"),  # a GPU
+    "data.md": ("river:Elec2", "river:Phishing"),  # the network
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NEEDS)
+def test_commands_of_pages_for_other_machines(page: str, prepared: Path, tmp_path: Path) -> None:
+    """As they stand but for what this machine may lack; of those that are streamk's."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    text = part(page)
+    assert NEEDS[page][0] in text
+    commands = re.findall(r"^\$ (streamk .*)$", text, flags=re.MULTILINE)
+    assert commands
+    for line in commands:
+        run(line.replace(*NEEDS[page]), tmp_path)
+
+
+def test_every_page_with_commands_is_run() -> None:
+    pages = {path.name for path in DOCS.glob("*.md") if "```console" in part(path.name)}
+    (marked,) = (
+        mark
+        for mark in test_commands_of_the_pages.pytestmark  # type: ignore[attr-defined]
+        if mark.name == "parametrize"
+    )
+    assert pages == {*marked.args[1], *NEEDS, "quickstart.md", "tutorial.md", "gallery.md"}
+
+
 def test_the_citation_is_of_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.*)$", text, re.MULTILINE) == [streamk.__version__]

@@ -270,6 +270,32 @@ def test_requests_without_a_label_are_answered_in_any_format(home: Path) -> None
     assert all(json.loads(row["reasons"]) for row in rows)
 
 
+def test_numbers_are_answered_with_intervals_and_reasons(tmp_path: Path) -> None:
+    prices = [{"size": n % 9, "town": "ab"[n % 2], "price": n % 9 * 3 + n % 2} for n in range(300)]
+    (tmp_path / "prices.ndjson").write_bytes(ndjson(prices))
+    (tmp_path / "asked.csv").write_text("town,size\na,4\nb,\nnever seen,7\n")
+    details = ("--interval", "0.8", "--explain", "--quiet")
+    job = ("run", "file:prices.ndjson", "--label", "price", "--task", "regression")
+    streamk(*job, "--checkpoint", "state", "--to", "file:told.ndjson", *details, cwd=tmp_path)
+    told = [json.loads(line) for line in (tmp_path / "told.ndjson").read_text().splitlines()]
+    low, high = told[-1]["interval"]
+    assert low < told[-1]["prediction"] < high
+    assert {reason["column"] for reason in told[-1]["reasons"]} == {"size", "town=a", "town=b"}
+    asked = ("predict", "state", "csv:asked.csv", "--to", "csv:answers.csv", *details)
+    streamk(*asked, cwd=tmp_path)
+    with (tmp_path / "answers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    model = package.load(tmp_path / "state")
+    for row, event in zip(
+        rows,
+        [{"town": "a", "size": 4}, {"town": "b", "size": None}, {"town": "never seen", "size": 7}],
+        strict=True,
+    ):
+        assert float(row["prediction"]) == model.predict_one(event)
+        assert json.loads(row["interval"]) == list(model.predict_interval_one(event, 0.8))
+        assert json.loads(row["reasons"])
+
+
 def test_events_with_a_label_are_scored(home: Path) -> None:
     out, _ = streamk("predict", "state", "file:events.ndjson", "--json", "--quiet", cwd=home)
     report = json.loads(out)

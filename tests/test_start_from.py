@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -13,6 +14,7 @@ from engine_kit import events, learner, same_model
 from connectors.file_sinks import NDJSONSink
 from connectors.files import FileSource
 from connectors.memory import MemorySink, MemorySource
+from streamk.cli import main
 from streamk.engine import Engine, Report
 from streamk.engine.checkpoint import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -107,10 +109,64 @@ def test_the_same_sink_is_cut_back_and_another_is_not(tmp_path: Path) -> None:
     assert len(kept) == 41
 
 
+def lines(stream: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in stream)
+
+
+def test_the_command_begins_with_the_model_of_another_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, stream in (("past", HISTORY), ("live", LIVE), ("both", HISTORY + LIVE)):
+        (tmp_path / f"{name}.ndjson").write_text(lines(stream))
+        begun = ("--start-from", "past") if name == "live" else ()
+        options = ("--ignore", "id", "--checkpoint", name, "--to", f"file:{name}.out", "--quiet")
+        assert main(["run", f"file:{name}.ndjson", "--label", "y", *options, *begun]) == 0
+
+    def answers(name: str) -> list[Any]:
+        told = (tmp_path / f"{name}.out").read_text().splitlines()
+        return [
+            (json.loads(line)["prediction"], json.loads(line)["probabilities"]) for line in told
+        ]
+
+    assert answers("live") == answers("both")[len(HISTORY) :]
+
+
+def test_the_command_may_change_all_but_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("events.ndjson").write_text(lines(LIVE))
+    ran = ("--label", "y", "--ignore", "id", "--json", "--quiet")
+
+    def job(source: str, *options: str) -> dict[str, Any]:
+        assert main(["run", source, *ran, *options]) == 0
+        report: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return report
+
+    whole = job("file:events.ndjson", "--to", "file:whole.ndjson", "--metrics", "CohenKappa")
+    first = ("--max-events", "30", "--window", "20", "--metrics", "F1=up")
+    job("file:events.ndjson", "--checkpoint", "state", *first, "--to", "file:a.ndjson")
+    Path("events.ndjson").rename("moved.ndjson")
+    second = ("--window", "7", "--metrics", "CohenKappa,ROCAUC=up", "--checkpoint-every", "11")
+    sinks = ("--to", "csv:b.csv", "--dead-letters", "file:bad.ndjson", "--set", "threads=2")
+    report = job("file:moved.ndjson", "--checkpoint", "state", *second, *sinks)
+    assert (report["events"], report["events_now"]) == (80, 50)
+    assert report["whole"]["CohenKappa"] == whole["whole"]["CohenKappa"]
+    assert report["since"] == {"ROCAUC=up": 29}
+    expected, a = (
+        [json.loads(line)["prediction"] or "" for line in Path(name).read_text().splitlines()]
+        for name in ("whole.ndjson", "a.ndjson")
+    )
+    with Path("b.csv").open(newline="") as file:
+        b = [row["prediction"] for row in csv.DictReader(file)]
+    assert a + b == expected
+
+
 def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
-    lines = [json.dumps(event) + "\n" for event in LIVE]
+    written = [json.dumps(event) + "\n" for event in LIVE]
     path, state = tmp_path / "events.ndjson", tmp_path / "state"
-    path.write_text("".join(lines[:60]))
+    path.write_text("".join(written[:60]))
 
     def read(path: Path, **options: Any) -> Report:
         source = FileSource(path, encoding="json")
@@ -121,7 +177,7 @@ def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
     read(path, max_events=30)
     path = path.rename(tmp_path / "moved.ndjson")
     with path.open("a") as file:
-        file.write("".join(lines[60:]))  # it may have grown
+        file.write("".join(written[60:]))  # it may have grown
     read(path, max_events=50)
     packed = tmp_path / "packed.ndjson.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -129,6 +185,6 @@ def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
     assert same_model(found.model, run(LIVE).model)
     assert found.learned == {"packed.ndjson.gz": [[0, len(LIVE)]]}
     other = tmp_path / "other.ndjson"
-    other.write_text("".join(reversed(lines)))
+    other.write_text("".join(reversed(written)))
     with pytest.raises(EngineError, match="has read partition 'packed"):
         read(other)
