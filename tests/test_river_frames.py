@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamk.adapters.river import DoublyStochasticRegressor, KernelClassifier, KernelRegressor
+from streamk.errors import InvalidInput
 
 N = 60
 ESTIMATORS: dict[str, Any] = {
@@ -84,3 +85,22 @@ def test_a_frame_is_its_rows(library: str, made: Any, only_numbers: bool) -> Non
         proba = [one.predict_proba_one(row)[True] for row in rows]
         last = P.column(1).to_pylist() if library == "arrow" else np.asarray(P)[:, 1].tolist()
         assert last == proba
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
+def test_a_time_past_pythons_years_is_refused_by_name(library: str) -> None:
+    table = pa.table({"a": [1.0, 2.0], "when": pa.array([0, 10**12], pa.timestamp("ms"))})
+    far = table.set_column(1, "when", pa.array([0, 10**15], pa.timestamp("ms")))
+
+    def of_it(some: pa.Table) -> Any:
+        if library == "arrow":
+            return some
+        if library == "polars":
+            return pytest.importorskip("polars", reason="needs Polars").from_arrow(some)
+        return some.to_pandas()
+
+    model, y = KernelClassifier(seed=1), column(library, pd.DataFrame({"y": [True, False]}), "y")
+    model.learn_many(of_it(table), y)
+    with pytest.raises(InvalidInput, match="column 'when'"):
+        model.learn_many(of_it(far), y)
+    model.learn_many(of_it(table), y)  # it goes on

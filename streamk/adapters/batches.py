@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.adapters.rows import Model, Numbers, Run
+from streamk.errors import InvalidInput
 
 __all__ = ["Batch", "Frame", "as_frame"]
 
@@ -124,10 +125,20 @@ class Frame(Batch):
         columns = [
             [None if null else value for value, null in zip(values, nulls, strict=True)]
             for values, nulls in (
-                (series.to_list(), series.is_null().to_list()) for series in frame.iter_columns()
+                (_values(series), series.is_null().to_list()) for series in frame.iter_columns()
             )
         ]
         return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(series: Any) -> list[Any]:
+    try:
+        values: list[Any] = series.to_list()
+    except (OverflowError, ValueError) as error:  # a year past 9999
+        raise InvalidInput(
+            f"column {series.name!r} has a value that Python cannot hold: {error}"
+        ) from error
+    return values
 
 
 def as_frame(X: Any) -> Frame | None:
