@@ -22,6 +22,8 @@ _TEXTS = (
     *("\u00e4\u00f6", "\ud800", "x" * 5000),
 )
 _NAMES = ("a", "b", "c", "c.d", "", "when", "y", "a=b", "more")
+_DAMAGE = bytes([*range(32), *range(128, 256), *b'{}[]",:\\'])
+"""No letters, which would make names that are good and new without end."""
 _INNER = ("", "d", "a=b")
 """Names within an object: few, since each takes columns of its own, and they multiply."""
 _NUMBERS = (0, 1, -1, 2**63, 10**400, 0.5, -0.0, 1e308, 5e-324, 1e150, 1e151)
@@ -63,7 +65,7 @@ def _plain(i: int, rng: random.Random) -> bytes:
 
 def _value(rng: random.Random, depth: int) -> Any:
     """Return any JSON value."""
-    match rng.randrange(8 if depth < 3 else 5):
+    match rng.randrange(8 if depth < 2 else 5):
         case 0:
             return None
         case 1:
@@ -73,7 +75,7 @@ def _value(rng: random.Random, depth: int) -> Any:
         case 3:
             return rng.choice(_TEXTS)
         case 4:
-            return f"text {rng.randrange(10**12)}"
+            return f"text {rng.randrange(20 if depth else 10**12)}"
         case 5:
             return [_value(rng, depth + 1) for _ in range(rng.randrange(4))]
         case _:
@@ -84,7 +86,7 @@ def _value(rng: random.Random, depth: int) -> Any:
 def _damaged(value: bytes, rng: random.Random) -> bytes:
     broken = bytearray(value)
     for _ in range(rng.randrange(1, 4)):
-        broken[rng.randrange(len(broken))] = rng.randrange(256)
+        broken[rng.randrange(len(broken))] = rng.choice(_DAMAGE)
     return bytes(broken[: rng.randrange(1, len(broken) + 1)])
 
 
