@@ -143,3 +143,18 @@ def test_the_report_for_people_has_them(tmp_path: Path, capsys: pytest.CaptureFi
     assert "names   none of 20 events has the ignored field 'color'" in " ".join(
         capsys.readouterr().out.split(" ")
     )
+
+
+def test_a_job_that_knows_its_label_reads_a_few_events_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are requests; a thousand of them are told, for the label may be gone."""
+    path, job = tmp_path / "events.ndjson", ("--label", "y", "--checkpoint", str(tmp_path / "job"))
+    path.write_text("".join(json.dumps(event) + "\n" for event in EVENTS[:100]))
+    assert run(capsys, f"file:{path}", *job)[:2] == (0, [])
+    for more, told in ((3, []), (1000, ["none of 1,000 events has the label 'y'"])):
+        with path.open("a") as file:
+            file.write('{"size": 1, "colour": "red"}\n' * more)
+        status, warnings, _ = run(capsys, f"file:{path}", *job)
+        assert status == 0
+        assert [warning.partition(";")[0] for warning in warnings[:1]] == told

@@ -28,6 +28,8 @@ class NameCheck:
         # Columns that are fixed are those of a model, which was given the names for other events.
         self.expected = Expected(() if schema.mode == "fixed" else (*schema.ignore, *labels))
         self._events = 0
+        self.was_met = False
+        """Whether a run before this one has learned by the label: a few events may lack it then."""
 
     @property
     def lacks_label(self) -> bool:
@@ -54,4 +56,5 @@ class NameCheck:
             f" {'label' if name == self._label else 'ignored field'} {name!r}"
             f"{self.expected.hint(name)}"
             for name in self.expected.absent
+            if not (name == self._label and self.was_met and self._events < _EVENTS)
         )

@@ -444,6 +444,7 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
         self._waiting = None
+        self.names.was_met = self.counts.learned > 0
         if self.learns:
             self.start_from(data, model)
 
