@@ -20,7 +20,7 @@ from engine_kit import BATCH, WhimsicalSource, events, learner, same_model, spli
 from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, newest_checkpoint
+from streamk.engine import Engine, checkpoint, newest_checkpoint
 from streamk.engine.checkpoint import Store
 from streamk.errors import EngineError, StateError
 
@@ -379,6 +379,49 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
             engine(MemorySource(events(100)), tmp_path).run()
     assert names(tmp_path / "member-0") == before
     assert engine(MemorySource(events(100)), tmp_path).run().events == 100
+
+
+def test_a_disk_that_is_full_for_a_while_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write, tried = checkpoint._write, []
+
+    def full_at_first(path: Path, data: bytes) -> None:
+        tried.append(path.parent.name)
+        if len(tried) <= 2:
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    engine(MemorySource(events(250)), tmp_path, max_events=48).run()
+    monkeypatch.setattr(checkpoint, "_write", full_at_first)
+    report = engine(MemorySource(events(250)), tmp_path).run()
+    plain = engine(MemorySource(events(250)), None).run()
+    assert same_model(report.model, plain.model)
+    assert len(tried) > 3
+    first, last = [text for text in caplog.messages if "checkpoint" in text]
+    assert "No space left on device" in first
+    assert "trying again each second while the run goes on, for 999,952 events" in first
+    assert last.startswith("checkpoints can be written again, one after ")
+
+
+def test_a_disk_that_stays_full_ends_the_run_within_the_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    engine(MemorySource(events(2000)), tmp_path, max_events=48).run()
+    seen: list[int] = []
+    source, options = (
+        MemorySource(events(2000)),
+        {"checkpoint_grace": 200, "progress_interval": 0.0},
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "_write", full)
+        job = engine(source, tmp_path, on_progress=lambda s: seen.append(s.events), **options)
+        with pytest.raises(EngineError, match="No space left on device"):
+            job.run()
+    assert 200 < seen[-1] < 400
 
 
 def test_the_checkpoint_needs_the_sink(tmp_path: Path) -> None:

@@ -192,6 +192,12 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         type=whole(1),
         help="events between checkpoints (default 100000)",
     )
+    add(
+        "--checkpoint-grace",
+        metavar="N",
+        type=whole(0),
+        help="events for which a run goes on where no checkpoint can be written (default 1000000)",
+    )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(
         "--until-end",

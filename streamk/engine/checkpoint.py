@@ -41,6 +41,7 @@ from streamk.state import State
 
 __all__ = [
     "Checkpoint",
+    "NotSaved",
     "Store",
     "fingerprint",
     "kept_model",
@@ -58,6 +59,10 @@ _MEMBER = re.compile(r"member-(0|[1-9]\d*)")
 _MAX_MEMBERS = 1024
 
 _log = logging.getLogger("streamk.engine")
+
+
+class NotSaved(EngineError):
+    """A checkpoint could not be written; those before it are as they were."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +334,7 @@ class Store:
 
         Raises
         ------
-        EngineError
+        NotSaved
             If it cannot be written; the checkpoints before it are untouched.
         """
         epoch = 1 + max([self.epoch, *self._numbers()])
@@ -344,7 +349,8 @@ class Store:
         }
         manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
         beside, path = self.path / f".new-{epoch:08d}", self.path / f"{epoch:08d}"
-        with _writing(path, f"; the checkpoint before it, epoch {self.epoch}, is intact"):
+        comfort = f"; the checkpoint before it, epoch {self.epoch}, is intact"
+        with _writing(path, comfort, NotSaved):
             try:
                 beside.mkdir(0o700)
                 _write(beside / MODEL, data)
@@ -543,9 +549,9 @@ def _sync(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(path: Path, comfort: str = "") -> Any:
+def _writing(path: Path, comfort: str = "", kind: type[EngineError] = EngineError) -> Any:
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise EngineError(f"cannot write {path}: {reason}{comfort}") from error
+        raise kind(f"cannot write {path}: {reason}{comfort}") from error

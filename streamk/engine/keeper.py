@@ -378,7 +378,7 @@ class Keeper:
 
         Raises
         ------
-        EngineError
+        NotSaved
             If it cannot be written; the one before is intact.
         ConnectorError
             If a sink has lost something, or the offsets cannot be committed. If that is because

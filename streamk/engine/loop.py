@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Literal
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
-from connectors.errors import Revoked
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.checks import (
@@ -35,6 +34,7 @@ from streamk.engine.keeper import Keeper
 from streamk.engine.lookout import Lookout
 from streamk.engine.progress import Pace, Snapshot, process_bytes
 from streamk.engine.report import Report
+from streamk.engine.saving import Saving
 from streamk.engine.sequence import Pass
 from streamk.engine.training import OnError, Trainer
 from streamk.errors import InvalidInput
@@ -101,6 +101,9 @@ class Engine:
         and the options of the stream must be those of that job, `encoding` apart.
     checkpoint_every : int, default 100000
         Checkpoints are written after so many events of the sequence, twice as many and so on.
+    checkpoint_grace : int, default 1000000
+        Where a checkpoint cannot be written, it is tried again each second while the run goes on,
+        until so many events have come since the last one; 0 ends the run at once.
     keep : int, default 2
         Checkpoints that stay on disk, at least 2.
     idle_timeout : float, default 1.0
@@ -171,6 +174,7 @@ class Engine:
         checkpoint: str | os.PathLike[str] | None = None,
         start_from: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
+        checkpoint_grace: int = 1_000_000,
         keep: int = 2,
         idle_timeout: float = 1.0,
         until_end: bool = False,
@@ -191,7 +195,7 @@ class Engine:
         check_choice("data_loss", data_loss, DataLoss)
         check_whole(1, checkpoint_every=checkpoint_every, window=window)
         check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
-        check_whole(0, max_events=max_events)
+        check_whole(0, max_events=max_events, checkpoint_grace=checkpoint_grace)
         check_whole(2, keep=keep)
         check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
         check_choice("absent", absent, Absent)
@@ -203,6 +207,8 @@ class Engine:
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._start_from = None if start_from is None else Path(start_from)
         self._checkpoint_every, self._keep = checkpoint_every, keep
+        self._checkpoint_grace = checkpoint_grace
+        self._saving: Saving | None = None
         self._max_events, self._until_end = max_events, until_end
         self._on_progress, self._pace = on_progress, Pace(progress_interval)
         self._newer, self._looked = newer, time.monotonic()
@@ -291,11 +297,14 @@ class Engine:
             keeper.open()
             first = self._feed.sequencer.events
             self._pace.rate(first)
+            saving = Saving(keeper, self._checkpoint_every, self._checkpoint_grace)
+            self._saving = saving
             while True:
-                stopped = self._loop(keeper)
+                stopped = self._loop(keeper, saving)
                 self._trainer.settle()
-                is_new = self._feed.sequencer.events != keeper.saved_events or stopped == "end"
-                if not is_new or self._save(keeper) or stopped == "request":
+                events = self._feed.sequencer.events
+                is_new = events != keeper.saved_events or stopped == "end"
+                if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
             self._show(keeper)
             return self._report(stopped, keeper, first, time.monotonic() - began)
@@ -306,7 +315,7 @@ class Engine:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _loop(self, keeper: Keeper) -> Literal["end", "max_events", "request"]:
+    def _loop(self, keeper: Keeper, saving: Saving) -> Literal["end", "max_events", "request"]:
         trainer = self._trainer
         while not self._stopping:
             sequencer = self._feed.sequencer
@@ -315,8 +324,8 @@ class Engine:
                 return "max_events"
             if sequencer.ready:
                 trainer.take(sequencer.take(self._share(sequencer.events)))
-                if sequencer.events % self._checkpoint_every == 0:
-                    self._save(keeper)
+                if saving.is_due(sequencer.events):
+                    saving.save(sequencer.events)
             elif sequencer.exhausted and sequencer.partitions:
                 trainer.end()
                 return "end"
@@ -343,15 +352,6 @@ class Engine:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
         most = min(_MOST, self._checkpoint_every - events % self._checkpoint_every)
         return most if self._max_events is None else min(most, self._max_events - events)
-
-    @staticmethod
-    def _save(keeper: Keeper) -> bool:
-        """Write a checkpoint; False if the group refused it and the run went back instead."""
-        try:
-            keeper.save()
-        except Revoked:
-            return False
-        return True
 
     def _release(self) -> None:
         if self._store is not None:
@@ -384,9 +384,12 @@ class Engine:
                 window=trainer.metrics.window(),
                 baselines=trainer.metrics.baselines()["window"],
                 epoch=keeper.epoch,
-                trouble=self._lookout.short,
+                trouble=self._lookout.short or self._troubled_saving(),
             )
         )
+
+    def _troubled_saving(self) -> str | None:
+        return None if self._saving is None else self._saving.trouble
 
     def _show_again(self) -> None:
         """Show what is wrong, from another thread, while the loop waits."""

@@ -1,0 +1,83 @@
+"""When checkpoints are written, and how long a run goes on without."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from connectors.errors import Revoked
+from streamk.engine.checkpoint import NotSaved
+from streamk.engine.keeper import Keeper
+
+__all__ = ["Saving"]
+
+_AGAIN = 1.0
+"""Seconds between two attempts where one has failed."""
+
+_log = logging.getLogger("streamk.engine")
+
+
+class Saving:
+    """Has checkpoints written; where that fails, it is tried again while the run goes on.
+
+    What is learned does not depend on when a checkpoint is written, so a disk that is full for a
+    while costs nothing but the time that a crash would throw the run back.
+
+    Parameters
+    ----------
+    keeper : Keeper
+    every : int
+        Events between two checkpoints.
+    grace : int
+        Events since the last checkpoint after which a failure ends the run.
+    """
+
+    def __init__(self, keeper: Keeper, every: int, grace: int) -> None:
+        self._keeper, self._every, self._grace = keeper, every, grace
+        self._failed: float | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong, in two words; None if nothing is."""
+        return None if self._failed is None else "checkpoint fails"
+
+    def is_due(self, events: int) -> bool:
+        """Return whether a checkpoint is to be written after so many events."""
+        if events % self._every == 0:
+            return True
+        return self._failed is not None and time.monotonic() - self._failed >= _AGAIN
+
+    def save(self, events: int, *, last: bool = False) -> bool:
+        """Write one after so many events; False if the group refused it and the run went back.
+
+        Parameters
+        ----------
+        events : int
+        last : bool
+            Nothing comes after it, so that a failure is final.
+
+        Raises
+        ------
+        EngineError, ConnectorError
+            See `Keeper.save`.
+        """
+        try:
+            self._keeper.save()
+        except Revoked:
+            return False
+        except NotSaved as error:
+            unsaved = events - self._keeper.saved_events
+            if last or unsaved >= self._grace:
+                raise
+            if self._failed is None:
+                _log.warning(
+                    "%s; trying again each second while the run goes on, for %s events at most",
+                    error,
+                    f"{self._grace - unsaved:,}",
+                )
+            self._failed = time.monotonic()
+            return True
+        if self._failed is not None:
+            self._failed = None
+            _log.warning("checkpoints can be written again, one after %s events is", f"{events:,}")
+        return True
