@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path
-from streamk.cli.run import add_details, add_running, check, connected, show
+from streamk.cli.run import add_details, add_running, check, connected, display, show
 
 __all__ = ["main"]
 
@@ -93,6 +93,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         "absent": model.schema.absent,
         "ignore": model.schema.ignore,
     }
+    display(options, engine_options, stack)
     with preparing(model.learner):
         source = connected(options, engine_options, stack)
         return Engine(source, model.learner, **engine_options)

@@ -27,7 +27,7 @@ from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.report import as_json, as_text
 from streamk.encoding import Schema
 
-__all__ = ["add_details", "add_running", "check", "connected", "main", "show"]
+__all__ = ["add_details", "add_running", "check", "connected", "display", "main", "show"]
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -307,18 +307,25 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
+    display(options, engine_options, stack)
     with preparing(model):
         source = connected(options, engine_options, stack)
         return Engine(source, model, **engine_options)
 
 
+def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
+    """Put the display of progress, which tells of a first use too, among the engine's options."""
+    from streamk.engine import shown_on
+
+    if not options.get("quiet"):
+        engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
+
+
 def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
     """Open the source, which is returned, and the sinks, which go among the engine's options.
 
-    So do what shows how the job goes, and the figures that are asked for.
+    So do the figures that are asked for.
     """
-    from streamk.engine import shown_on
-
     source: Source = _opened(open_source, options["source"])
     stack.callback(source.close)
     for name, argument in (("to", "sink"), ("dead_letters", "dead_letters")):
@@ -326,8 +333,6 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
             sink: Sink = _opened(open_sink, options[name])
             stack.callback(sink.close)
             engine_options[argument] = sink
-    if not options.get("quiet"):
-        engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
     names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]
     engine_options["metrics"] = tuple(dict.fromkeys(filter(None, names)))
     return source

@@ -208,7 +208,6 @@ class Engine:
         self._start_from = None if start_from is None else Path(start_from)
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._checkpoint_grace = checkpoint_grace
-        self._saving: Saving | None = None
         self._max_events, self._until_end = max_events, until_end
         self._on_progress, self._pace = on_progress, Pace(progress_interval)
         self._newer, self._looked = newer, time.monotonic()
@@ -298,7 +297,6 @@ class Engine:
             first = self._feed.sequencer.events
             self._pace.rate(first)
             saving = Saving(keeper, self._checkpoint_every, self._checkpoint_grace)
-            self._saving = saving
             while True:
                 stopped = self._loop(keeper, saving)
                 self._trainer.settle()
@@ -306,7 +304,7 @@ class Engine:
                 is_new = events != keeper.saved_events or stopped == "end"
                 if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
-            self._show(keeper)
+            self._show(keeper, saving)
             return self._report(stopped, keeper, first, time.monotonic() - began)
 
     def stop(self) -> None:
@@ -335,7 +333,7 @@ class Engine:
                 if not self._feed.sequencer.ready:
                     trainer.settle()
             if self._on_progress is not None and self._pace.due():
-                self._show(keeper)
+                self._show(keeper, saving)
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
         trainer.settle()
@@ -363,7 +361,7 @@ class Engine:
         if self._store is not None:
             self._store.note(passes)
 
-    def _show(self, keeper: Keeper) -> None:
+    def _show(self, keeper: Keeper, saving: Saving) -> None:
         if self._on_progress is None:
             return
         sequencer, trainer = self._feed.sequencer, self._trainer
@@ -384,12 +382,9 @@ class Engine:
                 window=trainer.metrics.window(),
                 baselines=trainer.metrics.baselines()["window"],
                 epoch=keeper.epoch,
-                trouble=self._lookout.short or self._troubled_saving(),
+                trouble=self._lookout.short or saving.trouble,
             )
         )
-
-    def _troubled_saving(self) -> str | None:
-        return None if self._saving is None else self._saving.trouble
 
     def _show_again(self) -> None:
         """Show what is wrong, from another thread, while the loop waits."""

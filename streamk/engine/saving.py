@@ -38,7 +38,7 @@ class Saving:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong, in two words; None if nothing is."""
+        """Return a failure in two words; None without one."""
         return None if self._failed is None else "checkpoint fails"
 
     def is_due(self, events: int) -> bool:

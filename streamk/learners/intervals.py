@@ -49,7 +49,7 @@ class ErrorQuantiles:
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
-        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        """Return the addresses for the compiled loops, which the first access compiles or loads."""
         arrays = [array.ctypes.data for array in self._arrays.values()]
         return np.array([_loops().take_in.address, *arrays], dtype=np.int64)
 

@@ -43,12 +43,12 @@ def preparing(model: Learner) -> Iterator[None]:
 def _compiling(task: str) -> Iterator[None]:
     from streamk.backends.numba_backend.experts import ahead
 
-    missing = len(ahead.missing(task))
+    missing = ahead.missing(task)
     if not missing:
         yield
         return
-    with FIRST_USE.expecting(missing + _OTHERS):
-        with ahead.compiling(task):
+    with FIRST_USE.expecting(len(missing) + _OTHERS):
+        with ahead.compiling(missing, task):
             yield
             model = create(MultiKernel.TYPE, task=task, columns=("a", "b"))
         model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)

@@ -31,7 +31,7 @@ class Compilable(Protocol):
         """Return whether it need not be compiled."""
 
     def compile(self) -> None:
-        """Let it be in the cache."""
+        """Compile it into the cache, or load it from there."""
 
 
 class Stage:
@@ -62,12 +62,12 @@ class Stage:
         return _in_cache(compiled._cache, compiled._sig, compiled._targetdescr.target_context)
 
     def compile(self) -> None:
-        """Let it be in the cache."""
+        """Compile it into the cache, or load it from there."""
         _ = self.address
 
     @cached_property
     def address(self) -> int:
-        """Where it is, compiled or loaded when this is first asked for."""
+        """Return the address of its code, which the first access compiles or loads."""
         if self.is_cached:
             self._compiled.compile()
         else:
@@ -90,7 +90,7 @@ class Loop:
         return kinds in function.overloads or _in_cache(function._cache, kinds, function.targetctx)
 
     def compile(self) -> None:
-        """Let it be in the cache."""
+        """Compile it into the cache, or load it from there."""
         self._function.compile(self._kinds)
 
 

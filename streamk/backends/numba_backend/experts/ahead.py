@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from threading import Thread
@@ -36,12 +36,12 @@ def missing(task: str) -> list[Compilable]:
 
 
 @contextmanager
-def compiling(task: str) -> Iterator[None]:
-    """Compile what is missing, on as many cores as there are; at the end all of it is ready.
+def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
+    """Compile loops of a task on as many cores as there are; all are ready at the end.
 
-    What is done inside is done at the same time.
+    The body runs at the same time.
     """
-    left = deque(missing(task))
+    left = deque(wanted)
     with _uncollected(), _helped(left, task):
         yield
         for one in iter(partial(_next, left), None):
