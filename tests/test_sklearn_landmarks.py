@@ -210,7 +210,9 @@ def test_the_random_state_decides() -> None:
         assert np.array_equal(fit(1), fit(1))
         assert np.array_equal(fit(np.random.RandomState(1)), fit(1))
         assert not np.array_equal(fit(1), fit(2))
-        assert not np.array_equal(fit(None), fit(None))
+        # Some draw the first landmark of 300 points alone: two fits may be equal, not six.
+        unseeded = [fit(None) for _ in range(6)]
+        assert any(not np.array_equal(unseeded[0], other) for other in unseeded[1:])
 
 
 # What it refuses

@@ -14,6 +14,7 @@ _METHODS = (
     *("add_columns", "add_classes", "state"),
     *("predict_many", "predict_proba_many", "decision_many"),
     *("predict_one", "predict_proba_one", "decision_one"),
+    *("predict_quantile_many", "predict_interval_many", "shares", "rehearse"),
 )
 
 

@@ -209,23 +209,22 @@ class MultiKernel(PooledLearning):
         if number is None or not self._takes(x):
             self.learn_many(one_row(x), [y])
             return
-        with self._lock:
-            moved = self._scale.observe(x[None])
-            if self.is_classifier:
-                if moved:
-                    self._say_once(x)
-                    self._follow_columns()
-            else:
-                label, old = np.array([number], FLOAT64), self._unit
-                turned = self._labels.observe(label[:, None])
-                if moved or turned:
-                    self._say_once(x)
-                if moved:
-                    self._follow_columns()
-                if turned:
-                    self._follow_unit(old)
-                number = self._standardized(label)[0]
-            self._learn_row(x, float(number))
+        moved = self._scale.observe(x[None])
+        if self.is_classifier:
+            if moved:
+                self._say_once(x)
+                self._follow_columns()
+        else:
+            label, old = np.array([number], FLOAT64), self._unit
+            turned = self._labels.observe(label[:, None])
+            if moved or turned:
+                self._say_once(x)
+            if moved:
+                self._follow_columns()
+            if turned:
+                self._follow_unit(old)
+            number = self._standardized(label)[0]
+        self._learn_row(x, float(number))
 
     # Predicting
 
@@ -262,20 +261,18 @@ class MultiKernel(PooledLearning):
         said = pool.kept(len(events))
         opinions = said[:, : pool.experts]
         if self._guests:
-            with self._lock:  # they must not learn meanwhile
-                heard = self._guests.outputs(events, pool.outputs)
-            opinions[:, pool.experts - len(self._guests) :] = heard
+            opinions[:, pool.experts - len(self._guests) :] = self._guests.outputs(
+                events, pool.outputs
+            )
 
         def forecast(part: slice) -> None:
             with pool.room() as table:
                 self._loops.forecast(table, rows[part], said[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
-        with self._lock:
-            self._settle()
-            if pool is self._pool:  # else another thread learned of a class or a column meanwhile
-                for row, kept in zip(events, said, strict=True):
-                    self._said.keep(row.tobytes(), kept.copy())
+        self._settle()
+        for row, kept in zip(events, said, strict=True):
+            self._said.keep(row.tobytes(), kept.copy())
         return self._restored(out), opinions
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
@@ -284,8 +281,7 @@ class MultiKernel(PooledLearning):
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
         event = x if self._takes(x) else self._check(one_row(x))[0]
-        with self._lock:
-            return self._restored(self._say(event))
+        return self._restored(self._say(event))
 
     def _predict_in_turn(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the mixture says of events (n, d), one or more, as `decision_one` of one by one."""
@@ -360,6 +356,5 @@ class MultiKernel(PooledLearning):
             share an expert has its weight, within a product the size of its term.
         """
         self.decision_one(x)
-        with self._lock:
-            parts = self._pool.contributions()
+        parts = self._pool.contributions()
         return dict(sorted(parts.items(), key=lambda part: -part[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Sequence
 from typing import Any, Self, TypeGuard
 
@@ -21,6 +20,7 @@ from streamk.learners.classes import MOST_CLASSES, Classes, Label
 from streamk.learners.expert_pool import ExpertPool
 from streamk.learners.guests import Guests
 from streamk.learners.intervals import ErrorQuantiles
+from streamk.learners.locking import OneAtATime
 from streamk.learners.merging import check_mergeable, events_apart
 from streamk.learners.number_loss import loss_from_json, number_loss
 from streamk.learners.predictor import Decider
@@ -34,7 +34,7 @@ from streamk.state import JSON, State
 FLOAT64 = np.dtype(np.float64)
 
 
-class Pooled(Decider):
+class Pooled(OneAtATime, Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
@@ -95,7 +95,6 @@ class Pooled(Decider):
         self._upkeep = Upkeep()
         self._pool: ExpertPool  # from the first columns on
         self._shape: tuple[int, ...] = ()
-        self._lock = threading.Lock()
         self._fresh: bytes | None = None
         """The event that the pool's room is about, whose opinions are kept nowhere else."""
         if columns is not None:

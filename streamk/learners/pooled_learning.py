@@ -45,8 +45,7 @@ class PooledLearning(Pooled):
             if recorder is not None:
                 # What is said before any column is known is no opinion to be weighed by.
                 recorder.add(self._even(1))
-                with self._lock:
-                    self._learn(events[:1], labels[:1], None)
+                self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
             most = PERIOD if self._guests else _AT_ONCE  # guests take long
@@ -56,8 +55,7 @@ class PooledLearning(Pooled):
                 stop = first + self._until_new(labels[first:stop])
             else:
                 stop = min(stop, first + self._labels.until_change())
-            with self._lock:
-                self._learn(events[first:stop], labels[first:stop], recorder)
+            self._learn(events[first:stop], labels[first:stop], recorder)
             first = stop
 
     def _until_new(self, labels: NDArray[Any]) -> int:
@@ -312,10 +310,9 @@ class PooledLearning(Pooled):
         with self._lock:
             self._settle()
             said, self._said = self._said, Recollection(0)
-        try:
-            yield
-        finally:
-            with self._lock:
+            try:
+                yield
+            finally:
                 self._settle()
                 self._said = said
 
