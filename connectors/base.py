@@ -221,8 +221,8 @@ class Source(Protocol):
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata of the last commit; None where the source keeps none."""
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
-        """Record the next position of each partition, where the source can keep it.
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        """Record the next position of each partition and a text, where the source can keep it.
 
         Raises `Revoked` where a group has given the partitions to another member.
         """
@@ -311,7 +311,7 @@ class SourceBase:
         """None: the position lives in the reader's own checkpoint."""
         return None
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Does nothing: the position lives in the reader's own checkpoint."""
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:

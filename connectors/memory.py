@@ -177,9 +177,9 @@ class MemorySource(SourceBase):
         """What `commit` recorded in this object."""
         return self.commits.get(partition)
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Record offsets in `commits`."""
-        self.commits.update({name: (offset, metadata) for name, offset in offsets.items()})
+        self.commits.update({name: (offset, metadata[name]) for name, offset in offsets.items()})
 
     def finished(self) -> bool:
         """Whether all was polled and no more can come."""

@@ -306,7 +306,7 @@ class _Source(KafkaSource):
             _tell(owned=self._told)
         return chunks
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         self._striker("commit")
         super().commit(offsets, metadata)
         self._striker("committed")

@@ -87,7 +87,7 @@ def test_ndjson_is_read_by_lines(tmp_path: Path) -> None:
     assert chunks[0].timestamps.tolist() == [0, 1, 2]
     assert (source.end("events.ndjson"), source.lag(), source.start("")) == (3, 0, 0)
     assert source.poll(5, 0.0) == []
-    source.commit({"events.ndjson": 3}, "kept elsewhere")
+    source.commit({"events.ndjson": 3}, {"events.ndjson": "kept elsewhere"})
     assert source.committed("events.ndjson") is None
     source.close()
     source.close()

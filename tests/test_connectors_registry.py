@@ -151,7 +151,7 @@ def test_memory_has_partitions_with_times_and_commits() -> None:
         ("q", [0, 1], [1, 2]),
     ]
     assert source.committed("q") is None
-    source.commit({"q": 2}, "epoch 1")
+    source.commit({"q": 2}, {"q": "epoch 1"})
     assert source.committed("q") == (2, "epoch 1")
     source.seek("q", 3)
     assert source.poll(9, 0.0)[0].values == [{"i": 3}]

@@ -16,7 +16,7 @@ from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.checkpoint import lock
-from streamk.engine.group import Owner
+from streamk.engine.group import Owner, contents
 from streamk.errors import EngineError
 
 N = 400
@@ -74,7 +74,7 @@ class Member(MemorySource):
     def lag(self) -> int:
         return sum(len(self._values[name]) - self._next[name] for name in self.mine)
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         if self.fenced:
             raise ConnectorError("the group has given the partitions away")
         assert set(offsets) <= set(self.mine)
@@ -110,12 +110,12 @@ def run_and_die(directory: Path, group: Any, first: tuple[str, ...], **options: 
 
 
 def learned(directory: Path, member: str) -> int:
-    """Events in a member's last checkpoint."""
+    """Events in a member's last checkpoint that it has learned itself."""
     found = newest_checkpoint(directory / member)
     assert found is not None
     n = found.model.header["n_events"]
     assert isinstance(n, int)
-    return n
+    return contents(found.body, n)[found.body["lineage"]]
 
 
 def test_a_dead_member_is_merged_into_its_heir(tmp_path: Path) -> None:
@@ -167,9 +167,12 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
 def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
     returned: list[Report] = []
+    known = 0
 
     def other_dies(member: Member) -> None:
+        nonlocal known
         run_and_die(tmp_path, group, ALL[2:])
+        known = learned(tmp_path, "member-1")
         member.rebalance(ALL)
 
     def other_returns(member: Member) -> None:
@@ -179,9 +182,17 @@ def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
         member.rebalance(ALL[:2])
 
     report = run(tmp_path, group, ALL[:2], {4: other_dies, 6: other_returns})
-    # Every event is in exactly one of the two models.
-    assert report.model.n_events + returned[0].model.n_events == N
-    assert returned[0].model.n_events > 0
+    # The one that returned began with a copy of the other's model, and every event was learned by
+    # one of the two.
+    assert report.counts.learned + returned[0].counts.learned == N - known
+    assert returned[0].model.n_events > returned[0].counts.learned > 0
+    found = newest_checkpoint(tmp_path / "member-1")
+    assert found is not None
+    held = contents(found.body, returned[0].model.n_events)
+    assert held[found.body["lineage"]] == returned[0].counts.learned
+    heir = newest_checkpoint(tmp_path / "member-0")
+    assert heir is not None
+    assert 0 < held[heir.body["lineage"]] <= report.counts.learned
     assert not report.lost
     assert not returned[0].lost
 
@@ -204,8 +215,9 @@ def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
         member.rebalance(ALL[:2])
 
     report = run(tmp_path, group, ALL, {5: scale_out})
-    assert reports[0].model.n_events + report.model.n_events == N
+    assert reports[0].counts.learned + report.counts.learned == N
     assert report.counts.learned == report.model.n_events
+    assert reports[0].model.n_events > reports[0].counts.learned  # it began with a copy
     found = newest_checkpoint(tmp_path / "member-1")
     assert found is not None
     assert found.body["absorbed"] == []
@@ -301,7 +313,8 @@ def test_a_different_model_cannot_be_merged(tmp_path: Path) -> None:
 def test_a_member_on_another_machine_is_reported_lost(tmp_path: Path) -> None:
     group = {ALL[0]: (30, Owner("member-7", 3, "f00").to_metadata())}
     report = run(tmp_path, group, ALL)
-    assert report.lost[0]["reason"].startswith("learned by member-7: there is no member-7 in")
+    reason = report.lost[0]["reason"]
+    assert reason.startswith("learned by another model, f00: there is no checkpoint of it in")
     assert (report.lost[0]["start"], report.lost[0]["stop"]) == (0, 30)
     assert report.events == N - 30
 
@@ -359,7 +372,7 @@ def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path: Path) -> None:
     class Sleeper(Member):
-        def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+        def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
             if self.fenced:
                 raise Revoked("the group has moved on")
             super().commit(offsets, metadata)
@@ -386,6 +399,12 @@ def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path
 def test_owners() -> None:
     owner = Owner("member-3", 12, "abc")
     assert Owner.parse(owner.to_metadata()) == owner
+    assert owner.stop_of("abc", 7) == 7
+    assert Owner("m", 1, "x", {"abc": 5}).stop_of("abc", 7) == 5
+    assert Owner("m", 1, "x").stop_of("abc", 7) is None
+    older = Owner.parse('{"streamk": 1, "member": "m", "epoch": 1, "lineage": "x"}')
+    assert older is not None
+    assert not older.complete
     for other in ("", "{}", "[]", "3", '{"member": "m", "epoch": 1, "lineage": "x"}', "null"):
         assert Owner.parse(other) is None
 
@@ -400,3 +419,146 @@ def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
             ignore=("id",),
             checkpoint=tmp_path,
         ).run()
+
+
+# Between saving and committing
+
+
+class Stuck(Member):
+    """A member whose commits stop to be taken at some moment, as `fault` says."""
+
+    fault: str | None = None
+    left = 0
+    """Commits that are taken before."""
+
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        if self.fault == "dies before" and not self.left:
+            raise Killed
+        self.left -= self.fault is not None
+        super().commit(offsets, metadata)
+        if self.fault == "dies after":
+            raise Killed
+        if self.fault == "no answer":
+            self.fault = None
+            raise ConnectorError("no answer")
+
+
+def stuck(directory: Path, group: Any, script: Any, **options: Any) -> Engine:
+    options = {"label": "y", "ignore": ("id",), "checkpoint_every": 2 * BATCH, **options}
+    source = Stuck(group, options.pop("first", ALL), script)
+    return Engine(source, learner(), checkpoint=directory, **options)
+
+
+def failing(fault: str, left: int = 0) -> Callable[[Member], None]:
+    def fail(member: Member) -> None:
+        assert isinstance(member, Stuck)
+        member.fault, member.left = fault, left
+
+    return fail
+
+
+def assert_each_once(report: Report) -> None:
+    """Every event is in the last model once, or in a range that was lost."""
+    lost = sum(one["stop"] - one["start"] for one in report.lost)
+    assert report.model.n_events + lost == N
+
+
+def test_a_checkpoint_that_was_never_committed_is_not_gone_on_from(tmp_path: Path) -> None:
+    """Frozen between the two, then killed, after another member has learned the same events."""
+    group: dict[str, tuple[int, str]] = {}
+    with pytest.raises(Killed):
+        stuck(tmp_path, group, {5: failing("dies before")}).run()
+    saved = newest_checkpoint(tmp_path / "member-0")
+    assert saved is not None
+    held = lock(tmp_path / "member-0")  # it is only frozen, as far as the other can tell
+    assert held is not None
+    run_and_die(tmp_path, group, ALL)
+    os.close(held)
+    assert sum(offset for offset, _ in group.values()) > saved.body["feed"]["sequence"]["events"]
+    assert_each_once(run(tmp_path, group, ALL))
+
+
+def test_an_absorbed_model_is_not_lost_with_the_commit_that_follows(tmp_path: Path) -> None:
+    """The heir dies between saving and committing; both come back."""
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        failing("dies before", left=1)(member)  # the commit on the way out is taken
+        member.rebalance(ALL)
+
+    with pytest.raises(Killed):
+        stuck(tmp_path, group, {4: other_dies}, first=ALL[:2]).run()
+    heir = newest_checkpoint(tmp_path / "member-0")
+    assert heir is not None
+    assert len(heir.body["absorbed"]) == 1
+    held = lock(tmp_path / "member-0")  # so that the one that was absorbed gets its own slot
+    assert held is not None
+    run(tmp_path, group, (), {2: lambda member: member.rebalance(ALL[3:])})
+    os.close(held)
+    assert_each_once(run(tmp_path, group, ALL))
+
+
+def test_a_commit_that_was_taken_without_an_answer_is_found(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+
+    def lose_the_answer(member: Member) -> None:
+        failing("no answer")(member)
+        member.rebalance(ALL)
+
+    report = stuck(tmp_path, group, {5: lose_the_answer}, checkpoint_every=1000).run()
+    plain = run(tmp_path / "plain", {}, ALL)
+    assert report.lost == []
+    assert same_model(report.model, plain.model)
+
+
+def test_slots_of_one_name_in_two_directories_are_two_members(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    run_and_die(tmp_path / "here", group, ALL)
+    there = {name: offset for name, (offset, _) in group.items()}
+    report = run(tmp_path / "there", group, ALL)
+    assert {one["partition"]: one["stop"] for one in report.lost} == there
+    assert "there is no checkpoint of it" in report.lost[0]["reason"]
+    assert_each_once(report)
+    again = run(tmp_path / "there", group, ALL)
+    assert again.lost == report.lost
+
+
+def test_a_committed_checkpoint_that_is_gone_is_reported(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    run_and_die(tmp_path, group, ALL)
+    newest = newest_checkpoint(tmp_path / "member-0")
+    assert newest is not None
+    (newest.path / "model.safetensors").unlink()
+    report = run(tmp_path, group, ALL)
+    assert "committed, but not in" in report.lost[0]["reason"]
+    assert_each_once(report)
+    assert run(tmp_path, group, ALL).lost == report.lost
+
+
+def test_an_offset_set_back_is_learned_again_by_whoever_has_it(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    run_and_die(tmp_path, group, ALL)
+    taken, _ = group[ALL[0]]
+    group[ALL[0]] = (taken - 5, "")
+    run_and_die(tmp_path, group, ALL)
+    report = run(tmp_path, group, ALL)
+    assert not report.lost
+    assert report.counts.learned == N + 5
+
+
+def test_what_a_takeover_writes_again_says_so(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+    dead, heir = MemorySink(), MemorySink()
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:], sink=dead, checkpoint_every=1000)
+        member.rebalance(ALL)
+
+    run(tmp_path, group, ALL[:2], {4: other_dies}, sink=heir)
+    before = {(one.partition, one.offset) for one in dead.outputs}
+    again = [one for one in heir.outputs if (one.partition, one.offset) in before]
+    assert again
+    assert all(one.value["revision"] is True for one in again)
+    once = [one for one in heir.outputs if one.partition in ALL[:2]]
+    assert not any("revision" in one.value for one in once)

@@ -20,7 +20,7 @@ from engine_kit import BATCH, WhimsicalSource, events, learner, same_model, spli
 from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, checkpoint, newest_checkpoint
+from streamk.engine import Engine, checkpoint, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoint import Store
 from streamk.errors import EngineError, StateError
 
@@ -57,7 +57,7 @@ class CrashingSource(WhimsicalSource):
         self._count()
         return super().poll(max_events, timeout)
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         self._count()
         super().commit(offsets, metadata)
         self._count()
@@ -326,8 +326,8 @@ def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], matc
 def test_checkpoints_fall_at_exact_counts(tmp_path: Path) -> None:
     for most in (37, 61, 100):
         engine(MemorySource(events(100)), tmp_path, max_events=most, keep=50).run()
-    found = [newest_checkpoint(tmp_path / "member-0", limit=epoch) for epoch in range(1, 6)]
-    counts = [one.body["feed"]["sequence"]["events"] for one in found if one is not None]
+    found = [read_checkpoint(tmp_path / "member-0" / f"{epoch:08d}") for epoch in range(1, 6)]
+    counts = [one.body["feed"]["sequence"]["events"] for one in found]
     assert counts == [0, 37, 48, 61, 96]
 
 

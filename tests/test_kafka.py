@@ -109,7 +109,7 @@ def test_is_a_source_and_a_sink(kafka_address: str, kafka_topic: MakeTopic) -> N
         assert src.partitions() == (f"{topic}:0", f"{topic}:1")
         assert not src.finished()
         assert src.committed(f"{topic}:0") is None
-        src.commit({f"{topic}:0": 1}, "")  # no group: nothing to commit to
+        src.commit({f"{topic}:0": 1}, {f"{topic}:0": ""})  # no group: nothing to commit to
         mark: Any = sink.mark()
         assert mark is None
     finally:
@@ -345,13 +345,14 @@ def test_commits_return_with_their_metadata(kafka_address: str, kafka_topic: Mak
         read(src, 20)
         assert src.partitions() == (zero, one)
         assert src.committed(zero) is None
-        src.commit({zero: 4, one: 7}, "member-0/00000003")
-        src.commit({zero: 5}, "member-0/00000004")
+        src.commit({zero: 4, one: 7}, {zero: "member-0/00000003", one: "of its own"})
+        assert src.committed(one) == (7, "of its own")
+        src.commit({zero: 5}, {zero: "member-0/00000004"})
         assert src.committed(zero) == (5, "member-0/00000004")
         with pytest.raises(ConnectorError, match=r"offset\.metadata\.max\.bytes"):
-            src.commit({zero: 6}, "x" * 10_000)
+            src.commit({zero: 6}, {zero: "x" * 10_000})
         with pytest.raises(ConnectorError, match="not a partition of topic"):
-            src.commit({"0": 6}, "")
+            src.commit({"0": 6}, {"0": ""})
     # A static member that comes back goes on at the commit.
     with source(kafka_address, topic, group=f"g-{topic}", group_instance_id="a") as src:
         chunks = read(src, 8)
@@ -376,7 +377,7 @@ class Member:
         assert partitions == self.source.partitions()
         self.log.append(("revoked", partitions))
         next_offsets = {p: self.read[p][-1] + 1 for p in partitions if self.read.get(p)}
-        self.source.commit(next_offsets, "on the way out")
+        self.source.commit(next_offsets, dict.fromkeys(next_offsets, "on the way out"))
 
     def assigned(self, partitions: tuple[str, ...]) -> None:
         assert partitions == self.source.partitions()
@@ -417,7 +418,7 @@ def test_two_members_share_a_topic(kafka_address: str, kafka_topic: MakeTopic) -
         assert {*first.source.partitions(), *second.source.partitions()} == {*names}
         gone = second.source.partitions()[0]
         with pytest.raises(Revoked, match=gone):
-            first.source.commit({gone: 1}, "")
+            first.source.commit({gone: 1}, {gone: ""})
         for n in range(4):
             fill(kafka_address, topic, 10, n, first=25)
         run(lambda: sum(len(r) for m in members for r in m.read.values()) == 140)
@@ -524,8 +525,8 @@ def test_a_member_that_lost_its_partitions_cannot_commit(
         with source(kafka_address, topic, **options) as new:
             read(new, 5)  # takes the place of the static member
             with pytest.raises(Revoked):
-                old.commit({name: 5}, "")
-            new.commit({name: 2}, "new")
+                old.commit({name: 5}, {name: ""})
+            new.commit({name: 2}, {name: "new"})
             assert new.committed(name) == (2, "new")
 
 
@@ -569,7 +570,7 @@ def test_the_broker_goes_away_and_comes_back(kafka_client: str, local_kafka: Any
     sink = KafkaSink((local_kafka.address,), out)
     with source(local_kafka.address, topic, group=topic, session_timeout=6.0) as src:
         assert offsets(read(src, 10)) == list(range(10))
-        src.commit({f"{topic}:0": 10}, "before")
+        src.commit({f"{topic}:0": 10}, {f"{topic}:0": "before"})
         local_kafka.kill()
         started = time.monotonic()
         assert src.poll(10, 0.5) == []
@@ -579,7 +580,7 @@ def test_the_broker_goes_away_and_comes_back(kafka_client: str, local_kafka: Any
         fill(local_kafka.address, topic, 5, first=10)
         chunks = read(src, 5, seconds=40)
         assert offsets(chunks)[-5:] == list(range(10, 15))
-        src.commit({f"{topic}:0": 15}, "after")
+        src.commit({f"{topic}:0": 15}, {f"{topic}:0": "after"})
         assert src.committed(f"{topic}:0") == (15, "after")
     sink.close()
     with source(local_kafka.address, out) as src:

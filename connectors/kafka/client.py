@@ -162,8 +162,8 @@ class Reader(Protocol):
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
-        """Commit, and return when the group has it."""
+    def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit offsets and their metadata, and return when the group has them."""
 
     def connected(self) -> bool:
         """Return whether some broker is connected; may be asked in another thread."""

@@ -324,11 +324,11 @@ class ConfluentReader:
         (found,) = _ask(lambda left: self._consumer.committed(asked, timeout=left))
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
-        """Commit, and return when the group has it."""
+    def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit offsets and their metadata, and return when the group has them."""
         wanted = [
             TopicPartition(self._topic, number, offset, metadata)
-            for number, offset in offsets.items()
+            for number, (offset, metadata) in offsets.items()
         ]
         try:
             _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))

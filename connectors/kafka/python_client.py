@@ -276,12 +276,12 @@ class PythonReader:
         )
         return None if found is None or found.offset < 0 else (found.offset, found.metadata)
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
-        """Commit, and return when the group has it."""
+    def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit offsets and their metadata, and return when the group has them."""
         # -1: the leader epoch of the event before the offset is not kept.
         wanted = {
             self._one(number): OffsetAndMetadata(offset, metadata, -1)
-            for number, offset in offsets.items()
+            for number, (offset, metadata) in offsets.items()
         }
         _ask(lambda left: self._consumer.commit(wanted, timeout_ms=1000 * left))
 

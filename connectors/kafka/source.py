@@ -224,8 +224,8 @@ class KafkaSource:
         with self._errors(f"asking for the committed offset of {partition}"):
             return self._reader.committed(number)
 
-    def commit(self, offsets: Mapping[str, int], metadata: str) -> None:
-        """Commit the next offset of each partition to the group, all with the same metadata.
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        """Commit the next offset of each partition to the group, with metadata, all at once.
 
         Returns when the group has it. Without a group nothing is committed.
 
@@ -236,9 +236,9 @@ class KafkaSource:
             return
         if self._lost:
             raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
-        wanted = {self._owned(name): offset for name, offset in offsets.items()}
+        wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
         with self._errors(f"committing to group {self._group}"):
-            self._reader.commit(wanted, metadata)
+            self._reader.commit(wanted)
 
     def finished(self) -> bool:
         """False: a topic has no last event."""

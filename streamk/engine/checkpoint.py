@@ -27,7 +27,7 @@ import shutil
 import socket
 import stat
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,8 +121,10 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(path, manifest["epoch"], body, state)
 
 
-def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint | None:
-    """The newest good checkpoint, no newer than epoch `limit`; None if there is none.
+def newest_checkpoint(
+    directory: Path, accept: Callable[[Checkpoint], bool] | None = None
+) -> Checkpoint | None:
+    """The newest good checkpoint that is accepted; None if there is none.
 
     Damaged ones are passed over with a warning.
 
@@ -131,7 +133,8 @@ def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint |
     directory : Path
         That of a member, or the one given to the engine: then that of the member that has learned
         the most events.
-    limit : int, optional
+    accept : function, optional
+        Tells of a checkpoint whether the group has its offsets; by default all are accepted.
 
     Raises
     ------
@@ -140,17 +143,17 @@ def newest_checkpoint(directory: Path, limit: int | None = None) -> Checkpoint |
     """
     members = _members(directory)
     if members:
-        newest = [newest_checkpoint(member, limit) for member in members]
+        newest = [newest_checkpoint(member, accept) for member in members]
         return max(filter(None, newest), key=_learned, default=None)
     reasons = []
     for epoch in reversed(_epochs(directory)):
-        if limit is not None and epoch > limit:
-            reasons.append(f"epoch {epoch} is newer than epoch {limit}, the last one committed")
-            continue
         try:
             found = read_checkpoint(directory / f"{epoch:08d}")
             if found.epoch != epoch:
                 raise StateError(f"{found.path}: holds epoch {found.epoch}")
+            if accept is not None and not accept(found):
+                reasons.append(f"{found.path} holds more than the group has committed")
+                continue
         except StateError as error:
             _log.warning("passing over a damaged checkpoint: %s", error)
             reasons.append(str(error))
@@ -300,21 +303,22 @@ class Store:
         found = [p for p in self.directory.iterdir() if _MEMBER.fullmatch(p.name) and p.is_dir()]
         return sorted(p for p in found if p != self.path)
 
-    def peek(self) -> Checkpoint | None:
-        """The newest good checkpoint of this member. Raises `StateError` if none is good."""
-        return newest_checkpoint(self.path)
-
-    def open(self, limit: int | None = None) -> Checkpoint | None:
-        """The checkpoint to go on from: the newest good one that is not newer than `limit`.
-
-        Newer ones are set aside (renamed), because what follows replaces them.
+    def find(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
+        """The checkpoint to go on from: the newest good one that is accepted.
 
         Raises
         ------
         StateError
             If there are some and none can be used.
         """
-        found = newest_checkpoint(self.path, limit)
+        found = newest_checkpoint(self.path, accept)
+        if found is not None:
+            self.epoch = found.epoch
+        return found
+
+    def open(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
+        """As `find`; newer ones are set aside (renamed), because what follows replaces them."""
+        found = self.find(accept)
         if found is None:
             return None
         with _writing(self.path):
@@ -326,7 +330,6 @@ class Store:
                         _remove(aside)
                     path.rename(aside)
             _sync(self.path)
-        self.epoch = found.epoch
         return found
 
     def save(self, body: Mapping[str, Any], model: State) -> int:

@@ -1,110 +1,365 @@
-"""Several members that share a stream: who goes on where another one stopped.
+"""Several members that share a stream: the protocol by which every event counts once.
 
-Each member of a consumer group has its own model, learned from its own partitions, and its own
-slot in the checkpoint directory. Its commits name the slot, the epoch of the checkpoint, and its
-*lineage*: an identifier that a model gets when it starts from nothing and keeps through restarts.
+Each member of a consumer group has its own model, learned from its own partitions, and its own slot
+in a checkpoint directory. A model has a *lineage*, a random identifier that it gets when it begins
+and keeps through restarts; two machines whose slots have the same name are two by their lineages.
 
-A partition that comes from another member is read from the group's committed offset on. If that
-member is alive, what it learned stays with it. If it is dead (nobody holds its slot's lock), its
-model is merged into this one, each counting by its events, and the checkpoint written at once
-says so by listing the dead one's lineage as absorbed. **A lineage is absorbed at most once, and
-an absorbed lineage never learns again**: a member that comes back to find its lineage in
-another's list starts from nothing with a new one, in the same slot, at the committed offsets.
-So every event counts once in exactly one living model.
+A checkpoint goes through two states:
+
+*saved*      it is on the disk, whole.
+*committed*  the group has its offsets. Each commit names the lineage, and for the lineages that had
+             the partition before the offset where each stopped (`Owner.stops`).
+
+A member may die, be frozen or be cut off between the two, and an acknowledgement may be lost, so
+which of its checkpoints are committed is read from the group and never remembered. **A checkpoint
+agrees with the group if in no partition it has learned beyond the offset where its lineage
+stopped.** A member goes on from its newest checkpoint that agrees, after a restart and after the
+group has refused a commit, and only such a one is taken over.
+
+A lineage goes through two states:
+
+*living*     its slot continues it, or will.
+*absorbed*   another member has merged its newest checkpoint that agrees, while it held the lock of
+             its slot, and has listed it in a checkpoint saved before it let go. A member that finds
+             its lineage in another's list begins anew with a new one.
+
+A member that begins anew starts with a copy of the model of another that has learned most. What a
+model holds of each lineage is counted (`Contents`), so that a later merge of the two counts what
+they have in common once.
+
+Invariants, whatever dies, freezes or is delayed (`tests/simulation` checks them):
+
+1. What lineages have committed of a partition does not overlap: one begins at the offset where the
+   one before has stopped, and only the owner of a partition, fenced by the group, moves its stop.
+2. A checkpoint that agrees holds of its lineage only what is committed. An absorbing checkpoint
+   agrees if the one before it did, since nothing is learned between the two.
+3. A lineage is absorbed at most once, and an absorbed one never learns again.
+
+So each offset is in exactly one living lineage, or in a range that is reported as lost: where a
+checkpoint that was committed is gone or cannot be read, and where it lies in another directory.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from connectors.base import InGroup, Source
 from streamk.engine.checkpoint import Checkpoint, Store, lock, newest_checkpoint
 from streamk.errors import StateError
 
-__all__ = ["Owner", "dead_member", "new_lineage", "was_absorbed"]
+__all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "ends"]
 
 _log = logging.getLogger("streamk.engine")
+
+_MOST = 64
+"""Lineages that a commit names, the last ones: brokers take 4,096 bytes with a commit."""
+_VERSIONS = (1, 2)
+
+Contents = dict[str, int]
+"""Events by the lineage that learned them; "" has those of a model that was given at the start."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who committed an offset: written into the commit's metadata."""
+    """Whose commit the last one of a partition is, as its metadata says.
+
+    Attributes
+    ----------
+    member : str
+        The name of the slot, for messages.
+    epoch : int
+        Of the checkpoint.
+    lineage : str
+    stops : dict of str to int
+        Of the lineages that had the partition before, the offset where each stopped.
+    complete : bool
+        Whether all of them are there.
+    released : bool
+        Nothing was written beyond the offset.
+    """
 
     member: str
     epoch: int
     lineage: str
+    stops: dict[str, int] = field(default_factory=dict)
+    complete: bool = True
+    released: bool = False
 
     def to_metadata(self) -> str:
-        """Text for a commit.
+        """Return the text for a commit.
 
         >>> Owner.parse(Owner("member-0", 3, "f00").to_metadata()).epoch
         3
         """
-        return json.dumps({"streamk": 1, **asdict(self)})
+        return json.dumps({"streamk": 2, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, metadata: str) -> Owner | None:
-        """The owner, None if a commit was not made by this engine (a tool reset the offset)."""
+        """Return the owner, None where a tool has set the offset."""
         try:
             data = json.loads(metadata)
-            owner = cls(str(data["member"]), int(data["epoch"]), str(data["lineage"]))
-        except (ValueError, TypeError, KeyError):
+            if data.get("streamk") not in _VERSIONS:
+                return None
+            return cls(
+                str(data["member"]),
+                int(data["epoch"]),
+                str(data["lineage"]),
+                {str(lineage): int(stop) for lineage, stop in data.get("stops", {}).items()},
+                bool(data.get("complete", False)),
+                bool(data.get("released", False)),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
-        return owner if data.get("streamk") == 1 else None
+
+    def stop_of(self, lineage: str, offset: int) -> int | None:
+        """Return where a lineage stopped, None if it has never had the partition.
+
+        Parameters
+        ----------
+        lineage : str
+        offset : int
+            The committed one, where this owner has stopped.
+        """
+        return offset if lineage == self.lineage else self.stops.get(lineage)
 
 
-def new_lineage() -> str:
-    """An identifier for a model that starts from nothing."""
-    return uuid.uuid4().hex
+class Group:
+    """The place of one model among those that share its stream.
+
+    Parameters
+    ----------
+    source : Source
+    store : Store or None
+    given : int
+        Events in the model that it begins with.
+    """
+
+    def __init__(self, source: Source, store: Store | None, given: int) -> None:
+        self.lineage = uuid.uuid4().hex
+        self.absorbed: list[str] = []
+        self._source, self._store = source, store
+        self._others: Contents = {"": given}
+        self._before: dict[str, tuple[dict[str, int], bool]] = {}
+        """Of each partition where the lineages before stopped, and whether these are all."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may have partitions of the stream."""
+        return isinstance(self._source, InGroup) and bool(self._source.group)
+
+    # --- what a model holds -----------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a checkpoint says of it."""
+        return {"lineage": self.lineage, "absorbed": self.absorbed, "contents": self._others}
+
+    def restore(self, body: Mapping[str, Any]) -> None:
+        """Go on where `to_json` was called."""
+        self.lineage, self.absorbed = str(body["lineage"]), [*map(str, body["absorbed"])]
+        self._others = _others(body)
+
+    def begin_with(self, body: Mapping[str, Any], n_events: int) -> None:
+        """Begin with a copy of the model of a checkpoint, which has learned so many events."""
+        self._others = contents(body, n_events)
+
+    def in_common(self, mine: int, body: Mapping[str, Any], theirs: int) -> int:
+        """Return how many events this model, of `mine`, and that of a checkpoint have in common."""
+        here, there = contents(self.to_json(), mine), contents(body, theirs)
+        return sum(min(events, there.get(name, 0)) for name, events in here.items())
+
+    def absorb(self, body: Mapping[str, Any], theirs: int) -> None:
+        """Take the lineages in the model of a checkpoint, of so many events, for absorbed ones."""
+        there = contents(body, theirs)
+        there.pop(self.lineage, None)
+        for name, events in there.items():
+            self._others[name] = max(events, self._others.get(name, 0))
+        self.absorbed += [name for name in lineages(body) if name not in self.absorbed]
+
+    # --- what the group says ----------------------------------------------------------------
+
+    def committed(self, partition: str) -> tuple[int | None, Owner | None]:
+        """Return the committed offset of a partition, and whose it is, as far as that is known."""
+        found = self._source.committed(partition)
+        return (None, None) if found is None else (found[0], Owner.parse(found[1]))
+
+    def stop_of(self, lineage: str, partition: str) -> float:
+        """Return where a lineage stopped in a partition, as the group has it.
+
+        -inf if it has never had it, inf if the group cannot tell.
+        """
+        offset, owner = self.committed(partition)
+        if offset is None or owner is None:
+            return math.inf
+        stop = owner.stop_of(lineage, offset)
+        if stop is None:
+            return -math.inf if owner.complete else math.inf
+        return stop
+
+    def agrees(self, found: Checkpoint) -> bool:
+        """Return whether a checkpoint has learned nothing that its lineage has not committed."""
+        lineage = str(found.body["lineage"])
+        return all(
+            last <= self.stop_of(lineage, partition) or self._has(found, partition)
+            for partition, last in ends(found.body).items()
+        )
+
+    def _has(self, found: Checkpoint, partition: str) -> bool:
+        """Return whether the last commit of a partition is of that checkpoint, or of a later one.
+
+        After a tool has set the offset back, what was learned before may lie beyond it.
+        """
+        _, owner = self.committed(partition)
+        if owner is None or owner.lineage != found.body["lineage"]:
+            return False
+        return owner.epoch >= found.epoch
+
+    def is_mine(self, owner: Owner | None) -> bool:
+        """Return whether a commit is of this lineage."""
+        return owner is not None and owner.lineage == self.lineage
+
+    def commit(self, offsets: Mapping[str, int], epoch: int, *, released: bool = False) -> None:
+        """Commit the next offset of each partition, as those of a checkpoint.
+
+        Raises
+        ------
+        Revoked
+            If the group has given them away.
+        """
+        assert self._store is not None
+        metadata = {}
+        for partition in offsets:
+            stops, complete = self._stops(partition)
+            owner = Owner(self._store.name, epoch, self.lineage, stops, complete, released)
+            metadata[partition] = owner.to_metadata()
+        self._source.commit(offsets, metadata)
+
+    def take(self, partition: str, offset: int | None, owner: Owner | None) -> dict[str, int]:
+        """Take a partition whose last commit this is.
+
+        Returns
+        -------
+        dict of str to int
+            Where each lineage that had it stopped, the last one last.
+        """
+        stops: dict[str, int] = {}
+        complete = offset is None  # where a tool has set the offset, nobody knows of those before
+        if owner is not None and offset is not None:
+            stops = {name: stop for name, stop in owner.stops.items() if name != owner.lineage}
+            stops[owner.lineage], complete = offset, owner.complete
+        self._before[partition] = stops, complete
+        return stops
+
+    def began(self, partition: str, lineage: str) -> int:
+        """Return where a lineage that had a partition began with it, at the earliest."""
+        began = self._source.start(partition)
+        for name, stop in self._before[partition][0].items():
+            if name == lineage:
+                break
+            began = max(began, stop)
+        return began
+
+    def _stops(self, partition: str) -> tuple[dict[str, int], bool]:
+        """Return what a commit says of those before."""
+        before, complete = self._before.get(partition, ({}, True))
+        stops = [(name, stop) for name, stop in before.items() if name != self.lineage]
+        return dict(stops[-_MOST:]), complete and len(stops) <= _MOST
 
 
-def was_absorbed(store: Store, lineage: str) -> bool:
-    """Whether another member of the directory has taken in this lineage."""
-    for peer in store.peers():
-        try:
-            found = newest_checkpoint(peer)
-        except StateError as error:
-            _log.warning("cannot tell what %s has taken over: %s", peer.name, error)
-            continue
-        if found is not None and lineage in found.body.get("absorbed", ()):
-            return True
-    return False
+def contents(body: Mapping[str, Any], n_events: int) -> Contents:
+    """Return what the model of a checkpoint, of so many events, holds of each lineage."""
+    others = _others(body)
+    return {**others, str(body["lineage"]): max(0, n_events - sum(others.values()))}
+
+
+def _others(body: Mapping[str, Any]) -> Contents:
+    """Return what a model holds of other lineages than its own."""
+    # Checkpoints of before have the events of the model that was given alone.
+    found = body.get("contents", {"": body.get("common_events", 0)})
+    return {str(name): int(events) for name, events in found.items() if name != body["lineage"]}
+
+
+def ends(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ends of what a checkpoint has learned of partitions, those not empty."""
+    found: dict[str, int] = {}
+    for partition, ranges in body["feed"]["learned"].items():
+        for start, stop in ranges:
+            # A range that begins before the end of the last one follows an offset set back.
+            if stop > start or start < found.get(partition, start):
+                found[partition] = stop
+    return found
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The other members of a checkpoint directory, as their newest good checkpoints tell."""
+
+    newest: tuple[Checkpoint, ...]
+    damaged: tuple[str, ...]
+    """Why some have none."""
+
+    @classmethod
+    def of(cls, store: Store, accept: Callable[[Checkpoint], bool] | None = None) -> Peers:
+        """Look at all; of each only what is accepted counts."""
+        newest, damaged = [], []
+        for path in store.peers():
+            try:
+                found = newest_checkpoint(path, accept)
+            except StateError as error:
+                _log.warning("passing over %s: %s", path.name, error)
+                damaged.append(str(error))
+            else:
+                newest += [] if found is None else [found]
+        return cls(tuple(newest), tuple(damaged))
+
+    def absorbed(self, lineage: str) -> bool:
+        """Return whether one of them has absorbed a lineage."""
+        return any(lineage in found.body.get("absorbed", ()) for found in self.newest)
+
+    def slot_of(self, lineage: str) -> Path:
+        """Return the slot that continues a lineage. Raises `StateError` if there is none."""
+        for found in self.newest:
+            if found.body["lineage"] == lineage:
+                return found.path.parent
+        raise StateError(
+            "; ".join(["there is no checkpoint of it in this directory", *self.damaged])
+        )
 
 
 @contextmanager
-def dead_member(store: Store, owner: Owner) -> Iterator[Checkpoint | None]:
-    """The last checkpoint of a member that is not running, which cannot start meanwhile.
+def dead_member(
+    path: Path, lineage: str, accept: Callable[[Checkpoint], bool]
+) -> Iterator[Checkpoint | None]:
+    """Give the last checkpoint of a member that is not running and cannot start meanwhile.
 
-    None if it is alive: what it knows stays with it.
+    None if it is running: what it knows stays with it.
 
     Raises
     ------
     StateError
-        If it is dead and its checkpoint cannot be used, saying why.
+        If its checkpoint cannot be used, or is of another lineage, saying why.
     """
-    path = Path(store.directory) / owner.member
-    if path not in store.peers():
-        raise StateError(f"there is no {owner.member} in {store.directory}")
     held = lock(path)
     if held is None:
         yield None
         return
     try:
-        found = newest_checkpoint(path, owner.epoch)
-        if found is None:
-            raise StateError(f"{path} holds no checkpoint")
+        found = newest_checkpoint(path, accept)
+        if found is None or found.body["lineage"] != lineage:
+            raise StateError(f"{path} holds no checkpoint of it")
         yield found
     finally:
         os.close(held)
 
 
-def lineages(body: dict[str, Any]) -> list[str]:
-    """The lineages that are in the model of a checkpoint: its own and those it absorbed."""
+def lineages(body: Mapping[str, Any]) -> list[str]:
+    """Return the lineages that are in the model of a checkpoint: its own and those it absorbed."""
     return [str(body["lineage"]), *map(str, body["absorbed"])]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +15,7 @@ from connectors.errors import BadRecord, ConnectorError, Revoked
 from streamk.encoding import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
 from streamk.engine.feed import Feed
-from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
+from streamk.engine.group import Group, Peers, dead_member, ends
 from streamk.engine.marks import Marks
 from streamk.engine.sequence import Pass
 from streamk.engine.training import Trainer
@@ -79,15 +81,16 @@ class Keeper:
         self._until_end = until_end
         self._start_from = start_from
         self._origin: list[str | int] = []
-        self._lineage = new_lineage()
-        self._absorbed: list[str] = []
-        self._committed: int | None = None
+        self._group = Group(source, store, trainer.model.n_events)
+        self._unsure = False
+        """The group may yet take a commit, so that the newest checkpoint that agrees is another."""
+        self._at: int | None = None
+        """The epoch of the checkpoint that this run goes on from, or wrote last."""
         self._places: dict[str, Any] = {}
         self._resumed: int | None = None
         self._restarts = Marks()
         """Where a run went on from a checkpoint; where it learned nothing more there is none."""
         self._finished = False
-        self._common_events = trainer.model.n_events
         self._initial, self._config = "", dict(config)
         # What only checkpoints are compared by takes a copy of the model.
         if store is not None or start_from is not None:
@@ -116,11 +119,12 @@ class Keeper:
         """
         found = None
         if self._store is not None:
-            found = self._store.open(self._committed_epoch())
-        if found is not None:
+            find = self._store.find if self._group.shared else self._store.open
+            found = find(self._group.agrees)
+        if self._store is not None and found is not None:
             self._check(found)
             found = self._renamed(found)
-            if was_absorbed(self._store, lineages(found.body)[0]):  # type: ignore[arg-type]
+            if Peers.of(self._store).absorbed(found.body["lineage"]):
                 _log.warning(
                     "%s was taken over by another member while it was away; it starts anew",
                     found.path.parent.name,
@@ -129,6 +133,7 @@ class Keeper:
                 self._rewind(found)
             else:
                 self._restore(found)
+                self._unsure = self._group.shared
         else:
             self._begin()
         self._source.set_rebalance(self.revoked, self.assigned)
@@ -170,74 +175,85 @@ class Keeper:
         return [length, digest] if length else None
 
     def _begin(self) -> None:
-        """Take the model of the job to start from, if there is one to begin with."""
-        if self._start_from is None:
+        """Take the model of the member, or else of the job, to begin with, if there is one."""
+        found = self._best_peer()
+        if found is not None:
+            self._origin = list(found.body.get("origin", []))
+        elif self._start_from is not None:
+            found = newest_of_all(self._start_from)
+            self._check(found, but=("encoding", "delimiter"))
+            self._origin = [found.body["lineage"], found.epoch]
+        else:
             return
-        found = newest_of_all(self._start_from)
-        self._check(found, but=("encoding", "delimiter"))
         self._trainer.start_from(found.body["training"], self._opened(found))
-        self._common_events = self._trainer.model.n_events
-        self._origin = [found.body["lineage"], found.epoch]
-        _log.info("starting from %s, %d events learned", found.path, self._common_events)
+        n_events = self._trainer.model.n_events
+        self._group.begin_with(found.body, n_events)
+        _log.info("starting from %s, %d events learned", found.path, n_events)
+
+    def _best_peer(self) -> Checkpoint | None:
+        """Return the checkpoint of the member of the group that has learned most."""
+        if self._store is None or not (self._group.shared and self._trainer.learns):
+            return None
+        best, most = None, 0
+        for found in Peers.of(self._store, self._group.agrees).newest:
+            if self._differs(found) is None:
+                n_events = self._opened(found).n_events
+                if n_events > most:
+                    best, most = found, n_events
+        return best
 
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint."""
         return type(self._trainer.model).from_state(found.model)
-
-    def _committed_epoch(self) -> int | None:
-        """The epoch that the group has committed last for this member, if any."""
-        assert self._store is not None
-        newest = self._store.peek()
-        if newest is None:
-            return None
-        epochs = []
-        for partition in newest.body["feed"]["sequence"]["partitions"]:
-            committed = self._source.committed(partition)
-            owner = Owner.parse(committed[1]) if committed else None
-            if owner and (owner.member, owner.lineage) == (
-                self._store.name,
-                newest.body["lineage"],
-            ):
-                epochs.append(owner.epoch)
-        return min(epochs, default=None)
 
     def _check(self, found: Checkpoint, but: Collection[str] = ()) -> None:
         """Raise `StateError` unless a checkpoint is of this stream and this model.
 
         Of the options of the stream those named in `but` may differ.
         """
-        # Those that older checkpoints lack could not be otherwise then.
-        theirs = {"delimiter": ",", "learn": True, **found.body["config"]}
-        if "batch_size" in theirs:
+        if "batch_size" in found.body["config"]:
             raise StateError(
                 f"the checkpoint {found.path} is of a streamk that predicted batches of events"
                 " before it learned them, and would go on otherwise; begin in another checkpoint"
                 " directory, from the start of the stream or with the offsets that `streamk"
                 " inspect` shows"
             )
+        difference = self._differs(found, but)
+        if difference is not None:
+            raise StateError(_mismatch(found, *difference))
+
+    def _differs(
+        self, found: Checkpoint, but: Collection[str] = ()
+    ) -> tuple[str, object, object] | None:
+        """Return the name and both values of what keeps a checkpoint from being gone on from."""
+        # Those that older checkpoints lack could not be otherwise then.
+        theirs = {"delimiter": ",", "learn": True, **found.body["config"]}
         for name, mine in self._config.items():
             if name not in ("model", *but) and mine != theirs.get(name):
-                raise StateError(_mismatch(found, name, theirs.get(name), mine))
-        if found.body["initial"] != self._initial and self._trainer.learns:
-            mine, other = self._config["model"], theirs["model"]
-            if mine != other:
-                name, other, mine = _difference(other, mine)
-                raise StateError(_mismatch(found, f"model {name}", other, mine))
-            raise StateError(_mismatch(found, "the model's arrays", "others", "these"))
+                return name, theirs.get(name), mine
+        if found.body["initial"] == self._initial or not self._trainer.learns:
+            return None
+        mine, other = self._config["model"], theirs["model"]
+        if mine == other:
+            return "the model's arrays", "others", "these"
+        name, other, mine = _difference(other, mine)
+        return f"model {name}", other, mine
 
     def _restore(self, found: Checkpoint) -> None:
         body = found.body
         self._trainer.restore(body["training"], self._opened(found))
         self._origin = list(body.get("origin", []))
-        self._common_events = body.get("common_events", self._common_events)
         self._places = self._feed.restore(body["feed"])
-        self._lineage = body["lineage"]
-        self._absorbed = list(body["absorbed"])
+        self._group.restore(body)
+        self._at = found.epoch
         self._finished = body["finished"]
-        self._committed = found.epoch
         self.saved_events = self._resumed = self._feed.sequencer.events
         self._restarts = Marks.from_json(body.get("restarts"))
         self._rewind(found)
+        for partition, end in ends(body).items():
+            stop = self._group.stop_of(self._group.lineage, partition)
+            if end < stop < math.inf:
+                self._lose(partition, end, int(stop), f"committed, but not in {found.path}")
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
@@ -257,34 +273,41 @@ class Keeper:
         What dead members have learned on them is taken over. `opened` marks the start of a run
         without a checkpoint, which gets its first one here.
         """
-        feed, changed = self._feed, opened
+        if self._unsure:
+            self._settle()
+        same, changed, kept = set(partitions) == set(self._places), opened, False
         passes = self._store.noted() if self._store else []
-        heirs: dict[Owner, dict[str, int]] = {}
+        before: dict[str, dict[str, int]] = {}
+        """Where lineages stopped, by lineage and partition."""
         for partition in partitions:
             place = self._places.pop(partition, None)
-            committed = self._source.committed(partition)
-            owner = Owner.parse(committed[1]) if committed else None
-            if place is not None and (committed is None or self._is_me(owner)):
-                end = None if self._finished else place["end"]
+            offset, owner = self._group.committed(partition)
+            for lineage, stop in self._group.take(partition, offset, owner).items():
+                before.setdefault(lineage, {})[partition] = stop
+            mine = self._group.is_mine(owner)
+            if self._group.shared and owner is not None:
+                kept |= owner.released
+                if not (owner.released or (mine and same)):
+                    self._trainer.revise(partition, self._source.end(partition) or 0)
+            if place is not None and (offset is None or mine):
+                end, clock = None if self._finished else place["end"], place["clock"]
                 passes += [Pass(partition, *record) for record in place["passes"]]
-                offset, clock = place["offset"], place["clock"]
+                offset = place["offset"] if offset is None else offset
             else:
-                end, clock = None, feed.sequencer.clock
-                offset = committed[0] if committed else beginning_of(self._source, partition)
-                if owner and self._store and owner.member != self._store.name:
-                    heirs.setdefault(owner, {})[partition] = offset
+                end, clock, changed = None, self._feed.sequencer.clock, True
+                offset = beginning_of(self._source, partition) if offset is None else offset
             if end is None and self._until_end:
-                end = self._source.end(partition)
-                changed = True
-            changed |= place is None
-            feed.assign(partition, offset, clock=clock, end=end if self._until_end else None)
-        feed.sequencer.replay(passes)
+                end, changed = self._source.end(partition), True
+            end = end if self._until_end else None
+            self._feed.assign(partition, offset, clock=clock, end=end)
+        self._feed.sequencer.replay(passes)
         self._finished = False
         try:
-            for owner, offsets in heirs.items():
-                changed |= not self._take_over(owner, offsets)
+            changed |= not self._take_over(before)
             if changed:
                 self.save()
+            elif kept:
+                self._commit()
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
@@ -298,7 +321,7 @@ class Keeper:
             return  # given up already, when a commit was refused
         try:
             self._trainer.settle()
-            self.save()
+            self.save(released=True)
         except Revoked:
             return
         except ConnectorError as error:
@@ -317,64 +340,88 @@ class Keeper:
         assert self._store is not None
         _log.warning("going back to the last committed checkpoint: %s", error)
         self._feed.release()
-        found = self._store.open(self._committed)
-        if found is not None:
-            self._restore(found)
+        self._unsure, self._at = True, None
+        with suppress(ConnectorError):  # the group is asked again when it gives partitions
+            found = self._store.find(self._group.agrees)
+            if found is not None:
+                self._restore(found)
 
-    def _is_me(self, owner: Owner | None) -> bool:
-        return bool(
-            owner
-            and self._store
-            and owner.member == self._store.name
-            and owner.lineage == self._lineage
-        )
-
-    def _take_over(self, owner: Owner, offsets: Mapping[str, int]) -> bool:
-        """Merge a dead member's model into this one; True if a checkpoint was written with it."""
+    def _settle(self) -> None:
+        """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
-        try:
-            with dead_member(self._store, owner) as found:
-                if found is None:
-                    return False
-                lineage, *_ = lineages(found.body)
-                if lineage in self._absorbed or was_absorbed(self._store, lineage):
-                    return False
-                self._absorb(found)
-                places = found.body["feed"]["sequence"]["partitions"]
-                for partition, offset in offsets.items():
-                    start = places.get(partition, {"offset": offset})["offset"]
-                    self._lose(partition, start, offset, f"not in {found.path}")
-                self.save()  # before its slot is free again
-                _log.info("took over what %s had learned", found.path)
-        except (StateError, InvalidInput, BadRecord) as error:
-            for partition, offset in offsets.items():
-                start = self._source.start(partition)
-                self._lose(partition, start, offset, f"learned by {owner.member}: {error}")
-            return False
-        return True
+        found = self._store.open(self._group.agrees)
+        if found is not None and found.epoch != self._at:
+            self._feed.release()
+            self._restore(self._renamed(found))
+        self._unsure = False
+
+    def _take_over(self, before: Mapping[str, Mapping[str, int]]) -> bool:
+        """Merge the models of dead members into this one; True if checkpoints hold all of them.
+
+        Parameters
+        ----------
+        before : mapping of str to mapping of str to int
+            Where lineages stopped in the partitions of this member.
+        """
+        if self._store is None:
+            return True
+        done, others = True, Peers.of(self._store)
+        for lineage, stops in before.items():
+            inside = lineage in (self._group.lineage, *self._group.absorbed)
+            if inside or others.absorbed(lineage):
+                continue
+            reason = f"learned by another model, {lineage[:8]}"
+            try:
+                path = others.slot_of(lineage)
+                reason = f"learned by {path.name}"
+                with dead_member(path, lineage, self._group.agrees) as found:
+                    if found is None or Peers.of(self._store).absorbed(lineage):
+                        continue
+                    self._absorb(found)
+                    learned = ends(found.body)
+                    reason = f"not in {found.path}"
+                    for partition, stop in stops.items():
+                        start = learned.get(partition, self._group.began(partition, lineage))
+                        self._lose(partition, start, stop, reason)
+                    self.save()  # before its slot is free again
+                    _log.info("took over what %s had learned", found.path)
+            except (StateError, InvalidInput, BadRecord) as error:
+                done = False
+                for partition, stop in stops.items():
+                    start = self._group.began(partition, lineage)
+                    self._lose(partition, start, stop, f"{reason}: {error}")
+        return done
 
     def _lose(self, partition: str, start: int, stop: int, reason: str) -> None:
-        """Report as lost what lies in a range and was not learned here at an earlier time."""
-        for known_start, known_stop in sorted(self._feed.learned.get(partition, ())):
+        """Report as lost what lies in a range, was not learned here and not reported before."""
+        lost = ([x["start"], x["stop"]] for x in self._feed.lost if x["partition"] == partition)
+        for known_start, known_stop in sorted([*self._feed.learned.get(partition, ()), *lost]):
             self._feed.lose(partition, start, min(known_start, stop), reason)
             start = max(start, known_stop)
         self._feed.lose(partition, start, stop, reason)
 
     def _absorb(self, found: Checkpoint) -> None:
+        """Merge the model of a checkpoint into this one."""
         if not self._trainer.learns:
             return  # there is nothing but the place
         same = found.body["initial"] == self._initial
         if not same or list(found.body.get("origin", [])) != self._origin:
             raise StateError("it started from another model")
-        schema = found.body["training"]["schema"]
+        schema, other = found.body["training"]["schema"], self._opened(found)
         if schema is not None:
-            self._trainer.absorb(self._opened(found), Schema.from_json(schema), self._common_events)
-        self._absorbed += lineages(found.body)
+            common = self._group.in_common(self._trainer.model.n_events, found.body, other.n_events)
+            self._trainer.absorb(other, Schema.from_json(schema), common)
+        self._group.absorb(found.body, other.n_events)
 
     # --- saving -----------------------------------------------------------------------------
 
-    def save(self) -> None:
+    def save(self, *, released: bool = False) -> None:
         """Write a checkpoint after the last event taken, then commit its offsets.
+
+        Parameters
+        ----------
+        released : bool, default False
+            Nothing more will be written until partitions are assigned again.
 
         Raises
         ------
@@ -385,7 +432,7 @@ class Keeper:
             the group has moved on (`Revoked`), everything is as in the last committed checkpoint
             and the partitions are given up.
         """
-        if self._store is None:
+        if self._store is None or (self._unsure and self._at is None):
             return
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
@@ -397,10 +444,8 @@ class Keeper:
         body = {
             "config": self._config,
             "initial": self._initial,
-            "lineage": self._lineage,
-            "absorbed": self._absorbed,
+            **self._group.to_json(),
             "origin": self._origin,
-            "common_events": self._common_events,
             "fingerprint": self._fingerprint(),
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
@@ -409,17 +454,25 @@ class Keeper:
             "marks": marks,
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
-        epoch = self._store.save(body, trainer.model.state())
+        self._at = self._store.save(body, trainer.model.state())
         self.saved_events = feed.sequencer.events
-        offsets = feed.sequencer.offsets
-        if offsets:
-            owner = Owner(self._store.name, epoch, self._lineage)
+        self._commit(released=released)
+
+    def release(self) -> None:
+        """Tell the group, if there is one, that nothing was written beyond what was committed."""
+        if self._group.shared and self.saved_events == self._feed.sequencer.events:
+            with suppress(Revoked):
+                self._commit(released=True)
+
+    def _commit(self, *, released: bool = False) -> None:
+        """Commit the offsets of the last checkpoint."""
+        offsets = self._feed.sequencer.offsets
+        if self._store is not None and offsets:
             try:
-                self._source.commit(offsets, owner.to_metadata())
+                self._group.commit(offsets, self._store.epoch, released=released)
             except Revoked as error:
                 self._go_back(error)
                 raise
-        self._committed = epoch
 
 
 def _address(sink: Sink) -> str | None:

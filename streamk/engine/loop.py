@@ -304,6 +304,7 @@ class Engine:
                 is_new = events != keeper.saved_events or stopped == "end"
                 if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
+            keeper.release()
             self._show(keeper, saving)
             return self._report(stopped, keeper, first, time.monotonic() - began)
 

@@ -15,7 +15,7 @@ from streamk.encoding import BadEvent
 from streamk.engine.batch import Batch
 from streamk.learners.prequential import Prequential
 
-__all__ = ["dead_letter", "predictions"]
+__all__ = ["dead_letter", "predictions", "revisions"]
 
 _LARGEST_RAW = 1 << 17
 """Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
@@ -55,6 +55,20 @@ def predictions(
     offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
     keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]
     return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
+
+
+def revisions(outputs: list[Output], stops: dict[str, int]) -> list[Output]:
+    """Return outputs, those that lie before the stops of their partitions marked as revisions.
+
+    A partition whose outputs have come to its stop is taken out of `stops`.
+    """
+    for output in outputs:
+        if output.partition in stops:
+            if output.offset < stops[output.partition]:
+                output.value["revision"] = True
+            else:
+                del stops[output.partition]
+    return outputs
 
 
 def dead_letter(batch: Batch, event: BadEvent) -> Output:
