@@ -314,7 +314,7 @@ def test_a_member_on_another_machine_is_reported_lost(tmp_path: Path) -> None:
     group = {ALL[0]: (30, Owner("member-7", 3, "f00").to_metadata())}
     report = run(tmp_path, group, ALL)
     reason = report.lost[0]["reason"]
-    assert reason.startswith("learned by another model, f00: there is no checkpoint of it in")
+    assert reason.startswith("learned by member-7, lineage f00: there is no checkpoint of it")
     assert (report.lost[0]["start"], report.lost[0]["stop"]) == (0, 30)
     assert report.events == N - 30
 

@@ -148,6 +148,7 @@ class Group:
         self.absorbed: list[str] = []
         self._source, self._store = source, store
         self._others: Contents = {"": given}
+        self._commits: dict[str, tuple[int | None, Owner | None]] = {}
         self._before: dict[str, tuple[dict[str, int], bool]] = {}
         """Of each partition where the lineages before stopped, and whether these are all."""
 
@@ -187,9 +188,19 @@ class Group:
     # --- what the group says ----------------------------------------------------------------
 
     def committed(self, partition: str) -> tuple[int | None, Owner | None]:
-        """Return the committed offset of a partition, and whose it is, as far as that is known."""
-        found = self._source.committed(partition)
-        return (None, None) if found is None else (found[0], Owner.parse(found[1]))
+        """Return the committed offset of a partition, and whose it is, as far as that is known.
+
+        As it was when it was first asked for after `ask_again`.
+        """
+        if partition not in self._commits:
+            found = self._source.committed(partition)
+            known = (None, None) if found is None else (found[0], Owner.parse(found[1]))
+            self._commits[partition] = known
+        return self._commits[partition]
+
+    def ask_again(self) -> None:
+        """Forget what the group has said: it may have moved on."""
+        self._commits.clear()
 
     def stop_of(self, lineage: str, partition: str) -> float:
         """Return where a lineage stopped in a partition, as the group has it.
@@ -302,6 +313,7 @@ def ends(body: Mapping[str, Any]) -> dict[str, int]:
 class Peers:
     """The other members of a checkpoint directory, as their newest good checkpoints tell."""
 
+    directory: Path
     newest: tuple[Checkpoint, ...]
     damaged: tuple[str, ...]
     """Why some have none."""
@@ -318,7 +330,7 @@ class Peers:
                 damaged.append(str(error))
             else:
                 newest += [] if found is None else [found]
-        return cls(tuple(newest), tuple(damaged))
+        return cls(store.directory, tuple(newest), tuple(damaged))
 
     def absorbed(self, lineage: str) -> bool:
         """Return whether one of them has absorbed a lineage."""
@@ -329,9 +341,8 @@ class Peers:
         for found in self.newest:
             if found.body["lineage"] == lineage:
                 return found.path.parent
-        raise StateError(
-            "; ".join(["there is no checkpoint of it in this directory", *self.damaged])
-        )
+        missing = f"there is no checkpoint of it in {self.directory}"
+        raise StateError("; ".join([missing, *self.damaged]))
 
 
 @contextmanager

@@ -273,18 +273,22 @@ class Keeper:
         What dead members have learned on them is taken over. `opened` marks the start of a run
         without a checkpoint, which gets its first one here.
         """
+        self._group.ask_again()
         if self._unsure:
             self._settle()
         same, changed, kept = set(partitions) == set(self._places), opened, False
         passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, int]] = {}
         """Where lineages stopped, by lineage and partition."""
+        slots: dict[str, str] = {}
         for partition in partitions:
             place = self._places.pop(partition, None)
             offset, owner = self._group.committed(partition)
             for lineage, stop in self._group.take(partition, offset, owner).items():
                 before.setdefault(lineage, {})[partition] = stop
             mine = self._group.is_mine(owner)
+            if owner is not None:
+                slots[owner.lineage] = owner.member
             if self._group.shared and owner is not None:
                 kept |= owner.released
                 if not (owner.released or (mine and same)):
@@ -303,7 +307,7 @@ class Keeper:
         self._feed.sequencer.replay(passes)
         self._finished = False
         try:
-            changed |= not self._take_over(before)
+            changed |= not self._take_over(before, slots)
             if changed:
                 self.save()
             elif kept:
@@ -340,6 +344,7 @@ class Keeper:
         assert self._store is not None
         _log.warning("going back to the last committed checkpoint: %s", error)
         self._feed.release()
+        self._group.ask_again()
         self._unsure, self._at = True, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
             found = self._store.find(self._group.agrees)
@@ -355,13 +360,15 @@ class Keeper:
             self._restore(self._renamed(found))
         self._unsure = False
 
-    def _take_over(self, before: Mapping[str, Mapping[str, int]]) -> bool:
+    def _take_over(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
         """Merge the models of dead members into this one; True if checkpoints hold all of them.
 
         Parameters
         ----------
         before : mapping of str to mapping of str to int
             Where lineages stopped in the partitions of this member.
+        slots : mapping of str to str
+            The names of the slots of lineages, for messages, as far as they are known.
         """
         if self._store is None:
             return True
@@ -370,19 +377,17 @@ class Keeper:
             inside = lineage in (self._group.lineage, *self._group.absorbed)
             if inside or others.absorbed(lineage):
                 continue
-            reason = f"learned by another model, {lineage[:8]}"
+            reason = f"learned by {slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
                 path = others.slot_of(lineage)
-                reason = f"learned by {path.name}"
                 with dead_member(path, lineage, self._group.agrees) as found:
                     if found is None or Peers.of(self._store).absorbed(lineage):
                         continue
                     self._absorb(found)
                     learned = ends(found.body)
-                    reason = f"not in {found.path}"
                     for partition, stop in stops.items():
                         start = learned.get(partition, self._group.began(partition, lineage))
-                        self._lose(partition, start, stop, reason)
+                        self._lose(partition, start, stop, f"{reason}: not in {found.path}")
                     self.save()  # before its slot is free again
                     _log.info("took over what %s had learned", found.path)
             except (StateError, InvalidInput, BadRecord) as error:
