@@ -25,7 +25,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.engine.checkpoint import Checkpoint, Store, lock, newest_checkpoint
+from streamk.engine.checkpoint import Store
+from streamk.engine.locks import lock
+from streamk.engine.reading import Checkpoint, newest_checkpoint
 from streamk.errors import StateError
 
 __all__ = ["Owner", "dead_member", "new_lineage", "was_absorbed"]
