@@ -17,7 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamk.engine.checkpoint import Store, fingerprint, read_checkpoint
+from streamk.engine.checkpoint import Store
+from streamk.engine.packing import fingerprint
+from streamk.engine.reading import read_checkpoint
 from streamk.engine.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.state import State

@@ -19,7 +19,7 @@ from connectors.stdio import StdinSource
 from streamk.cli import main
 from streamk.encoding import Schema
 from streamk.encoding.decoders import decoder
-from streamk.engine.checkpoint import _canonical
+from streamk.engine.packing import canonical
 
 ROWS = [
     [f"Köln {i}", f"{i}.5", "a;b|c\td,e" if i % 5 == 0 else "x\ny", "ja" if i % 2 else "nein"]
@@ -206,8 +206,8 @@ def test_checkpoints_from_before_delimiters_open(tmp_path: Path) -> None:
         manifest = json.loads(file.read_text())
         del manifest["sha256"]
         assert manifest["engine"]["config"].pop("delimiter") == ","
-        manifest["sha256"] = hashlib.sha256(_canonical(manifest)).hexdigest()
-        file.write_bytes(_canonical(manifest))
+        manifest["sha256"] = hashlib.sha256(canonical(manifest)).hexdigest()
+        file.write_bytes(canonical(manifest))
     assert run(path, tmp_path) == 0
     with (tmp_path / "out.tsv").open(newline="") as file:
         assert len(list(csv.DictReader(file, delimiter="\t"))) == 3000

@@ -15,8 +15,8 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Report, newest_checkpoint
-from streamk.engine.checkpoint import lock
 from streamk.engine.group import Owner, contents
+from streamk.engine.locks import lock
 from streamk.errors import EngineError
 
 N = 400

@@ -374,7 +374,7 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("streamk.engine.checkpoint._write", full)
+        patched.setattr("streamk.engine.checkpoint.write_file", full)
         with pytest.raises(EngineError, match="No space left on device"):
             engine(MemorySource(events(100)), tmp_path).run()
     assert names(tmp_path / "member-0") == before
@@ -384,7 +384,7 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
 def test_a_disk_that_is_full_for_a_while_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write, tried = checkpoint._write, []
+    write, tried = checkpoint.write_file, []
 
     def full_at_first(path: Path, data: bytes) -> None:
         tried.append(path.parent.name)
@@ -393,7 +393,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
         write(path, data)
 
     engine(MemorySource(events(250)), tmp_path, max_events=48).run()
-    monkeypatch.setattr(checkpoint, "_write", full_at_first)
+    monkeypatch.setattr(checkpoint, "write_file", full_at_first)
     report = engine(MemorySource(events(250)), tmp_path).run()
     plain = engine(MemorySource(events(250)), None).run()
     assert same_model(report.model, plain.model)
@@ -417,7 +417,7 @@ def test_a_disk_that_stays_full_ends_the_run_within_the_grace(
         {"checkpoint_grace": 200, "progress_interval": 0.0},
     )
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "_write", full)
+        patched.setattr(checkpoint, "write_file", full)
         job = engine(source, tmp_path, on_progress=lambda s: seen.append(s.events), **options)
         with pytest.raises(EngineError, match="No space left on device"):
             job.run()

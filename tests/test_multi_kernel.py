@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
-from streamk.engine.checkpoint import read_checkpoint
+from streamk.engine.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import MultiKernel, create, from_state
 from streamk.learners.expert_pool import ALPHAS, LEARNED

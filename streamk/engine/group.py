@@ -53,7 +53,9 @@ from pathlib import Path
 from typing import Any
 
 from connectors.base import InGroup, Source
-from streamk.engine.checkpoint import Checkpoint, Store, lock, newest_checkpoint
+from streamk.engine.checkpoint import Store
+from streamk.engine.locks import lock
+from streamk.engine.reading import Checkpoint, newest_checkpoint
 from streamk.errors import StateError
 
 __all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "ends"]

@@ -13,10 +13,12 @@ from typing import Any, Protocol, runtime_checkable
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import BadRecord, ConnectorError, Revoked
 from streamk.encoding import Schema
-from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
+from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
 from streamk.engine.group import Group, Peers, dead_member, ends
 from streamk.engine.marks import Marks
+from streamk.engine.packing import fingerprint
+from streamk.engine.reading import Checkpoint, newest_of_all
 from streamk.engine.sequence import Pass
 from streamk.engine.training import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
