@@ -223,6 +223,14 @@ class Feed:
                 "lost: offsets %d to %d of partition %s, %s", start, stop, partition, reason
             )
 
+    def miss(self, partition: str, start: int, stop: int, reason: str) -> None:
+        """As `lose`, but for what was learned here or is on record already."""
+        lost = ([x["start"], x["stop"]] for x in self.lost if x["partition"] == partition)
+        for known_start, known_stop in sorted([*self.learned.get(partition, ()), *lost]):
+            self.lose(partition, start, min(known_start, stop), reason)
+            start = max(start, known_stop)
+        self.lose(partition, start, stop, reason)
+
     def _note_range(self, partition: str, offset: int) -> None:
         ranges = self._learned.setdefault(partition, [])
         if not ranges or ranges[-1][1] != offset:

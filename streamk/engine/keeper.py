@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from connectors.base import Sink, Source, beginning_of
-from connectors.errors import BadRecord, ConnectorError, Revoked
-from streamk.encoding import Schema
+from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Peers, dead_member, ends
+from streamk.engine.group import Group, Peers, ends
 from streamk.engine.marks import Marks
 from streamk.engine.packing import fingerprint
 from streamk.engine.reading import Checkpoint, newest_of_all
 from streamk.engine.sequence import Pass
+from streamk.engine.takeover import Takeover
 from streamk.engine.training import Trainer
-from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.errors import EngineError, StateError
 from streamk.learners.base import Learner
 
 __all__ = ["Keeper"]
@@ -255,7 +255,7 @@ class Keeper:
         for partition, end in ends(body).items():
             stop = self._group.stop_of(self._group.lineage, partition)
             if end < stop < math.inf:
-                self._lose(partition, end, int(stop), f"committed, but not in {found.path}")
+                self._feed.miss(partition, end, int(stop), f"committed, but not in {found.path}")
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
@@ -309,13 +309,25 @@ class Keeper:
         self._feed.sequencer.replay(passes)
         self._finished = False
         try:
-            changed |= not self._take_over(before, slots)
+            changed |= self._store is not None and not self._take_over(before, slots)
             if changed:
                 self.save()
             elif kept:
                 self._commit()
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
+
+    def _take_over(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
+        """Take over the models of dead members; True if checkpoints hold all of them."""
+        assert self._store is not None
+        return Takeover(
+            self._store, self._group, self._trainer, self._feed, self._is_of_this_job, self.save
+        ).run(before, slots)
+
+    def _is_of_this_job(self, found: Checkpoint) -> bool:
+        """Return whether a checkpoint began with the model that this job began with."""
+        same = list(found.body.get("origin", [])) == self._origin
+        return same and found.body["initial"] == self._initial
 
     def revoked(self, partitions: Sequence[str]) -> None:
         """Save up to the last event taken, then give up all partitions.
@@ -361,64 +373,6 @@ class Keeper:
             self._feed.release()
             self._restore(self._renamed(found))
         self._unsure = False
-
-    def _take_over(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
-        """Merge the models of dead members into this one; True if checkpoints hold all of them.
-
-        Parameters
-        ----------
-        before : mapping of str to mapping of str to int
-            Where lineages stopped in the partitions of this member.
-        slots : mapping of str to str
-            The names of the slots of lineages, for messages, as far as they are known.
-        """
-        if self._store is None:
-            return True
-        done, others = True, Peers.of(self._store)
-        for lineage, stops in before.items():
-            inside = lineage in (self._group.lineage, *self._group.absorbed)
-            if inside or others.absorbed(lineage):
-                continue
-            reason = f"learned by {slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
-            try:
-                path = others.slot_of(lineage)
-                with dead_member(path, lineage, self._group.agrees) as found:
-                    if found is None or Peers.of(self._store).absorbed(lineage):
-                        continue
-                    self._absorb(found)
-                    learned = ends(found.body)
-                    for partition, stop in stops.items():
-                        start = learned.get(partition, self._group.began(partition, lineage))
-                        self._lose(partition, start, stop, f"{reason}: not in {found.path}")
-                    self.save()  # before its slot is free again
-                    _log.info("took over what %s had learned", found.path)
-            except (StateError, InvalidInput, BadRecord) as error:
-                done = False
-                for partition, stop in stops.items():
-                    start = self._group.began(partition, lineage)
-                    self._lose(partition, start, stop, f"{reason}: {error}")
-        return done
-
-    def _lose(self, partition: str, start: int, stop: int, reason: str) -> None:
-        """Report as lost what lies in a range, was not learned here and not reported before."""
-        lost = ([x["start"], x["stop"]] for x in self._feed.lost if x["partition"] == partition)
-        for known_start, known_stop in sorted([*self._feed.learned.get(partition, ()), *lost]):
-            self._feed.lose(partition, start, min(known_start, stop), reason)
-            start = max(start, known_stop)
-        self._feed.lose(partition, start, stop, reason)
-
-    def _absorb(self, found: Checkpoint) -> None:
-        """Merge the model of a checkpoint into this one."""
-        if not self._trainer.learns:
-            return  # there is nothing but the place
-        same = found.body["initial"] == self._initial
-        if not same or list(found.body.get("origin", [])) != self._origin:
-            raise StateError("it started from another model")
-        schema, other = found.body["training"]["schema"], self._opened(found)
-        if schema is not None:
-            common = self._group.in_common(self._trainer.model.n_events, found.body, other.n_events)
-            self._trainer.absorb(other, Schema.from_json(schema), common)
-        self._group.absorb(found.body, other.n_events)
 
     # --- saving -----------------------------------------------------------------------------
 

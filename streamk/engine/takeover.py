@@ -1,0 +1,102 @@
+"""The models of dead members, merged into the one of the member that has their partitions now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from connectors.errors import BadRecord
+from streamk.encoding import Schema
+from streamk.engine.checkpoint import Store
+from streamk.engine.feed import Feed
+from streamk.engine.group import Group, Peers, dead_member, ends
+from streamk.engine.reading import Checkpoint
+from streamk.engine.training import Trainer
+from streamk.errors import InvalidInput, StateError
+
+__all__ = ["Takeover"]
+
+_log = logging.getLogger("streamk.engine")
+
+
+class Takeover:
+    """Takes over what dead members have learned, or reports it as lost.
+
+    Parameters
+    ----------
+    store : Store
+    group : Group
+    trainer : Trainer
+    feed : Feed
+    fits : function
+        Tells of a checkpoint whether it is of the same job.
+    save : function
+        Writes a checkpoint of this member and commits it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        group: Group,
+        trainer: Trainer,
+        feed: Feed,
+        fits: Callable[[Checkpoint], bool],
+        save: Callable[[], None],
+    ) -> None:
+        self._store, self._group = store, group
+        self._trainer, self._feed = trainer, feed
+        self._fits, self._save = fits, save
+
+    def run(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
+        """Take over what can be; True if checkpoints hold all there is to know.
+
+        Parameters
+        ----------
+        before : mapping of str to mapping of str to int
+            Where lineages stopped in the partitions of this member.
+        slots : mapping of str to str
+            The names of the slots of lineages, for messages, as far as they are known.
+
+        Raises
+        ------
+        Revoked
+            If the group has moved on.
+        """
+        saved, peers = True, Peers.of(self._store)
+        for lineage, stops in before.items():
+            inside = lineage in (self._group.lineage, *self._group.absorbed)
+            if inside or peers.absorbed(lineage):
+                continue
+            member = f"{slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
+            try:
+                with dead_member(peers.slot_of(lineage), lineage, self._group.agrees) as found:
+                    # Another one may have been faster while this one waited for the lock.
+                    if found is not None and not Peers.of(self._store).absorbed(lineage):
+                        self._absorb(found, stops, f"learned by {member}: not in {found.path}")
+                        self._save()  # before its slot is free again
+                        _log.info("took over what %s had learned", found.path)
+            except (StateError, InvalidInput, BadRecord) as error:
+                saved = False
+                for partition, stop in stops.items():
+                    start = self._group.began(partition, lineage)
+                    self._feed.miss(partition, start, stop, f"learned by {member}: {error}")
+        return saved
+
+    def _absorb(self, found: Checkpoint, stops: Mapping[str, int], reason: str) -> None:
+        """Merge the model of a checkpoint, and report what was committed and is not in it."""
+        lineage, learned = found.body["lineage"], ends(found.body)
+        if self._trainer.learns:
+            self._merge(found)
+        for partition, stop in stops.items():
+            start = learned.get(partition, self._group.began(partition, lineage))
+            self._feed.miss(partition, start, stop, reason)
+
+    def _merge(self, found: Checkpoint) -> None:
+        if not self._fits(found):
+            raise StateError("it started from another model")
+        model, body = self._trainer.model, found.body
+        other, schema = type(model).from_state(found.model), body["training"]["schema"]
+        if schema is not None:
+            common = self._group.in_common(model.n_events, body, other.n_events)
+            self._trainer.absorb(other, Schema.from_json(schema), common)
+        self._group.absorb(body, other.n_events)
