@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from crash_kit import Job, Position, Process, fill, newest, outputs, positions, 
 
 from connectors.kafka import KafkaSource
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.engine.group import Owner, contents
+from streamk.engine.group import Group, Owner, contents
 from streamk.learners import from_state
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -220,4 +223,50 @@ def test_a_member_that_was_only_asleep_gives_up_what_it_had_not_committed(job: J
     last = job.but(options={**job.options, "until_end": True}).run()
     assert last["n_events"] == 4 * PART
     assert not last["lost"]
+    assert_all_predicted(job)
+
+
+def last_words(job: Job) -> dict[str, list[Position]]:
+    """Positions that the newest committed checkpoint of each slot has learned, by lineage."""
+    source = KafkaSource((job.address,), job.topic, group=job.group)
+    try:
+        agrees = Group(source, None, 0).agrees
+        found = [newest_checkpoint(slot, agrees) for slot in Path(job.directory).glob("member-*")]
+    finally:
+        source.close()
+    return {one.body["lineage"]: taken(one) for one in found if one is not None}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1500)
+def test_twenty_kills_of_three_members(job: Job) -> None:
+    """Each is killed in turn at a random moment, and comes back once the others have moved on."""
+    rng, learned, kills = random.Random(7), dict[str, list[Position]](), 20
+    job = job.but(pause=0.002)
+    more(job, 0)
+    with ExitStack() as stack:
+        members = [stack.enter_context(job.start()) for _ in range(3)]
+        for member in members:
+            assert member.until(lambda p: 1 <= len(p.owned) <= 2)
+        for kill in range(kills):
+            more(job, kill + 1)
+            victim = members[kill % 3]
+            assert victim.until_written(victim.written + 100)
+            time.sleep(rng.random())
+            victim.kill()
+            learned |= last_words(job)
+            if rng.random() < 0.5:  # half of the time it is back before the group misses it
+                time.sleep(job.session_timeout + 2.0)
+                learned |= last_words(job)
+            members[kill % 3] = stack.enter_context(job.start())
+            assert members[kill % 3].until(lambda p: len(p.owned) >= 1)
+        for member in members:
+            member.signal(signal.SIGTERM)
+            assert member.report()["lost"] == []
+            learned |= last_words(job)
+    last = job.but(options={**job.options, "until_end": True}).run()
+    learned |= last_words(job)
+    assert last["lost"] == []
+    assert last["n_events"] == (kills + 1) * PART
+    assert sorted(place for places in learned.values() for place in places) == every(job)
     assert_all_predicted(job)
