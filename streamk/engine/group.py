@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.engine.checkpoint import Store
+from streamk.engine.keys import Untrusted
 from streamk.engine.locks import lock
 from streamk.engine.reading import Checkpoint, newest_checkpoint
 from streamk.errors import StateError
@@ -71,7 +72,9 @@ def was_absorbed(store: Store, lineage: str) -> bool:
     """Whether another member of the directory has taken in this lineage."""
     for peer in store.peers():
         try:
-            found = newest_checkpoint(peer)
+            found = newest_checkpoint(peer, key=store.key)
+        except Untrusted:
+            raise
         except StateError as error:
             _log.warning("cannot tell what %s has taken over: %s", peer.name, error)
             continue
@@ -99,7 +102,7 @@ def dead_member(store: Store, owner: Owner) -> Iterator[Checkpoint | None]:
         yield None
         return
     try:
-        found = newest_checkpoint(path, owner.epoch)
+        found = newest_checkpoint(path, owner.epoch, key=store.key)
         if found is None:
             raise StateError(f"{path} holds no checkpoint")
         yield found

@@ -14,6 +14,7 @@ from streamk.encoding import Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
 from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
+from streamk.engine.keys import Key
 from streamk.engine.marks import Marks
 from streamk.engine.packing import fingerprint
 from streamk.engine.reading import Checkpoint, newest_of_all
@@ -57,6 +58,8 @@ class Keeper:
         Partitions end where they end when the run starts.
     start_from : Path, optional
         Directory of another job's checkpoints, whose model this one begins with.
+    key : Key, optional
+        What those must be signed with.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Keeper:
         config: dict[str, Any],
         until_end: bool,
         start_from: Path | None = None,
+        key: Key | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -79,7 +83,7 @@ class Keeper:
         self._trainer = trainer
         self._sinks = sinks
         self._until_end = until_end
-        self._start_from = start_from
+        self._start_from, self._key = start_from, key
         self._origin: list[str | int] = []
         self._lineage = new_lineage()
         self._absorbed: list[str] = []
@@ -175,7 +179,7 @@ class Keeper:
         """Take the model of the job to start from, if there is one to begin with."""
         if self._start_from is None:
             return
-        found = newest_of_all(self._start_from)
+        found = newest_of_all(self._start_from, self._key)
         self._check(found, but=("encoding", "delimiter"))
         self._trainer.start_from(found.body["training"], self._opened(found))
         self._common_events = self._trainer.model.n_events
