@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> TrainedModel:
+def load(
+    directory: str | os.PathLike[str],
+    *,
+    follow: float | None = None,
+    key: str | os.PathLike[str] | None = None,
+) -> TrainedModel:
     """Open the newest model that a job has saved, to predict with: `streamk.serving.load`.
 
     Parameters
@@ -50,6 +55,8 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
         The one given to ``streamk run --checkpoint``.
     follow : float, optional
         Seconds after which a prediction looks for a newer checkpoint first.
+    key : path, optional
+        File with the key that checkpoints must be signed with, that of ``--state-key``.
 
     Raises
     ------
@@ -58,7 +65,7 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
     """
     from streamk import serving
 
-    return serving.load(directory, follow=follow)
+    return serving.load(directory, follow=follow, key=key)
 
 
 def warm_up() -> None:

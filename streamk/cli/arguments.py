@@ -21,6 +21,7 @@ __all__ = [
     "number",
     "one_of",
     "seconds",
+    "state_key",
     "whole",
 ]
 
@@ -65,6 +66,14 @@ class Parser(argparse.ArgumentParser):
         group.add_argument("-h", "--help", action="help", help="show this and exit")
         group.add_argument(
             "--debug", action="store_true", help="show where in the code an error comes from"
+        )
+
+    def add_key(self, add: Callable[..., Any] | None = None) -> None:
+        """Add the option of all that read checkpoints."""
+        (add or self.add_argument)(
+            "--state-key",
+            metavar="FILE",
+            help="key of 32 bytes or more: checkpoints are signed with it, others are refused",
         )
 
     def error(self, message: str) -> NoReturn:
@@ -146,6 +155,11 @@ def existing_path(path: str, what: str) -> Path:
         return found
     beside = [other.name for other in found.parent.iterdir()] if found.parent.is_dir() else []
     raise UsageError(f"no {what} {path}{nearest(found.name, beside)}")
+
+
+def state_key(options: dict[str, Any]) -> Path | None:
+    """The key file that was given, if it is there. Raises `UsageError`."""
+    return existing_path(options["state_key"], "state key") if "state_key" in options else None
 
 
 def one_of(*names: str) -> Callable[[str], str]:

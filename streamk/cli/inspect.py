@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.figures import figure_rows, since_lines, sparkline
 from streamk.cli.model_options import learner_header
 from streamk.cli.tables import columns, features, share, size
-from streamk.engine import Checkpoint, read_checkpoint
+from streamk.engine import Checkpoint, Key, read_checkpoint
+from streamk.engine.keys import key_of
 from streamk.engine.marks import Marks
 from streamk.engine.metrics import Metrics
 from streamk.errors import StateError
@@ -43,15 +44,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
     )
+    parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
+    key = key_of(state_key(options))
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
     for paths in members(existing_path(options["checkpoint"], "checkpoint")):
         newest: Checkpoint | None = None
         for path in paths:
             try:
-                found = read_checkpoint(path)
+                found = read_checkpoint(path, key)
             except StateError as error:
                 # A job that is running may have removed it as too old.
                 if path.exists():
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 newest = newest or found
         if newest is not None:
-            good.append(_summary(newest))
+            good.append(_summary(newest, key))
     if options.get("schema"):
         _print_schema(good)
     elif options.get("json"):
@@ -90,7 +93,7 @@ def members(path: Path) -> list[list[Path]]:
     return found
 
 
-def _summary(found: Checkpoint) -> dict[str, Any]:
+def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
     """What a checkpoint holds, as JSON data. Raises `StateError` if the model cannot be made."""
     body, model = found.body, from_state(found.model)
     learner = learner_header(found.model.header)
@@ -98,6 +101,7 @@ def _summary(found: Checkpoint) -> dict[str, Any]:
         "path": str(found.path),
         "epoch": found.epoch,
         "sha256": "ok",
+        "signature": ("ok" if key else "not checked") if found.signed else "none",
         "disk_bytes": sum(file.stat().st_size for file in found.path.iterdir()),
         "model": {
             "type": learner["type"],
@@ -159,8 +163,9 @@ def _text(summary: dict[str, Any]) -> str:
     options = ", ".join(
         f"{name} {_short(value)}" for name, value in model["options"].items() if value is not None
     )
+    signature = "" if summary["signature"] == "none" else f", signature {summary['signature']}"
     rows = [
-        ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}"),
+        ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}{signature}"),
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
         ("learned", f"{model['events']:,} events"),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.figures import words
 from streamk.cli.inspect import members
-from streamk.engine import Checkpoint, read_checkpoint
+from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
+from streamk.engine.keys import key_of
 from streamk.engine.marks import Marks
 from streamk.engine.metrics import Metrics
 from streamk.errors import StateError
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--to", metavar="FILE", help="picture to write, .png or .svg (default: CHECKPOINT.png here)"
     )
+    parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
     path = existing_path(options["checkpoint"], "checkpoint")
@@ -67,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"--to {target}: the name must end in .png or .svg")
     if not target.resolve().parent.is_dir():
         raise UsageError(f"--to {target}: there is no directory {target.parent}")
-    story = _story(_newest(path))
+    story = _story(_newest(path, key_of(state_key(options))))
     if not len(story.metrics.history):
         raise UsageError(f"{path} has no figures yet: too few events had a prediction and a label")
     _draw(story, target)
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _newest(path: Path) -> Checkpoint:
+def _newest(path: Path, key: Key | None) -> Checkpoint:
     """The newest good checkpoint. Raises `UsageError` if there are several members."""
     found = members(path)
     if len(found) > 1:
@@ -84,7 +86,9 @@ def _newest(path: Path) -> Checkpoint:
     error: StateError | None = None
     for one in found[0]:
         try:
-            return read_checkpoint(one)
+            return read_checkpoint(one, key)
+        except Untrusted:
+            raise
         except StateError as reason:
             error = error or reason
     raise error or UsageError(f"{path} holds no checkpoint")

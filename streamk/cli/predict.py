@@ -63,6 +63,7 @@ def _parser() -> Parser:
         metavar="DIR",
         help="save the position there, and go on from there if there is one",
     )
+    parser.add_key(add)
     add_running(parser, add)
     parser.add_common()
     return parser
@@ -79,8 +80,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         raise UsageError(
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
-    model = load(directory)
+    model = load(directory, key=options.get("state_key"))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    if "checkpoint" not in options:
+        engine_options.pop("state_key", None)  # it was for the model
     if options.get("follow"):
 
         def newer() -> Any:

@@ -21,6 +21,7 @@ from streamk.cli.arguments import (
     one_of,
     seconds,
     share,
+    state_key,
     whole,
 )
 from streamk.cli.model_options import build, learner_header, task_of
@@ -168,6 +169,7 @@ def _add_running(parser: Parser) -> None:
         metavar="DIR",
         help="begin with the model of another job's checkpoint, where there is none of this job",
     )
+    parser.add_key(add)
     add(
         "--window",
         metavar="N",
@@ -267,6 +269,8 @@ def _check(options: dict[str, Any]) -> None:
             "no SOURCE is given, for example file:events.ndjson"
             f" (there are {', '.join(f'{name}:' for name in schemes() if name != 'stdout')})"
         )
+    if "state_key" in options and not {"checkpoint", "start_from"} & options.keys():
+        raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
     check(options)
@@ -293,6 +297,8 @@ def check(options: dict[str, Any]) -> None:
         options["checkpoint"] = path
     if "start_from" in options:
         options["start_from"] = existing_path(options["start_from"], "directory of checkpoints")
+    if "state_key" in options:
+        options["state_key"] = state_key(options)
 
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
@@ -340,12 +346,13 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
 
 def _model(options: dict[str, Any]) -> str:
     """The model's name: a job whose checkpoint has one goes on with it, or starts from one."""
-    from streamk.engine import kept_model
+    from streamk.engine import Key, kept_model
 
     if "model" in options:
         return str(options["model"])
+    key = Key.read(options["state_key"]) if "state_key" in options else None
     for name in ("checkpoint", "start_from"):
-        header = kept_model(options[name]) if name in options else None
+        header = kept_model(options[name], key) if name in options else None
         if header is not None:
             return str(learner_header(header)["type"])
     return MODEL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamk.engine.keys import Key, Untrusted
 from streamk.engine.loop import Engine, Report
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.reading import Checkpoint, kept_model, newest_checkpoint, read_checkpoint
@@ -11,8 +12,10 @@ __all__ = [
     "Checkpoint",
     "Counts",
     "Engine",
+    "Key",
     "Report",
     "Snapshot",
+    "Untrusted",
     "kept_model",
     "newest_checkpoint",
     "read_checkpoint",

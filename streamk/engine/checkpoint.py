@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,17 +24,27 @@ from typing import Any
 
 from streamk import __version__
 from streamk.engine.files import remove_any, sync_directory, write_file, writing
-from streamk.engine.journal import append_journal, read_journal
+from streamk.engine.journal import Journal
+from streamk.engine.keys import Key, Untrusted
 from streamk.engine.locks import holder, lock
 from streamk.engine.packing import canonical, pack
-from streamk.engine.reading import FORMAT, MANIFEST, MODEL, Checkpoint, epochs, newest_checkpoint
+from streamk.engine.reading import (
+    FORMAT,
+    LONGEST_MANIFEST,
+    MANIFEST,
+    MEMBER,
+    MODEL,
+    Checkpoint,
+    epochs,
+    newest_checkpoint,
+    signature,
+)
 from streamk.engine.sequence import Pass
 from streamk.errors import EngineError, InvalidInput
 from streamk.state import State
 
 __all__ = ["NotSaved", "Store"]
 
-_MEMBER = re.compile(r"member-(0|[1-9]\d*)")
 _MAX_MEMBERS = 1024
 
 
@@ -55,6 +64,8 @@ class Store:
         Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
     alone : bool, default False
         There is one slot only: the job is that of a single process.
+    key : Key, optional
+        Checkpoints and journals are signed with it, and others are refused.
 
     Raises
     ------
@@ -65,12 +76,18 @@ class Store:
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], *, keep: int = 2, alone: bool = False
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int = 2,
+        alone: bool = False,
+        key: Key | None = None,
     ) -> None:
         if keep < 2:
             raise InvalidInput(f"keep={keep} checkpoints: at least 2 are needed")
         self.directory = Path(directory)
         self.keep = keep
+        self.key = key
         self._lock = -1
         with writing(self.directory):
             self.path = self._claim(1 if alone else _MAX_MEMBERS)
@@ -79,6 +96,7 @@ class Store:
         self.name = self.path.name
         self.epoch = 0
         """The epoch that was opened or saved last; 0 before there is one."""
+        self._journal = self._journal_of(0)
 
     def _claim(self, slots: int) -> Path:
         for number in range(slots):
@@ -97,7 +115,7 @@ class Store:
 
     def peers(self) -> list[Path]:
         """The directories of the other members."""
-        found = [p for p in self.directory.iterdir() if _MEMBER.fullmatch(p.name) and p.is_dir()]
+        found = [p for p in self.directory.iterdir() if MEMBER.fullmatch(p.name) and p.is_dir()]
         return sorted(p for p in found if p != self.path)
 
     def find(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
@@ -107,10 +125,18 @@ class Store:
         ------
         StateError
             If there are some and none can be used.
+        Untrusted
+            If it is not signed with the key, or signed where there is no key.
         """
-        found = newest_checkpoint(self.path, accept)
-        if found is not None:
-            self.epoch = found.epoch
+        found = newest_checkpoint(self.path, accept, key=self.key)
+        if found is None:
+            return None
+        if found.signed and self.key is None:
+            raise Untrusted(
+                f"{found.path} is signed, and what this run writes would not be; go on with the"
+                " same --state-key, or begin in another checkpoint directory"
+            )
+        self._go_on(found.epoch)
         return found
 
     def open(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
@@ -147,27 +173,36 @@ class Store:
             "model": model.header,
             "engine": dict(body),
         }
+        if self.key is not None:
+            manifest["slot"] = self.name
+            manifest["hmac"] = signature(manifest, self.key)
         manifest["sha256"] = hashlib.sha256(canonical(manifest)).hexdigest()
+        written = canonical(manifest)
         beside, path = self.path / f".new-{epoch:08d}", self.path / f"{epoch:08d}"
         comfort = f"; the checkpoint before it, epoch {self.epoch}, is intact"
+        if len(written) > LONGEST_MANIFEST:
+            raise NotSaved(
+                f"cannot write {path}: {MANIFEST} would have {len(written):,} bytes, and more than"
+                f" {LONGEST_MANIFEST:,} are never read{comfort}"
+            )
         with writing(path, comfort, NotSaved):
             try:
                 beside.mkdir(0o700)
                 write_file(beside / MODEL, data)
-                write_file(beside / MANIFEST, canonical(manifest))
+                write_file(beside / MANIFEST, written)
                 sync_directory(beside)
                 beside.rename(path)
             except OSError:
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
             sync_directory(self.path)
-            self.epoch = epoch
+            self._go_on(epoch)
             self._prune()
         return epoch
 
     def note(self, passes: Iterable[Pass]) -> None:
         """Append to the journal of the current epoch; it is on the disk when this returns."""
-        append_journal(self._journal(self.epoch), passes)
+        self._journal.append(passes)
 
     def noted(self) -> list[Pass]:
         """What the journals hold since the current epoch, later epochs' included.
@@ -182,7 +217,8 @@ class Store:
         passes = []
         for epoch in self._numbers(".journal"):
             if epoch >= self.epoch:
-                passes += read_journal(self._journal(epoch))
+                journal = self._journal if epoch == self.epoch else self._journal_of(epoch)
+                passes += journal.read()
         return passes
 
     def close(self) -> None:
@@ -191,8 +227,12 @@ class Store:
             os.close(self._lock)
             self._lock = -1
 
-    def _journal(self, epoch: int) -> Path:
-        return self.path / f"{epoch:08d}.journal"
+    def _go_on(self, epoch: int) -> None:
+        """Let what comes follow a checkpoint."""
+        self.epoch, self._journal = epoch, self._journal_of(epoch)
+
+    def _journal_of(self, epoch: int) -> Journal:
+        return Journal(self.path / f"{epoch:08d}.journal", self.key)
 
     def _numbers(self, suffix: str = "*") -> list[int]:
         """The epochs of which anything is left, or of which there is a file of that suffix."""

@@ -5,20 +5,53 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from streamk.errors import EngineError, StateError
 
-__all__ = ["private", "read_bytes", "remove_any", "sync_directory", "write_file", "writing"]
+__all__ = [
+    "private",
+    "read_bytes",
+    "reading",
+    "remove_any",
+    "sync_directory",
+    "write_file",
+    "writing",
+]
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a file as it is. Raises `StateError`."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file to be read, with its size in bytes.
+
+    A link is not followed and a pipe not waited for, whatever took the place of the file.
+
+    Raises
+    ------
+    StateError
+        If it cannot be opened or read, is not a regular file, or is larger than the memory.
+    """
     try:
-        return path.read_bytes()
+        with open(path, "rb", opener=_plain) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise StateError(f"{path}: is not a regular file")
+            yield file, found.st_size
     except OSError as error:
-        raise StateError(f"{path}: cannot be read: {error.strerror}") from error
+        raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise StateError(f"{path}: is too large for the memory there is") from error
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file of `most` bytes or fewer. Raises `StateError`."""
+    with reading(path) as (file, size):
+        if size > most:
+            raise StateError(f"{path}: has {size:,} bytes, {most:,} at most are read")
+        return file.read(size)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -29,9 +62,13 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _plain(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def private(path: str, flags: int) -> int:
     """Open a file that its owner alone may read: there are events of the stream in it."""
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def sync_directory(directory: Path) -> None:

@@ -54,6 +54,7 @@ from typing import Any
 
 from connectors.base import InGroup, Source
 from streamk.engine.checkpoint import Store
+from streamk.engine.keys import Untrusted
 from streamk.engine.locks import lock
 from streamk.engine.reading import Checkpoint, newest_checkpoint
 from streamk.errors import StateError
@@ -326,7 +327,9 @@ class Peers:
         newest, damaged = [], []
         for path in store.peers():
             try:
-                found = newest_checkpoint(path, accept)
+                found = newest_checkpoint(path, accept, key=store.key)
+            except Untrusted:
+                raise
             except StateError as error:
                 _log.warning("passing over %s: %s", path.name, error)
                 damaged.append(str(error))
@@ -349,7 +352,7 @@ class Peers:
 
 @contextmanager
 def dead_member(
-    path: Path, lineage: str, accept: Callable[[Checkpoint], bool]
+    store: Store, path: Path, lineage: str, accept: Callable[[Checkpoint], bool]
 ) -> Iterator[Checkpoint | None]:
     """Give the last checkpoint of a member that is not running and cannot start meanwhile.
 
@@ -359,13 +362,15 @@ def dead_member(
     ------
     StateError
         If its checkpoint cannot be used, or is of another lineage, saying why.
+    Untrusted
+        If it is not signed with the key.
     """
     held = lock(path)
     if held is None:
         yield None
         return
     try:
-        found = newest_checkpoint(path, accept)
+        found = newest_checkpoint(path, accept, key=store.key)
         if found is None or found.body["lineage"] != lineage:
             raise StateError(f"{path} holds no checkpoint of it")
         yield found

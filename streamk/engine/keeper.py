@@ -15,6 +15,7 @@ from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
 from streamk.engine.group import Group, Peers, ends
+from streamk.engine.keys import Key
 from streamk.engine.marks import Marks
 from streamk.engine.packing import fingerprint
 from streamk.engine.reading import Checkpoint, newest_of_all
@@ -59,6 +60,8 @@ class Keeper:
         Partitions end where they end when the run starts.
     start_from : Path, optional
         Directory of another job's checkpoints, whose model this one begins with.
+    key : Key, optional
+        What those must be signed with.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Keeper:
         config: dict[str, Any],
         until_end: bool,
         start_from: Path | None = None,
+        key: Key | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -81,7 +85,7 @@ class Keeper:
         self._trainer = trainer
         self._sinks = sinks
         self._until_end = until_end
-        self._start_from = start_from
+        self._start_from, self._key = start_from, key
         self._origin: list[str | int] = []
         self._group = Group(source, store, trainer.model.n_events)
         self._unsure = False
@@ -182,7 +186,7 @@ class Keeper:
         if found is not None:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
-            found = newest_of_all(self._start_from)
+            found = newest_of_all(self._start_from, self._key)
             self._check(found, but=("encoding", "delimiter"))
             self._origin = [found.body["lineage"], found.epoch]
         else:

@@ -31,6 +31,7 @@ from streamk.engine.checks import (
 from streamk.engine.details import Details
 from streamk.engine.feed import DataLoss, Feed
 from streamk.engine.keeper import Keeper
+from streamk.engine.keys import key_of
 from streamk.engine.lookout import Lookout
 from streamk.engine.progress import Pace, Snapshot, process_bytes
 from streamk.engine.report import Report
@@ -99,6 +100,10 @@ class Engine:
         Directory of another job's checkpoints. A job that has no checkpoint of its own begins with
         the newest model there, its columns and its labels, and with nothing else of it; `model`
         and the options of the stream must be those of that job, `encoding` apart.
+    state_key : path, optional
+        File with a key of 32 bytes or more. Checkpoints are signed with it (HMAC-SHA256), and what
+        is not signed with it is refused: the checkpoint to go on from, that of `start_from`, and
+        those of other members.
     checkpoint_every : int, default 100000
         Checkpoints are written after so many events of the sequence, twice as many and so on.
     checkpoint_grace : int, default 1000000
@@ -173,6 +178,7 @@ class Engine:
         data_loss: DataLoss = "fail",
         checkpoint: str | os.PathLike[str] | None = None,
         start_from: str | os.PathLike[str] | None = None,
+        state_key: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         checkpoint_grace: int = 1_000_000,
         keep: int = 2,
@@ -206,6 +212,9 @@ class Engine:
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._start_from = None if start_from is None else Path(start_from)
+        self._key = key_of(state_key)
+        if state_key is not None and checkpoint is None and start_from is None:
+            raise InvalidInput("state_key= needs checkpoint= or start_from=")
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._checkpoint_grace = checkpoint_grace
         self._max_events, self._until_end = max_events, until_end
@@ -281,7 +290,7 @@ class Engine:
             _tune()
             if self._checkpoint is not None:
                 alone = not (isinstance(self._source, InGroup) and self._source.group)
-                self._store = Store(self._checkpoint, keep=self._keep, alone=alone)
+                self._store = Store(self._checkpoint, keep=self._keep, alone=alone, key=self._key)
             keeper = Keeper(
                 self._store,
                 self._source,
@@ -291,6 +300,7 @@ class Engine:
                 config=self._config,
                 until_end=self._until_end,
                 start_from=self._start_from,
+                key=self._key,
             )
             stack.enter_context(self._lookout)
             keeper.open()

@@ -1,19 +1,45 @@
-"""Checkpoints as bytes: JSON that is written in one way only, and arrays as safetensors."""
+"""Checkpoints as bytes: JSON that is written in one way only, and arrays as safetensors.
+
+What is read may have been written by anybody, so sizes that a file claims are held against the
+size that it has, in Python's unbounded integers, before anything is allocated by them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk.errors import StateError
 from streamk.state import State
 
-__all__ = ["canonical", "fingerprint", "pack", "unpack"]
+__all__ = ["LONGEST_HEADER", "canonical", "fingerprint", "header_bytes", "pack", "places", "unpack"]
+
+LONGEST_HEADER = 100_000_000
+"""Bytes of a header of safetensors at most, the format's own limit."""
+
+_DTYPES = {
+    "BOOL": np.dtype("?"),
+    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+}
+
+
+class Place(NamedTuple):
+    """One array of a file of safetensors, and its bytes, counted from the end of the header."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    stop: int
 
 
 def fingerprint(state: State) -> str:
@@ -28,7 +54,7 @@ def canonical(data: Any, indent: int | None = 1) -> bytes:
     return json.dumps(data, indent=indent, sort_keys=True, allow_nan=False).encode()
 
 
-def pack(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return arrays in the format of safetensors."""
     from safetensors.numpy import save
 
@@ -40,13 +66,108 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     return bytes(save(plain))
 
 
-def unpack(data: bytes, where: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays that `pack` was given. Raises `StateError` that names `where`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+def header_bytes(beginning: bytes, size: int, where: Path) -> int:
+    """Return how many bytes of a file of safetensors come before its arrays.
 
+    Parameters
+    ----------
+    beginning : bytes
+        The first 8 of the file, or more.
+    size : int
+        Of the file, bytes.
+    where : Path
+
+    Raises
+    ------
+    StateError
+        If the file has fewer, or more than `LONGEST_HEADER`.
+    """
+    claimed = int.from_bytes(beginning[:8], "little")
+    if size < 8 or claimed > min(size - 8, LONGEST_HEADER):
+        raise StateError(
+            f"{where}: is damaged, its header claims {claimed:,} bytes of a file of {size:,}"
+        )
+    return 8 + claimed
+
+
+def places(beginning: bytes, size: int, where: Path) -> list[Place]:
+    """Return where the arrays of a file lie, checked to fill it, one after the other.
+
+    Parameters
+    ----------
+    beginning : bytes
+        All that comes before the arrays, or more.
+    size : int
+        Of the file, bytes.
+    where : Path
+
+    Raises
+    ------
+    StateError
+        If the header is not one, or claims other bytes than the file has.
+    """
+    first = header_bytes(beginning, size, where)
     try:
-        arrays = load(data)
-    except SafetensorError as error:
-        raise StateError(f"{where}: {error}") from error
-    return {name: a if a.flags.writeable else a.copy() for name, a in arrays.items()}
+        entries = json.loads(beginning[8:first], object_pairs_hook=_once)
+        found = sorted(
+            (_place(name, entry) for name, entry in entries.items()),
+            key=lambda place: (place.start, place.stop),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StateError(f"{where}: is damaged, its header cannot be read: {error}") from error
+    at = 0
+    for place in found:
+        needed = math.prod(place.shape) * place.dtype.itemsize
+        if place.start != at or place.stop - place.start != needed:
+            raise StateError(
+                f"{where}: is damaged, array {place.name!r} of {needed:,} bytes is said to lie from"
+                f" {place.start:,} to {place.stop:,}, where {at:,} comes next"
+            )
+        at = place.stop
+    if first + at != size:
+        raise StateError(
+            f"{where}: is damaged, its arrays claim {first + at:,} bytes of a file of {size:,}"
+        )
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Raises `ValueError` if a name is there twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _place(name: str, entry: Any) -> Place:
+    """Read one entry of a header. Raises `ValueError`, `TypeError` or `KeyError`."""
+    start, stop = entry["data_offsets"]
+    numbers = [start, stop, *entry["shape"]]
+    if set(entry) != {"dtype", "shape", "data_offsets"} or not all(
+        type(number) is int and 0 <= number < 2**63 for number in numbers
+    ):
+        raise ValueError(f"{name!r} is no dtype, shape and place")
+    return Place(name, _DTYPES[entry["dtype"]], tuple(entry["shape"]), start, stop)
+
+
+def unpack(data: bytes, where: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `pack` was given, each with memory of its own.
+
+    Raises
+    ------
+    StateError
+        If that is not what the data holds, naming `where`.
+    """
+    found = places(data, len(data), where)
+    first = header_bytes(data, len(data), where)
+    every = np.frombuffer(data, np.uint8)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, dtype, shape, start, stop in found:
+        part = every[first + start : first + stop]
+        if dtype.kind == "b" and part.max(initial=0) > 1:
+            raise StateError(f"{where}: is damaged, array {name!r} has a boolean of another value")
+        try:
+            arrays[name] = part.view(dtype).reshape(shape).copy()
+        except ValueError as error:  # more axes, or longer ones of an empty array, than NumPy has
+            raise StateError(f"{where}: is damaged, array {name!r}: {error}") from error
+    return arrays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -14,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.engine.files import read_bytes
-from streamk.engine.packing import canonical, unpack
+from streamk.engine.files import read_bytes, reading
+from streamk.engine.keys import Key, Untrusted
+from streamk.engine.packing import canonical, header_bytes, places, unpack
 from streamk.errors import InvalidInput, StateError
 from streamk.state import State
 
 __all__ = [
     "FORMAT",
+    "LONGEST_MANIFEST",
     "MANIFEST",
+    "MEMBER",
     "MODEL",
     "Checkpoint",
     "epochs",
@@ -29,11 +31,16 @@ __all__ = [
     "newest_checkpoint",
     "newest_of_all",
     "read_checkpoint",
+    "signature",
 ]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
+
+MEMBER = re.compile(r"member-(0|[1-9]\d*)")
+LONGEST_MANIFEST = 1 << 28
+"""Bytes of a manifest at most, on reading and writing."""
 
 _EPOCH = re.compile(r"\d{8}")
 
@@ -52,49 +59,58 @@ class Checkpoint:
     body : dict
         The engine's own part of the manifest, JSON data.
     model : State
+    signed : bool
+        Whether it has a signature, which was checked if it was read with a key.
     """
 
     path: Path
     epoch: int
     body: dict[str, Any]
     model: State
+    signed: bool = False
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Checkpoint:
     """Read one checkpoint (the directory with the two files) and check it in full.
+
+    Parameters
+    ----------
+    path : path
+    key : Key, optional
+        What it must be signed with; without one a signature is not checked.
 
     Raises
     ------
     StateError
         If anything about it is not as it was written, saying what.
+    Untrusted
+        If it is whole and not signed with the key.
     """
     path = Path(path)
     _check_files(path)
-    manifest = read_manifest(path)
-    expected = manifest["files"]
+    manifest = _read_manifest(path, key)
+    expected = manifest.get("files")
     if not isinstance(expected, dict) or list(expected) != [MODEL]:
         raise StateError(f"{path / MANIFEST}: lists other files than {MODEL}: {expected!r}")
-    data = read_bytes(path / MODEL)
+    data = _read_model(path / MODEL)
     if hashlib.sha256(data).hexdigest() != expected[MODEL]:
         raise StateError(f"{path / MODEL}: is damaged, its SHA-256 is not the manifest's")
     try:
-        body, header = manifest["engine"], manifest["model"]
-        if not (isinstance(body, dict) and isinstance(header, dict)):
-            raise TypeError("its parts are no objects")
-        if not isinstance(manifest["epoch"], int):
-            raise TypeError(f"its epoch is {manifest['epoch']!r}")
-        state = State(header, unpack(data, path / MODEL))
-    except (KeyError, TypeError, InvalidInput) as error:
+        state = State(manifest["model"], unpack(data, path / MODEL))
+    except (InvalidInput, RecursionError) as error:
         raise StateError(f"{path / MANIFEST}: is not a whole manifest: {error}") from error
-    return Checkpoint(path, manifest["epoch"], body, state)
+    return Checkpoint(path, manifest["epoch"], manifest["engine"], state, "hmac" in manifest)
 
 
 def newest_checkpoint(
-    directory: Path, accept: Callable[[Checkpoint], bool] | None = None
+    directory: Path,
+    accept: Callable[[Checkpoint], bool] | None = None,
+    *,
+    key: Key | None = None,
 ) -> Checkpoint | None:
     """The newest good checkpoint that is accepted; None if there is none.
 
-    Damaged ones are passed over with a warning.
+    Damaged ones are passed over with a warning; with a key those that are not signed are not.
 
     Parameters
     ----------
@@ -103,25 +119,31 @@ def newest_checkpoint(
         the most events.
     accept : function, optional
         Tells of a checkpoint whether the group has its offsets; by default all are accepted.
+    key : Key, optional
+        What they must be signed with.
 
     Raises
     ------
     StateError
         If there are some and none can be used, with the reason for each.
+    Untrusted
+        If the newest whole one is not signed with the key.
     """
     members = _members(directory)
     if members:
-        newest = [newest_checkpoint(member, accept) for member in members]
+        newest = [newest_checkpoint(member, accept, key=key) for member in members]
         return max(filter(None, newest), key=_learned, default=None)
     reasons = []
     for epoch in reversed(epochs(directory)):
         try:
-            found = read_checkpoint(directory / f"{epoch:08d}")
+            found = read_checkpoint(directory / f"{epoch:08d}", key)
             if found.epoch != epoch:
                 raise StateError(f"{found.path}: holds epoch {found.epoch}")
             if accept is not None and not accept(found):
                 reasons.append(f"{found.path} holds more than the group has committed")
                 continue
+        except Untrusted:
+            raise
         except StateError as error:
             _log.warning("passing over a damaged checkpoint: %s", error)
             reasons.append(str(error))
@@ -135,24 +157,26 @@ def newest_checkpoint(
     return None
 
 
-def newest_of_all(directory: Path) -> Checkpoint:
+def newest_of_all(directory: Path, key: Key | None = None) -> Checkpoint:
     """Return the newest good checkpoint of the member that has learned the most events.
 
     Parameters
     ----------
     directory : Path
         The one given to the engine, or that of a member or an epoch inside it.
+    key : Key, optional
+        What it must be signed with.
 
     Raises
     ------
     InvalidInput
         If there is none, or it is no such directory.
     StateError
-        If there are some and none can be used.
+        If there are some and none can be used, or one is not signed with the key.
     """
     if _EPOCH.fullmatch(directory.name) and (directory / MANIFEST).exists():
-        return read_checkpoint(directory)
-    best = newest_checkpoint(directory) if directory.is_dir() else None
+        return read_checkpoint(directory, key)
+    best = newest_checkpoint(directory, key=key) if directory.is_dir() else None
     if best is None:
         raise InvalidInput(
             f"{directory} holds no checkpoint; give the directory that `streamk run --checkpoint`"
@@ -172,17 +196,22 @@ def _members(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("member-*") if path.is_dir())
 
 
-def kept_model(directory: Path) -> Mapping[str, Any] | None:
+def kept_model(directory: Path, key: Key | None = None) -> Mapping[str, Any] | None:
     """The header of the model that a directory given to the engine holds; None if it holds none.
 
     It is any member's, since all have models of one kind. The arrays are not read, and damaged
-    checkpoints are passed over: the engine checks what it goes on from.
+    checkpoints are passed over: the engine checks what it goes on from. Raises `Untrusted` for one
+    that is not signed with the key, if there is a key.
     """
     for member in _members(directory):
         for epoch in reversed(epochs(member)):
-            with contextlib.suppress(StateError):
-                found: Mapping[str, Any] = read_manifest(member / f"{epoch:08d}")["model"]
-                return found
+            try:
+                found: Mapping[str, Any] = _read_manifest(member / f"{epoch:08d}", key)["model"]
+            except Untrusted:
+                raise
+            except StateError:
+                continue
+            return found
     return None
 
 
@@ -206,9 +235,19 @@ def _check_files(path: Path) -> None:
             raise StateError(f"{path / name}: is not a regular file")
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def _read_model(path: Path) -> bytes:
+    """Read the arrays' file, once its header has shown to fit its size."""
+    with reading(path) as (file, size):
+        beginning = file.read(8)
+        beginning += file.read(header_bytes(beginning, size, path) - 8)
+        places(beginning, size, path)
+        file.seek(0)
+        return file.read(size)
+
+
+def _read_manifest(path: Path, key: Key | None) -> dict[str, Any]:
     path /= MANIFEST
-    raw = read_bytes(path)
+    raw = read_bytes(path, LONGEST_MANIFEST)
     try:
         manifest = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -221,9 +260,47 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f" it was written by streamk {manifest.get('streamk')}"
         )
     claimed = manifest.pop("sha256", None)
-    # Written in one way only, so that any change shows, a space or a second key of one name too.
-    if hashlib.sha256(canonical(manifest)).hexdigest() != claimed or raw != canonical(
-        {**manifest, "sha256": claimed}
-    ):
+    try:
+        found = hashlib.sha256(canonical(manifest)).hexdigest()
+        # Written in one way only, so that any change shows, a space or a second key of one name.
+        fits = found == claimed and raw == canonical({**manifest, "sha256": claimed})
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{path}: is damaged, streamk writes no such JSON: {error}") from error
+    if not fits:
         raise StateError(f"{path}: is damaged, its SHA-256 does not fit")
+    if key is not None:
+        _check_signature(path, manifest, key)
+    parts = {"engine": dict, "model": dict, "epoch": int}
+    for name, kind in parts.items():
+        if not isinstance(manifest.get(name), kind):
+            raise StateError(f"{path}: is not a whole manifest: {name!r} is missing or no {kind}")
     return manifest
+
+
+def signature(manifest: Mapping[str, Any], key: Key) -> str:
+    """Return the signature of a manifest, which holds the digests of all other files."""
+    return key.sign("checkpoint", _signed(manifest))
+
+
+def _signed(manifest: Mapping[str, Any]) -> bytes:
+    return canonical({name: part for name, part in manifest.items() if name != "hmac"})
+
+
+def _check_signature(path: Path, manifest: Mapping[str, Any], key: Key) -> None:
+    """Raise `Untrusted` unless a manifest is signed, and lies where it was written."""
+    if "hmac" not in manifest:
+        raise Untrusted(
+            f"{path}: is not signed, and this run takes what was signed with {key.path} only. If"
+            " you trust it, leave out --state-key; a job that is to be signed begins in another"
+            " checkpoint directory"
+        )
+    if not key.fits(manifest["hmac"], "checkpoint", _signed(manifest)):
+        raise Untrusted(
+            f"{path}: was signed with another key than {key.path}, or forged. Give the key of the"
+            " job that wrote it, or restore the directory from a copy that you trust"
+        )
+    member = path.parent.parent.name
+    if MEMBER.fullmatch(member) and manifest.get("slot") != member:
+        raise Untrusted(
+            f"{path}: was written as {manifest.get('slot')}, not as {member}; move it back"
+        )

@@ -10,6 +10,7 @@ from streamk.encoding import Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
 from streamk.engine.group import Group, Peers, dead_member, ends
+from streamk.engine.keys import Untrusted
 from streamk.engine.reading import Checkpoint
 from streamk.engine.training import Trainer
 from streamk.errors import InvalidInput, StateError
@@ -69,12 +70,16 @@ class Takeover:
                 continue
             member = f"{slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
-                with dead_member(peers.slot_of(lineage), lineage, self._group.agrees) as found:
+                with dead_member(
+                    peers.slot_of(lineage), lineage, self._group.agrees, self._store.key
+                ) as found:
                     # Another one may have been faster while this one waited for the lock.
                     if found is not None and not Peers.of(self._store).absorbed(lineage):
                         self._absorb(found, stops, f"learned by {member}: not in {found.path}")
                         self._save()  # before its slot is free again
                         _log.info("took over what %s had learned", found.path)
+            except Untrusted:
+                raise
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
                 for partition, stop in stops.items():

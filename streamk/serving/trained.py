@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streamk.adapters.rows import Model
 from streamk.encoding import Schema
+from streamk.engine.keys import key_of
 from streamk.engine.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
@@ -25,7 +26,12 @@ __all__ = ["TrainedModel", "load"]
 Event = Mapping[Hashable, Any]
 
 
-def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> TrainedModel:
+def load(
+    directory: str | os.PathLike[str],
+    *,
+    follow: float | None = None,
+    key: str | os.PathLike[str] | None = None,
+) -> TrainedModel:
     """Open the newest model that a job has saved, to predict with it.
 
     The job may be running. Nothing is written to its directory.
@@ -38,6 +44,9 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
     follow : float, optional
         Seconds after which a prediction looks for a newer checkpoint first. By default only
         `TrainedModel.refresh` does.
+    key : path, optional
+        File with the key that checkpoints must be signed with, that of `--state-key`. Without one
+        signatures are not checked.
 
     Returns
     -------
@@ -46,9 +55,10 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
     Raises
     ------
     InvalidInput
-        If there is no checkpoint there, or `follow` is negative.
+        If there is no checkpoint there, `follow` is negative, or the key cannot be used.
     StateError
-        If there are checkpoints and none can be used, with the reason for each.
+        If there are checkpoints and none can be used, with the reason for each, or one is not
+        signed with the key.
 
     Examples
     --------
@@ -65,7 +75,7 @@ def load(directory: str | os.PathLike[str], *, follow: float | None = None) -> T
     >>> model.predict_one({"x": 6}), model.predict_one({"x": 1})
     (True, False)
     """
-    return TrainedModel(directory, follow=follow)
+    return TrainedModel(directory, follow=follow, key=key)
 
 
 class TrainedModel:
@@ -92,16 +102,23 @@ class TrainedModel:
         The model itself, of arrays.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, follow: float | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        follow: float | None = None,
+        key: str | os.PathLike[str] | None = None,
+    ) -> None:
         if follow is not None and not follow >= 0:
             raise InvalidInput(f"follow={follow!r} must be a number of seconds, at least 0")
         self._directory = Path(directory).expanduser()
         self._follow = follow
+        self._key = key_of(key)
         self._lock = threading.Lock()
         """Of the array that the model writes an event to before it is copied."""
         self._seen = self._listed()
         self._looked = time.monotonic()
-        self._use(newest_of_all(self._directory))
+        self._use(newest_of_all(self._directory, self._key))
 
     def _use(self, found: Checkpoint) -> None:
         learner = from_state(found.model)
@@ -133,11 +150,11 @@ class TrainedModel:
         if listed == self._seen:
             return False
         try:
-            found = newest_of_all(self._directory)
+            found = newest_of_all(self._directory, self._key)
         except (StateError, FileNotFoundError):
             if listed == self._listed():
                 raise
-            found = newest_of_all(self._directory)  # the job removed what was being read
+            found = newest_of_all(self._directory, self._key)  # the job removed what was being read
         self._seen = listed
         if found.path == self.path:
             return False
