@@ -84,6 +84,7 @@ class Plan:
             most=rng.choice((5, 20, 60)),
             switching=rng.choice((0.05, 0.3, 0.8)),
             options={
+                "window": 8,
                 "checkpoint_every": rng.choice((8, 16, 32, 64)),
                 "keep": rng.choice((2, 2, 3)),
                 "idle_timeout": rng.choice((0.2, 1.0)),

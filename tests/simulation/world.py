@@ -73,7 +73,8 @@ class Process:
         self.doomed = False  # dies when it wakes
         self.descriptors: dict[int, str] = {}
         self._program = program
-        self._turn = threading.Semaphore(0)
+        self._turn = threading.Lock()
+        self._turn.acquire()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
@@ -134,7 +135,8 @@ class World:
     ) -> None:
         self.random = random.Random(seed)
         self.now = 1000.0
-        self.turn = threading.Semaphore(0)
+        self.turn = threading.Lock()
+        self.turn.acquire()
         self.processes: list[Process] = []
         self.faults = faults or Faults()
         self.happened: Counter[str] = Counter()
