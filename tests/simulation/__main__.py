@@ -1,0 +1,56 @@
+"""Run seeds of the simulator: ``python -m tests.simulation --seeds 10000``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from .runs import simulate
+
+
+def main() -> int:
+    """Run seeds, count the faults they met, and list those that fail. 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", type=int, default=300, help="how many (300)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--seed", type=int, help="this one only")
+    parser.add_argument("--trace", action="store_true", help="print each step")
+    parser.add_argument("--without", default="", help="kinds of problems to leave out: a,b")
+    chosen = parser.parse_args()
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    if chosen.seed is not None:
+        seeds = range(chosen.seed, chosen.seed + 1)
+    ignore = [kind for kind in chosen.without.split(",") if kind]
+    faults: Counter[str] = Counter()
+    kinds: dict[str, list[int]] = {}
+    failed, began = 0, time.monotonic()
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as root:
+        for seed in seeds:
+            verdict = simulate(
+                seed,
+                Path(root) / str(seed),
+                ignore=ignore,
+                trace=print if chosen.trace else None,
+            )
+            faults += verdict.faults
+            if verdict.problems:
+                failed += 1
+                print(verdict, flush=True)
+                for kind in {problem.kind for problem in verdict.problems}:
+                    kinds.setdefault(kind, []).append(seed)
+    seconds = time.monotonic() - began
+    print(f"{len(seeds)} seeds in {seconds:.0f} s, {1000 * seconds / len(seeds):.0f} ms each")
+    print("faults met:", ", ".join(f"{kind} {n:,}" for kind, n in faults.most_common()))
+    for kind, found in sorted(kinds.items()):
+        print(f"{kind}: {len(found)} seeds, such as {', '.join(map(str, found[:8]))}")
+    print(f"{failed} of {len(seeds)} seeds failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""What must hold at the end of a run, whatever has happened in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamk.engine import Checkpoint, newest_checkpoint
+from streamk.errors import StateError
+
+from .broker import Broker, Log
+
+__all__ = ["Problem", "agreed", "at_least_once", "counted_once", "merge_order", "own_events"]
+
+
+class Problem(NamedTuple):
+    """Something that must not be: its kind, by which it can be left out, and what it is."""
+
+    kind: str
+    text: str
+
+
+Position = tuple[str, int]
+
+
+def positions(logs: Mapping[str, Log]) -> dict[int, Position]:
+    """Partition and offset of every event by its identifier."""
+    return {
+        number: (name, offset)
+        for name, log in logs.items()
+        for number, offset in zip(log.ids, log.offsets, strict=True)
+    }
+
+
+def inside(position: Position, ranges: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a position lies in one of the ranges that were reported lost."""
+    name, offset = position
+    return any(r["partition"] == name and r["start"] <= offset < r["stop"] for r in ranges)
+
+
+def own_events(found: Checkpoint) -> list[int]:
+    """What a checkpoint's model has learned and not borrowed.
+
+    A model that began as a copy of another one holds that one's events first; the checkpoint says
+    how many there are.
+    """
+    borrowed = found.body.get("borrowed", 0)
+    first = borrowed if isinstance(borrowed, int) else int(borrowed.get("events", 0))
+    return [int(number) for number in found.model.arrays["ids"][first:].tolist()]
+
+
+def merge_order(logs: Mapping[str, Log]) -> list[int]:
+    """The one sequence of whole logs: by clock, partition and offset."""
+    keyed = []
+    for name, log in logs.items():
+        clock = -(2**63)
+        for time, offset, number in zip(log.times, log.offsets, log.ids, strict=True):
+            clock = max(clock, time)
+            keyed.append((clock, name, offset, number))
+    return [number for *_, number in sorted(keyed)]
+
+
+def counted_once(
+    logs: Mapping[str, Log],
+    learned: list[int],
+    lost: list[Mapping[str, Any]],
+    elsewhere: Mapping[str, list[int]],
+) -> list[Problem]:
+    """Every event is in the last model once, or reported lost.
+
+    Parameters
+    ----------
+    learned : list of int
+        The events of the last model.
+    lost : list
+        Ranges that any checkpoint or report lists.
+    elsewhere : mapping of name to list
+        Events of the models that nobody has taken over.
+    """
+    where, found = positions(logs), Counter(learned)
+    problems = []
+    twice = sorted(where[number] for number, n in found.items() if n > 1)
+    if twice:
+        problems.append(Problem("twice", f"{len(twice)} events twice, {spans(twice)}"))
+    others = {number: name for name, numbers in elsewhere.items() for number in numbers}
+    missing, orphans = [], defaultdict(list)
+    for number, position in where.items():
+        if number in found or inside(position, lost):
+            continue
+        if number in others:
+            orphans[others[number]].append(position)
+        else:
+            missing.append(position)
+    if missing:
+        problems.append(
+            Problem("missing", f"{len(missing)} events in no model, unreported: {spans(missing)}")
+        )
+    for name, orphaned in orphans.items():
+        problems.append(
+            Problem("orphaned", f"{len(orphaned)} events only in {name}: {spans(orphaned)}")
+        )
+    for name, numbers in elsewhere.items():
+        both = sorted(where[number] for number in set(numbers) & set(found))
+        if both:
+            problems.append(
+                Problem("twice elsewhere", f"{len(both)} also in {name}: {spans(both)}")
+            )
+    return problems
+
+
+def in_order(logs: Mapping[str, Log], learned: list[int]) -> list[Problem]:
+    """Inside a partition events are learned in the order of their offsets."""
+    where, at = positions(logs), defaultdict(lambda: -1)
+    for number in learned:
+        name, offset = where[number]
+        if offset <= at[name]:
+            return [Problem("order", f"{name} offset {offset} learned after {at[name]}")]
+        at[name] = offset
+    return []
+
+
+def at_least_once(
+    broker: Broker, lost: list[Mapping[str, Any]], *, grouped: bool
+) -> list[Problem]:
+    """Each position is written, and with one value, or the others say that they are revisions."""
+    values: dict[Position, list[dict[str, Any]]] = defaultdict(list)
+    for _, output in broker.written:
+        values[output.partition, output.offset].append(output.value)
+    where = positions(broker.logs).values()
+    missing = [place for place in where if place not in values and not inside(place, lost)]
+    problems = []
+    if missing:
+        problems.append(Problem("unwritten", f"{len(missing)} not written: {spans(missing)}"))
+    differing = [place for place, found in values.items() if _differ(found)]
+    if differing:
+        kind = "revision" if grouped else "values"
+        problems.append(
+            Problem(kind, f"{len(differing)} written with two values: {spans(differing)}")
+        )
+    return problems
+
+
+def _differ(found: list[dict[str, Any]]) -> bool:
+    """Whether two values that do not call themselves revisions differ."""
+    plain = [one for one in found if one.get("revision") is not True]
+    return any(one != plain[0] for one in plain[1:])
+
+
+def agreed(broker: Broker, directories: Iterable[Path]) -> tuple[dict[str, Checkpoint], list[Any]]:
+    """The newest checkpoint of each slot that the group has taken a commit of.
+
+    Returns them by name, and the ranges that any checkpoint lists as lost. A slot whose lineage the
+    group never heard of stands with its newest one.
+    """
+    heard: dict[str, int] = {}
+    for _, _, text in broker.accepted:
+        data = json.loads(text)
+        heard[data["lineage"]] = max(heard.get(data["lineage"], 0), int(data["epoch"]))
+    found, lost = {}, []
+    for slot in [path for directory in directories for path in sorted(directory.glob("member-*"))]:
+        try:
+            newest = newest_checkpoint(slot)
+            if newest is not None and newest.body["lineage"] in heard:
+                newest = newest_checkpoint(slot, heard[newest.body["lineage"]])
+        except StateError:
+            continue
+        if newest is not None:
+            found[f"{slot.parent.name}/{slot.name}"] = newest
+            lost += newest.body["feed"]["lost"]
+    return found, lost
+
+
+def spans(found: Iterable[Position]) -> str:
+    """Positions in short: the first and last offset of each partition."""
+    offsets = defaultdict(list)
+    for name, offset in found:
+        offsets[name].append(offset)
+    return ", ".join(
+        f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items())
+    )

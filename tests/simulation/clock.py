@@ -1,0 +1,53 @@
+"""The library's clock and identifiers, for the threads of a simulation only."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from .world import World, current
+
+__all__ = ["simulated_time"]
+
+
+@contextmanager
+def simulated_time(world: World) -> Iterator[None]:
+    """Let `time.monotonic`, `time.time` and `uuid.uuid4` be functions of the seed.
+
+    What an engine sets in the interpreter for the time of its run is put back at the end, in
+    whatever order engines ended.
+    """
+    monotonic, wall, uuid4 = time.monotonic, time.time, uuid.uuid4
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+
+    def no_sleep(seconds: float) -> None:
+        if current() is None:
+            sleep(seconds)
+        else:
+            world.wait("sleep", seconds)
+
+    def identifier() -> Any:
+        if current() is None:
+            return uuid4()
+        return uuid.UUID(int=world.random.getrandbits(128), version=4)
+
+    sleep = time.sleep
+    with (
+        mock.patch("time.monotonic", lambda: world.now if current() else monotonic()),
+        mock.patch("time.time", lambda: 1.7e9 + world.now if current() else wall()),
+        mock.patch("time.sleep", no_sleep),
+        mock.patch("uuid.uuid4", identifier),
+        # Of the figures few points are kept: most of a checkpoint would be these.
+        mock.patch("streamk.engine.history.MOST", 8),
+    ):
+        try:
+            yield
+        finally:
+            sys.setswitchinterval(interval)
+            gc.set_threshold(*thresholds)

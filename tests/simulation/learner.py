@@ -1,0 +1,130 @@
+"""A learner whose state is the list of the events it has learned: the oracle of what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput
+from streamk.learners import registry
+from streamk.learners.prequential import Prequential
+from streamk.state import State
+
+__all__ = ["CountingLearner", "registered"]
+
+_MODULUS = 2**31 - 1
+
+
+class CountingLearner:
+    """Keeps the first column of every event in the order of learning.
+
+    Its prediction is a number made of all that was learned before, so that two models which have
+    learned different events, or the same ones in another order, predict otherwise. `merge` appends
+    what the other learned after the first `common_events`: what a model began with stays first.
+    """
+
+    TYPE = "counting"
+    is_classifier = False
+    takes_missing = True
+    classes: tuple[Any, ...] = ()
+    max_classes = 1000
+    n_features = 0
+
+    def __init__(self) -> None:
+        self.columns: tuple[Any, ...] | None = None
+        self.ids: list[int] = []
+        self.digest = 0
+
+    @property
+    def n_events(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * len(self.ids)
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        return np.asarray(y, np.float64).reshape(n)
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        self.predict_then_learn_many(X, y)
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        rows = np.asarray(X, np.float64)
+        self._check(rows)
+        found = np.empty(len(rows))
+        for i, (event, label) in enumerate(zip(rows[:, 0].astype(int).tolist(), y, strict=True)):
+            found[i] = self.digest
+            if label is not None:
+                self._learn(event)
+        return Prequential(found, None)
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        return np.full(len(np.asarray(X)), float(self.digest))
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
+        raise InvalidInput("numbers have no probabilities")
+
+    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
+        raise InvalidInput("numbers are no choices")
+
+    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
+        return self.predict_many(X).reshape(-1, 1)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        self.learn_many(np.asarray(x).reshape(1, -1), [y])
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        return float(self.digest)
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Any, float]:
+        raise InvalidInput("numbers have no probabilities")
+
+    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
+        return np.array([float(self.digest)])
+
+    def add_columns(self, names: Sequence[Any]) -> None:
+        self.columns = (*(self.columns or ()), *names)
+
+    def state(self) -> State:
+        columns = None if self.columns is None else list(self.columns)
+        header = {"type": self.TYPE, "format": 1, "n_events": self.n_events, "columns": columns}
+        return State(header, {"ids": np.array(self.ids, np.int64)})  # type: ignore[arg-type]
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        state.expect(cls.TYPE, format=1)
+        made = cls()
+        columns: Any = state.header["columns"]
+        made.columns = None if columns is None else tuple(columns)
+        for event in state.arrays["ids"].tolist():
+            made._learn(event)
+        return made
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        if self.columns is None:
+            self.columns = other.columns
+        for event in other.ids[common_events:]:
+            self._learn(event)
+
+    def _learn(self, event: int) -> None:
+        self.ids.append(event)
+        self.digest = (self.digest * 31 + event + 1) % _MODULUS
+
+    def _check(self, rows: NDArray[Any]) -> None:
+        if self.columns is None or rows.shape[1] != len(self.columns):
+            raise InvalidInput(f"rows of {rows.shape[1]} columns, known are {self.columns}")
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Let states of the learner be opened by their type."""
+    registry._TYPES[CountingLearner.TYPE] = CountingLearner
+    try:
+        yield
+    finally:
+        del registry._TYPES[CountingLearner.TYPE]

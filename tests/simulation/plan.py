@@ -1,0 +1,114 @@
+"""Everything about a run that its seed decides beforehand."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .faults import Faults
+
+__all__ = ["Plan"]
+
+
+@dataclass
+class Plan:
+    """What kind of world a seed makes.
+
+    Attributes
+    ----------
+    kind : "single" or "group"
+    workers : int
+    shared : bool
+        One checkpoint directory for all workers of a group.
+    span : float
+        Seconds in which the events arrive.
+    calm : float
+        Seconds after which no more faults come.
+    retention : bool
+        Old events are deleted at times.
+    real : bool
+        A real learner, where there is no group.
+    sink : "file", "topic" or None
+    return_all : bool
+        At the end all workers of a group come back once more before the last one drains the log.
+    options : dict
+        Of the engine.
+    """
+
+    seed: int
+    kind: Literal["single", "group"]
+    events: int
+    partitions: int
+    workers: int
+    shared: bool
+    span: float
+    calm: float
+    gaps: bool
+    retention: bool
+    real: bool
+    sink: str | None
+    ordered: bool
+    return_all: bool
+    until_end: bool
+    most: int
+    switching: float
+    options: dict[str, Any]
+    rates: dict[str, float]
+    budget: int
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """The plan of a seed."""
+        rng = random.Random(f"plan {seed}")
+        single = rng.random() < 0.4
+        retention = rng.random() < 0.2
+        span = rng.choice((0.0, 5.0, 20.0))
+        workers = 1 if single else rng.randint(2, 4)
+        return cls(
+            seed=seed,
+            kind="single" if single else "group",
+            events=rng.randint(60, 200),
+            partitions=rng.randint(1, 5),
+            workers=workers,
+            shared=rng.random() < 0.8,
+            span=span,
+            calm=span + rng.uniform(3.0, 30.0),
+            gaps=rng.random() < 0.5,
+            retention=retention,
+            real=single and rng.random() < 0.25,
+            sink=rng.choice(("file", "topic", None)) if single else rng.choice(("topic", None)),
+            ordered=rng.random() < 0.8,
+            return_all=rng.random() < 0.5,
+            until_end=single and rng.random() < 0.5,
+            most=rng.choice((5, 20, 60)),
+            switching=rng.choice((0.05, 0.3, 0.8)),
+            options={
+                "window": 8,
+                "checkpoint_every": rng.choice((8, 16, 32, 64)),
+                "keep": rng.choice((2, 2, 3)),
+                "idle_timeout": rng.choice((0.2, 1.0)),
+                "buffer_events": rng.choice((20, 100, 1000)),
+                "data_loss": rng.choice(("earliest", "latest")) if retention else "fail",
+            },
+            rates=_rates(rng, single=single),
+            budget=rng.randint(1, 12),
+        )
+
+    def faults(self) -> Faults:
+        """The faults of the disturbed part of the run."""
+        return Faults(dict(self.rates), self.budget)
+
+
+def _rates(rng: random.Random, *, single: bool) -> dict[str, float]:
+    """Chances of faults; some worlds have only a few kinds."""
+    rates = {
+        "kill": rng.choice((0.01, 0.03, 0.1)),
+        "power": rng.choice((0.0, 0.0, 0.01, 0.03)),
+        "full": rng.choice((0.0, 0.0, 0.02)),
+    }
+    if not single:
+        rates["freeze"] = rng.choice((0.0, 0.02, 0.05))
+        rates["lost commit"] = rng.choice((0.0, 0.0, 0.05, 0.2))
+        rates["no answer"] = rng.choice((0.0, 0.0, 0.01))
+    return rates

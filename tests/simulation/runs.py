@@ -1,0 +1,278 @@
+"""One run from its seed to its verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .broker import Broker, make_logs
+from .checks import Problem
+from .clock import simulated_time
+from .disk import Disk
+from .learner import registered
+from .members import Job, Worker
+from .plan import Plan
+from .verdict import judge_group, judge_single
+from .world import Process, World
+
+__all__ = ["Run", "Verdict", "simulate"]
+
+_MOST_STEPS = 60_000
+"""Steps after which a run counts as one that never ends."""
+
+
+@dataclass
+class Verdict:
+    """How a run ended.
+
+    Attributes
+    ----------
+    seed : int
+    problems : list of Problem
+    faults : Counter
+        Faults met, by kind.
+    steps : int
+    """
+
+    seed: int
+    problems: list[Problem] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+
+    def __str__(self) -> str:
+        found = "; ".join(f"{one.kind}: {one.text}" for one in self.problems) or "nothing wrong"
+        return f"seed {self.seed}: {found}"
+
+
+def simulate(
+    seed: int,
+    root: Path,
+    *,
+    ignore: Collection[str] = (),
+    trace: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Run the world of a seed below an empty directory.
+
+    Parameters
+    ----------
+    ignore : collection of str
+        Kinds of problems to leave out.
+    trace : function, optional
+        Called with a line for each step.
+    """
+    run = Run(Plan.of(seed), root, trace)
+    problems = [one for one in run.verdict() if one.kind not in ignore]
+    return Verdict(seed, problems, run.world.happened, run.world.steps)
+
+
+class Run:
+    """The world of a plan, and the workers in it.
+
+    Parameters
+    ----------
+    plan : Plan
+    root : Path
+        Directory of everything that the run writes; removed at the end.
+    trace : function, optional
+    """
+
+    def __init__(
+        self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None
+    ) -> None:
+        self.plan, self.root = plan, root
+        root.mkdir(parents=True, exist_ok=True)
+        self.world = world = World(plan.seed, plan.faults(), trace)
+        world.switching = plan.switching
+        begin = world.now
+        logs = make_logs(
+            world.random,
+            plan.events,
+            plan.partitions,
+            begin=begin,
+            span=plan.span,
+            gaps=plan.gaps,
+        )
+        self.disk = Disk(world, root, ordered=plan.ordered)
+        self.broker = Broker(world, logs)
+        self.calm_at = begin + plan.calm
+        self.job = Job(
+            self.broker,
+            root,
+            grouped=plan.kind == "group",
+            real=plan.real,
+            sink=plan.sink,
+            most=plan.most,
+            options=dict(plan.options),
+        )
+        self.workers = [self._worker(k) for k in range(plan.workers)]
+        self._deleted_at = begin + plan.span / 2
+
+    def _worker(self, number: int) -> Worker:
+        directory = "shared" if self.plan.shared else f"own-{number}"
+        return Worker(self.job, "abcdef"[number], self.root / directory)
+
+    def verdict(self) -> list[Problem]:
+        """Run the world to its end and say what is wrong."""
+        level = logging.getLogger("streamk").level
+        logging.getLogger("streamk").setLevel(logging.CRITICAL)
+        try:
+            with self.inside():
+                if self.plan.kind == "single":
+                    return self._single()
+                return self._group()
+        except Stuck as stuck:
+            return [Problem("stuck", str(stuck)), *self._failures()]
+        finally:
+            self._end()
+            logging.getLogger("streamk").setLevel(level)
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def inside(self) -> Any:
+        """Let the library see the simulated clock and disk."""
+        self.world.after_death = self._ended
+        with registered(), simulated_time(self.world), self.disk.mounted():
+            yield self
+
+    # --- parts of a run ---------------------------------------------------------------------
+
+    def _single(self) -> list[Problem]:
+        (worker,) = self.workers
+        options = {"until_end": True} if self.plan.until_end else {}
+        if self.plan.until_end:
+            self.world.now += self.plan.span + 1.0  # its end is where the log ends when it begins
+            self.calm_at += self.plan.span + 1.0
+        self._disturbed(options, done=lambda: bool(worker.reports) and self.plan.until_end)
+        self.world.faults.end()
+        self._all_arrived()
+        if not self.plan.until_end:
+            self._live_out(worker)
+        elif not worker.reports:
+            worker.start(**options)
+            self.go(lambda: worker.running)
+        return self._failures() or judge_single(self, worker)
+
+    def _live_out(self, worker: Worker) -> None:
+        """Let a live job learn all there is, then stop it."""
+        if not worker.running:
+            worker.start()
+        waited = self.world.now + 10.0 + 5 * self.plan.options["idle_timeout"]
+        self.go(lambda: worker.running and self.world.now < waited)
+        worker.stop()
+        self.go(lambda: worker.running)
+
+    def _group(self) -> list[Problem]:
+        self._disturbed({})
+        self.world.faults.end()
+        self._all_arrived()
+        self._stop_all()
+        if self.plan.return_all:
+            for worker in self.workers:
+                worker.start()
+            until = self.world.now + 15.0
+            self.go(lambda: self.world.now < until and any(w.running for w in self.workers))
+            self._stop_all()
+        last = self.workers[self.world.random.randrange(len(self.workers))]
+        last.reports.clear()
+        last.start(until_end=True)
+        self.go(lambda: last.running)
+        return self._failures() or judge_group(self, last)
+
+    def _disturbed(self, options: dict[str, Any], done: Callable[[], bool] = lambda: False) -> None:
+        """Let the workers live and die until there is calm."""
+        world = self.world
+        while world.now < self.calm_at and not done():
+            for worker in self.workers:
+                if not worker.running and world.now >= worker.again_at and not worker.failures:
+                    worker.start(**options)
+            process = world.next()
+            if process is None:
+                waiting = [worker.again_at for worker in self.workers]
+                world.now = max(world.now + 0.001, min(waiting))
+                if any(worker.failures for worker in self.workers):
+                    return
+                continue
+            self._turn(process)
+            self._retain()
+
+    def _stop_all(self) -> None:
+        """Stop the workers in order, one after the other; some have been killed by then."""
+        rng = self.world.random
+        for worker in rng.sample(self.workers, len(self.workers)):
+            if worker.running and rng.random() < 0.3:
+                assert worker.process is not None
+                self.world.note(worker.process, "kill", "at the end")
+                self.world.kill(worker.process)
+            worker.stop()
+            until = self.world.now + rng.choice((0.0, 8.0))
+            self.go(lambda worker=worker, until=until: worker.running or self.world.now < until)  # type: ignore[misc]
+        for worker in self.workers:
+            worker.stop()
+        self.go(lambda: any(worker.running for worker in self.workers))
+
+    def go(self, condition: Callable[[], bool]) -> None:
+        """Let the processes run while a condition holds and one lives."""
+        while condition():
+            process = self.world.next()
+            if process is None:
+                return
+            self._turn(process)
+
+    def _turn(self, process: Process) -> None:
+        if self.world.steps > _MOST_STEPS:
+            raise Stuck(f"{process} does not end, at {process.at}")
+        self.world.run(process)
+        if self.world.dark:
+            self.world.dark = False
+            for other in self.world.processes:
+                if not other.ended:
+                    self.world.run(other)
+            self.disk.after_power_loss()
+
+    def _ended(self, process: Process) -> None:
+        self.disk.after_kill(process)
+        for worker in self.workers:
+            if worker.process is process:
+                worker.settle(self.world.random)
+
+    def _all_arrived(self) -> None:
+        latest = max((log.arrivals[-1] for log in self.broker.logs.values() if log.arrivals), default=0)
+        self.world.now = max(self.world.now, latest)
+
+    def _retain(self) -> None:
+        """Delete the beginning of a partition, where the plan has it and the time has come."""
+        world = self.world
+        if not self.plan.retention or world.now < self._deleted_at:
+            return
+        self._deleted_at = world.now + world.random.uniform(2.0, 10.0)
+        name = world.random.choice(list(self.broker.logs))
+        log = self.broker.logs[name]
+        n = log.visible(world.now)
+        if n:
+            log.delete_before(log.offsets[world.random.randrange(n)])
+            world.note(None, "retention", f"{name} before {log.first}")
+
+    def _failures(self) -> list[Problem]:
+        return [
+            Problem("failure", f"{worker.host}: {type(error).__name__}: {error}")
+            for worker in self.workers
+            for error in worker.failures
+        ]
+
+    def _end(self) -> None:
+        """Leave no thread behind."""
+        self.world.after_death = lambda process: None
+        for process in self.world.processes:
+            if not process.ended:
+                process.dead = True
+                process.resume()
+
+
+class Stuck(Exception):
+    """A run that does not come to its end."""
