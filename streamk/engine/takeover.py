@@ -70,9 +70,8 @@ class Takeover:
                 continue
             member = f"{slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
-                with dead_member(
-                    peers.slot_of(lineage), lineage, self._group.agrees, self._store.key
-                ) as found:
+                path = peers.slot_of(lineage)
+                with dead_member(self._store, path, lineage, self._group.agrees) as found:
                     # Another one may have been faster while this one waited for the lock.
                     if found is not None and not Peers.of(self._store).absorbed(lineage):
                         self._absorb(found, stops, f"learned by {member}: not in {found.path}")

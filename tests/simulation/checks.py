@@ -122,9 +122,7 @@ def in_order(logs: Mapping[str, Log], learned: list[int]) -> list[Problem]:
     return []
 
 
-def at_least_once(
-    broker: Broker, lost: list[Mapping[str, Any]], *, grouped: bool
-) -> list[Problem]:
+def at_least_once(broker: Broker, lost: list[Mapping[str, Any]], *, grouped: bool) -> list[Problem]:
     """Each position is written, and with one value, or the others say that they are revisions."""
     values: dict[Position, list[dict[str, Any]]] = defaultdict(list)
     for _, output in broker.written:
@@ -178,6 +176,4 @@ def spans(found: Iterable[Position]) -> str:
     offsets = defaultdict(list)
     for name, offset in found:
         offsets[name].append(offset)
-    return ", ".join(
-        f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items())
-    )
+    return ", ".join(f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items()))

@@ -301,4 +301,3 @@ def _name(path: Any, dir_fd: int | None = None) -> str:
     text = os.fspath(path)
     text = text.decode() if isinstance(text, bytes) else str(text)
     return text if dir_fd is None else f"{_path_of(dir_fd)}/{text}"
-

@@ -134,5 +134,3 @@ class Worker:
         """Ask the program to stop in order."""
         if self.engine is not None:
             self.engine.stop()
-
-

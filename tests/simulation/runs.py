@@ -82,9 +82,7 @@ class Run:
     trace : function, optional
     """
 
-    def __init__(
-        self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None) -> None:
         self.plan, self.root = plan, root
         root.mkdir(parents=True, exist_ok=True)
         self.world = world = World(plan.seed, plan.faults(), trace)
@@ -242,7 +240,9 @@ class Run:
                 worker.settle(self.world.random)
 
     def _all_arrived(self) -> None:
-        latest = max((log.arrivals[-1] for log in self.broker.logs.values() if log.arrivals), default=0)
+        latest = max(
+            (log.arrivals[-1] for log in self.broker.logs.values() if log.arrivals), default=0
+        )
         self.world.now = max(self.world.now, latest)
 
     def _retain(self) -> None:

@@ -140,10 +140,16 @@ def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
     """A file holds each position once, with the value of an undisturbed run."""
     found = [
-        (one.pop("partition"), one.pop("offset"), {k: v for k, v in one.items() if k != "timestamp"})
+        (
+            one.pop("partition"),
+            one.pop("offset"),
+            {k: v for k, v in one.items() if k != "timestamp"},
+        )
         for one in written
     ]
     if found != expected:
-        first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), -1)
+        first = next(
+            (i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), -1
+        )
         return [Problem("file", f"{len(found)} lines, {len(expected)} wanted, differ at {first}")]
     return []
