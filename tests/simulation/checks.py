@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from streamk.engine import Checkpoint, newest_checkpoint
+from streamk.engine.group import Group
 from streamk.errors import StateError
 
 from .broker import Broker, Log
 
-__all__ = ["Problem", "agreed", "at_least_once", "counted_once", "merge_order", "own_events"]
+__all__ = [
+    "Problem",
+    "agreed",
+    "at_least_once",
+    "counted_once",
+    "in_order",
+    "merge_order",
+    "never_there",
+    "own_events",
+    "positions",
+]
 
 
 class Problem(NamedTuple):
@@ -41,15 +52,14 @@ def inside(position: Position, ranges: Iterable[Mapping[str, Any]]) -> bool:
     return any(r["partition"] == name and r["start"] <= offset < r["stop"] for r in ranges)
 
 
-def own_events(found: Checkpoint) -> list[int]:
-    """What a checkpoint's model has learned and not borrowed.
-
-    A model that began as a copy of another one holds that one's events first; the checkpoint says
-    how many there are.
-    """
-    borrowed = found.body.get("borrowed", 0)
-    first = borrowed if isinstance(borrowed, int) else int(borrowed.get("events", 0))
-    return [int(number) for number in found.model.arrays["ids"][first:].tolist()]
+def own_events(logs: Mapping[str, Log], found: Checkpoint) -> list[int]:
+    """What a checkpoint's lineage has learned itself, not with the model that it began with."""
+    where, learned = positions(logs), found.body["feed"]["learned"]
+    return [
+        number
+        for number in found.model.arrays["ids"].tolist()
+        if any(a <= where[number][1] < b for a, b in learned.get(where[number][0], ()))
+    ]
 
 
 def merge_order(logs: Mapping[str, Log]) -> list[int]:
@@ -148,27 +158,30 @@ def _differ(found: list[dict[str, Any]]) -> bool:
 
 
 def agreed(broker: Broker, directories: Iterable[Path]) -> tuple[dict[str, Checkpoint], list[Any]]:
-    """The newest checkpoint of each slot that the group has taken a commit of.
+    """The newest checkpoint of each slot that agrees with the group.
 
-    Returns them by name, and the ranges that any checkpoint lists as lost. A slot whose lineage the
-    group never heard of stands with its newest one.
+    Returns them by name, and the ranges that any checkpoint lists as lost.
     """
-    heard: dict[str, int] = {}
-    for _, _, text in broker.accepted:
-        data = json.loads(text)
-        heard[data["lineage"]] = max(heard.get(data["lineage"], 0), int(data["epoch"]))
     found, lost = {}, []
+    asked: Any = SimpleNamespace(committed=broker.committed.get)
+    agrees = Group(asked, None, 0).agrees
     for slot in [path for directory in directories for path in sorted(directory.glob("member-*"))]:
         try:
-            newest = newest_checkpoint(slot)
-            if newest is not None and newest.body["lineage"] in heard:
-                newest = newest_checkpoint(slot, heard[newest.body["lineage"]])
+            newest = newest_checkpoint(slot, agrees)
         except StateError:
             continue
         if newest is not None:
             found[f"{slot.parent.name}/{slot.name}"] = newest
             lost += newest.body["feed"]["lost"]
     return found, lost
+
+
+def never_there(broker: Broker) -> list[dict[str, Any]]:
+    """Ranges that were deleted before the group began with a partition."""
+    begun: dict[str, int] = {}
+    for name, offset, _ in broker.accepted:
+        begun.setdefault(name, offset)
+    return [{"partition": name, "start": 0, "stop": stop} for name, stop in begun.items()]
 
 
 def spans(found: Iterable[Position]) -> str:

@@ -24,7 +24,9 @@ class CountingLearner:
 
     Its prediction is a number made of all that was learned before, so that two models which have
     learned different events, or the same ones in another order, predict otherwise. `merge` appends
-    what the other learned after the first `common_events`: what a model began with stays first.
+    what the other has besides, and takes the number of events in common at its word: where both
+    have more of them than it says, those beyond it stay twice; where they have fewer, some are
+    dropped.
     """
 
     TYPE = "counting"
@@ -108,7 +110,10 @@ class CountingLearner:
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         if self.columns is None:
             self.columns = other.columns
-        for event in other.ids[common_events:]:
+        mine = set(self.ids)
+        both = [event for event in other.ids if event in mine]
+        new = [event for event in other.ids if event not in mine]
+        for event in (new + both)[: len(other.ids) - common_events]:
             self._learn(event)
 
     def _learn(self, event: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
-from streamk.engine.checkpoint import fingerprint
+from streamk.engine.packing import fingerprint
 
 from .checks import (
     Problem,
@@ -16,6 +16,7 @@ from .checks import (
     counted_once,
     in_order,
     merge_order,
+    never_there,
     own_events,
     positions,
 )
@@ -97,27 +98,28 @@ def judge_group(run: Run, last: Worker) -> list[Problem]:
     for worker in run.workers:
         for one in worker.reports:
             lost += one.lost
+    lost += never_there(run.broker)
     absorbed = {lineage for one in found.values() for lineage in one.body["absorbed"]}
-    name, mine = _last_checkpoint(found, last)
+    name = _last_checkpoint(found, last)
     elsewhere = {
-        slot: own_events(one)
+        slot: own_events(run.broker.logs, one)
         for slot, one in found.items()
         if slot != name and one.body["lineage"] not in absorbed and run.plan.shared
     }
-    learned = own_events(mine) if mine is not None else list(report.model.ids)  # type: ignore[attr-defined]
+    learned = list(report.model.ids)  # type: ignore[attr-defined]
     problems = counted_once(run.broker.logs, learned, lost, elsewhere)
     if run.plan.sink == "topic":
         problems += at_least_once(run.broker, lost, grouped=True)
     return problems
 
 
-def _last_checkpoint(found: dict[str, Any], last: Worker) -> tuple[str | None, Any]:
-    """The checkpoint that the last worker has written, by its model."""
+def _last_checkpoint(found: dict[str, Any], last: Worker) -> str | None:
+    """The name of the checkpoint that the last worker has written, by its model."""
     ids = last.reports[-1].model.ids  # type: ignore[attr-defined]
     for name, one in found.items():
         if name.startswith(f"{last.directory.name}/") and one.model.arrays["ids"].tolist() == ids:
-            return name, one
-    return None, None
+            return name
+    return None
 
 
 def _file(run: Run) -> list[dict[str, Any]]:
