@@ -123,6 +123,8 @@ class Broker:
         Every commit that was taken: (partition, offset, metadata).
     written : list
         Outputs of all members, in the order in which they arrived.
+    begun : set of str
+        Partitions on which a place is on record: nothing was deleted of them before that.
     """
 
     world: World
@@ -131,6 +133,7 @@ class Broker:
     committed: dict[str, tuple[int, str]] = field(default_factory=dict)
     accepted: list[tuple[str, int, str]] = field(default_factory=list)
     written: list[Any] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
     generation: int = 0
     preparing: float | None = None
     seats: dict[str, Seat] = field(default_factory=dict)
@@ -215,3 +218,4 @@ class Broker:
             text = metadata if isinstance(metadata, str) else metadata[name]
             self.committed[name] = (offset, text)
             self.accepted.append((name, offset, text))
+            self.begun.add(name)

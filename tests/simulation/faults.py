@@ -28,6 +28,8 @@ class Faults:
     rates: dict[str, float] = field(default_factory=dict)
     budget: int = 0
     freeze_seconds: float = 5.0
+    ordered: set[str] = field(default_factory=set)
+    """Kinds that come at the very next opportunity, once."""
 
     def at(self, label: str, rng: random.Random) -> str | None:
         """The fault that comes at a step: "kill", "power", "freeze" or None."""
@@ -44,6 +46,9 @@ class Faults:
 
     def chance(self, kind: str, rng: random.Random) -> bool:
         """Whether a fault of another kind comes now."""
+        if kind in self.ordered:
+            self.ordered.remove(kind)
+            return True
         if self.budget <= 0 or rng.random() >= self.rates.get(kind, 0.0):
             return False
         self.budget -= 1

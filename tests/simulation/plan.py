@@ -68,7 +68,7 @@ class Plan:
         return cls(
             seed=seed,
             kind="single" if single else "group",
-            events=rng.randint(60, 200),
+            events=rng.randint(40, 140),
             partitions=rng.randint(1, 5),
             workers=workers,
             shared=rng.random() < 0.8,
@@ -95,6 +95,15 @@ class Plan:
             budget=rng.randint(1, 12),
         )
 
+    @property
+    def short(self) -> str:
+        """The kind of world in a few words."""
+        words = [self.kind]
+        if self.kind == "group":
+            words.append("one directory" if self.shared else "separate directories")
+        words += ["retention"] * self.retention + ["names as POSIX has them"] * (not self.ordered)
+        return ", ".join(words)
+
     def faults(self) -> Faults:
         """The faults of the disturbed part of the run."""
         return Faults(dict(self.rates), self.budget)
@@ -109,6 +118,7 @@ def _rates(rng: random.Random, *, single: bool) -> dict[str, float]:
     }
     if not single:
         rates["freeze"] = rng.choice((0.0, 0.02, 0.05))
-        rates["lost commit"] = rng.choice((0.0, 0.0, 0.05, 0.2))
+        rates["lost commit"] = rng.choice((0.0, 0.0, 0.02, 0.1))
+        rates["lost acknowledgement"] = rng.choice((0.0, 0.0, 0.05, 0.2))
         rates["no answer"] = rng.choice((0.0, 0.0, 0.01))
     return rates

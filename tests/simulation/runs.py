@@ -38,16 +38,19 @@ class Verdict:
     faults : Counter
         Faults met, by kind.
     steps : int
+    plan : str
+        What kind of world it was.
     """
 
     seed: int
     problems: list[Problem] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     steps: int = 0
+    plan: str = ""
 
     def __str__(self) -> str:
         found = "; ".join(f"{one.kind}: {one.text}" for one in self.problems) or "nothing wrong"
-        return f"seed {self.seed}: {found}"
+        return f"seed {self.seed} ({self.plan}): {found}"
 
 
 def simulate(
@@ -68,7 +71,7 @@ def simulate(
     """
     run = Run(Plan.of(seed), root, trace)
     problems = [one for one in run.verdict() if one.kind not in ignore]
-    return Verdict(seed, problems, run.world.happened, run.world.steps)
+    return Verdict(seed, problems, run.world.happened, run.world.steps, run.plan.short)
 
 
 class Run:
@@ -127,7 +130,7 @@ class Run:
         except Stuck as stuck:
             return [Problem("stuck", str(stuck)), *self._failures()]
         finally:
-            self._end()
+            self.end()
             logging.getLogger("streamk").setLevel(level)
             shutil.rmtree(self.root, ignore_errors=True)
 
@@ -144,16 +147,18 @@ class Run:
         (worker,) = self.workers
         options = {"until_end": True} if self.plan.until_end else {}
         if self.plan.until_end:
-            self.world.now += self.plan.span + 1.0  # its end is where the log ends when it begins
-            self.calm_at += self.plan.span + 1.0
+            self._all_arrived()  # its end is where the log ends when it begins
+            self.calm_at = self.world.now + self.plan.calm
         self._disturbed(options, done=lambda: bool(worker.reports) and self.plan.until_end)
         self.world.faults.end()
         self._all_arrived()
         if not self.plan.until_end:
             self._live_out(worker)
         elif not worker.reports:
-            worker.start(**options)
-            self.go(lambda: worker.running)
+            self.go(lambda: worker.running)  # one that failed before the calm came
+            if not worker.reports and not worker.failures:
+                worker.start(**options)
+                self.go(lambda: worker.running)
         return self._failures() or judge_single(self, worker)
 
     def _live_out(self, worker: Worker) -> None:
@@ -176,8 +181,13 @@ class Run:
             until = self.world.now + 15.0
             self.go(lambda: self.world.now < until and any(w.running for w in self.workers))
             self._stop_all()
-        last = self.workers[self.world.random.randrange(len(self.workers))]
+        return self.drain(self.workers[self.world.random.randrange(len(self.workers))])
+
+    def drain(self, last: Worker) -> list[Problem]:
+        """Let one worker learn all that is left, alone, and judge what it knows."""
         last.reports.clear()
+        self.world.now += 2 * self.broker.session
+        self.broker.tick(None)  # the dead are no members any more
         last.start(until_end=True)
         self.go(lambda: last.running)
         return self._failures() or judge_group(self, last)
@@ -254,7 +264,7 @@ class Run:
         name = world.random.choice(list(self.broker.logs))
         log = self.broker.logs[name]
         n = log.visible(world.now)
-        if n:
+        if n and name in self.broker.begun:
             log.delete_before(log.offsets[world.random.randrange(n)])
             world.note(None, "retention", f"{name} before {log.first}")
 
@@ -265,7 +275,7 @@ class Run:
             for error in worker.failures
         ]
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Leave no thread behind."""
         self.world.after_death = lambda process: None
         for process in self.world.processes:

@@ -19,7 +19,12 @@ class FileSink(NDJSONSink):
 
     def __init__(self, path: Path, world: World) -> None:
         self._world = world
-        super().__init__(path)
+        try:
+            super().__init__(path)
+        except BaseException:
+            if hasattr(self, "_file"):
+                self._file.close()  # as the system does
+            raise
 
     def write(self, outputs: Sequence[Output]) -> None:
         self._world.step("write")

@@ -45,6 +45,8 @@ class LoneSource:
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         world, rng = self.world, self.world.random
         world.step("poll")
+        if self.group is None:
+            self.broker.begun.update(self._mine)
         chunks: list[Chunk] = []
         left = min(max_events, rng.randint(1, self._most))
         for name in self._mine:
@@ -197,13 +199,12 @@ class GroupSource(LoneSource):
             raise Revoked("the group has given the partitions away (simulated)")
         for name in offsets:
             self._owned(name)
-        lost = world.faults.chance("lost commit", world.random)
-        if lost and world.random.random() < 0.4:
-            world.note(None, "commit not taken", self.name)
+        if world.faults.chance("lost commit", world.random):
+            world.note(None, "lost commit", self.name)
             raise NotAnswered("committing: no answer (simulated)")
         self.broker.commit(self.name, self._generation, offsets, metadata)
-        if lost:
-            world.note(None, "acknowledgement lost", self.name)
+        if world.faults.chance("lost acknowledgement", world.random):
+            world.note(None, "lost acknowledgement", self.name)
             raise NotAnswered("committing: no answer (simulated)")
         world.step("commit:taken")
 

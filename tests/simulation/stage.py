@@ -1,0 +1,116 @@
+"""A small group whose steps a test directs one by one, instead of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .checks import Problem
+from .members import Worker
+from .plan import Plan
+from .runs import Run
+
+__all__ = ["Stage"]
+
+_MOST_STEPS = 5_000
+
+
+class Stage(Run):
+    """Two workers, two partitions of 40 events, and no fault that is not asked for.
+
+    Parameters
+    ----------
+    root : Path
+    shared : bool
+        One checkpoint directory for both.
+    """
+
+    def __init__(self, root: Path, *, shared: bool = True) -> None:
+        plan = Plan(
+            seed=0,
+            kind="group",
+            events=80,
+            partitions=2,
+            workers=2,
+            shared=shared,
+            span=0.0,
+            calm=0.0,
+            gaps=False,
+            retention=False,
+            real=False,
+            sink="topic",
+            ordered=True,
+            return_all=False,
+            until_end=False,
+            most=6,
+            switching=1.0,
+            options={"window": 8, "checkpoint_every": 8, "idle_timeout": 0.2},
+            rates={},
+            budget=0,
+        )
+        super().__init__(plan, root)
+        self.a, self.b = self.workers
+        self._shares: Mapping[str, tuple[str, ...]] = {}
+        self.broker.assign = self._given
+
+    def share(self, a: tuple[str, ...], b: tuple[str, ...]) -> None:
+        """How the next generations divide the partitions; a member alone gets all."""
+        self._shares = {"a": a, "b": b}
+
+    def _given(self, names: list[str]) -> dict[str, list[str]]:
+        if len(names) == 1:
+            return {names[0]: list(self.broker.logs)}
+        return {name: list(self._shares[name[0]]) for name in names}
+
+    def until(self, worker: Worker, reached: str | Callable[[], bool]) -> None:
+        """Let one worker go on until it comes to a step of that name, or something holds."""
+        process = worker.process
+        assert process is not None
+        for count in range(_MOST_STEPS):
+            if callable(reached):
+                if reached():
+                    return
+            elif count and process.at == reached:
+                return
+            self.world.now = max(self.world.now, process.wake)
+            self._turn(process)
+            if process.ended and not (callable(reached) and reached()):
+                raise AssertionError(f"{process} ended before {reached}: {process.error!r}")
+        raise AssertionError(f"{process} never came to {reached}, it stands at {process.at}")
+
+    def together(self, reached: Callable[[], bool]) -> None:
+        """Let all go on until something holds."""
+        for _ in range(_MOST_STEPS):
+            if reached():
+                return
+            process = self.world.next()
+            assert process is not None
+            self._turn(process)
+        raise AssertionError("never reached")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass while nobody runs."""
+        self.world.now += seconds
+        self.broker.tick(None)
+
+    def kill(self, worker: Worker) -> None:
+        """End a worker's process where it stands."""
+        assert worker.process is not None
+        self.world.kill(worker.process)
+
+    def done(self, partition: str) -> int:
+        """The offset that the group has committed."""
+        return self.broker.committed.get(partition, (0, ""))[0]
+
+    def owns(self, worker: Worker, partitions: tuple[str, ...]) -> bool:
+        """Whether the group has given these partitions to a worker."""
+        seats = self.broker.seats
+        mine = [seat for name, seat in seats.items() if name.startswith(worker.host)]
+        return self.broker.preparing is None and any(s.partitions == partitions for s in mine)
+
+    def finish(self) -> list[Problem]:
+        """Stop all in order, let `a` learn the rest alone, and say what is wrong."""
+        for worker in self.workers:
+            worker.stop()
+        self.go(lambda: any(worker.running for worker in self.workers))
+        return self.drain(self.a)

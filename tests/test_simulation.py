@@ -1,0 +1,149 @@
+"""The engine among crashes, torn writes, lost answers, rebalances and zombies, by seed and script.
+
+`python -m tests.simulation --seed N --trace` repeats a seed step by step.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from simulation.runs import simulate
+from simulation.stage import Stage
+
+BLOCK = 30
+"""Seeds a test: enough to be quick, few enough to share among cores."""
+
+
+def failing(root: Path, seeds: range) -> list[str]:
+    """What is wrong with each seed of which something is wrong."""
+    found = []
+    for seed in seeds:
+        verdict = simulate(seed, root / str(seed))
+        if verdict.problems:
+            found.append(f"{verdict}; python -m tests.simulation --seed {seed} --trace repeats it")
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 300, BLOCK))
+def test_seeds(tmp_path: Path, first: int) -> None:
+    assert failing(tmp_path, range(first, first + BLOCK)) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(300, 10_000, 970))
+def test_many_seeds(tmp_path: Path, first: int) -> None:
+    assert failing(tmp_path, range(first, first + 970)) == []
+
+
+def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
+    def steps(seed: int) -> list[str]:
+        lines: list[str] = []
+        simulate(seed, tmp_path / str(seed), trace=lines.append)
+        return lines
+
+    for seed in (1, 3, 12, 17):
+        assert steps(seed) == steps(seed)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    yield from staged(tmp_path, shared=True)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[Stage]:
+    """Two workers whose directories are not one."""
+    yield from staged(tmp_path, shared=False)
+
+
+def staged(root: Path, *, shared: bool) -> Iterator[Stage]:
+    made = Stage(root / "stage", shared=shared)
+    with made.inside():
+        yield made
+    made.end()
+    shutil.rmtree(root / "stage", ignore_errors=True)
+
+
+BOTH = ("t:0", "t:1")
+
+
+def both_at_work(stage: Stage) -> None:
+    """Each has one partition, has learned some of it, and the group knows."""
+    stage.share(a=("t:0",), b=("t:1",))
+    stage.a.start()
+    stage.b.start()
+    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    stage.together(lambda: stage.done("t:0") > 0 and stage.done("t:1") > 0)
+
+
+def test_nothing_happens(stage: Stage) -> None:
+    both_at_work(stage)
+    stage.together(lambda: stage.done("t:0") > 16 and stage.done("t:1") > 16)
+    assert stage.finish() == []
+
+
+def test_a_zombie_is_killed_between_checkpoint_and_commit(stage: Stage) -> None:
+    """Another member has taken over meanwhile: what it had not committed was learned there."""
+    stage.share(a=("t:0",), b=("t:1",))
+    stage.a.start()
+    stage.until(stage.a, lambda: stage.done("t:0") > 0 and stage.done("t:1") > 0)
+    stage.until(stage.a, "commit")
+    stage.wait(10.0)
+    stage.b.start()
+    stage.until(stage.b, lambda: stage.done("t:0") > 20 and stage.done("t:1") > 20)
+    stage.kill(stage.a)
+    stage.a.start()
+    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    assert stage.finish() == []
+
+
+def test_members_with_directories_of_their_own_know_each_other_apart(apart: Stage) -> None:
+    """The slots of both are called member-0; what the other one knew is lost and reported."""
+    apart.share(a=("t:0",), b=("t:1",))
+    apart.b.start()
+    apart.until(apart.b, lambda: apart.done("t:0") > 8 and apart.done("t:1") > 8)
+    apart.kill(apart.b)
+    apart.wait(10.0)
+    apart.a.start()
+    apart.until(apart.a, lambda: apart.owns(apart.a, BOTH) and apart.done("t:0") > 20)
+    assert apart.finish() == []
+
+
+def test_an_heir_dies_between_checkpoint_and_commit(stage: Stage) -> None:
+    """What it took over is taken over after all, or still there when the dead one comes back."""
+    both_at_work(stage)
+    stage.kill(stage.b)
+    stage.wait(10.0)
+    stage.until(stage.a, lambda: stage.owns(stage.a, BOTH))
+    stage.until(stage.a, "commit")  # of what it had learned by itself, or of what it took over
+    heir = stage.a.process
+    assert heir is not None
+    stage.until(stage.a, "assigned") if heir.at != "commit" else None
+    stage.kill(stage.a)
+    stage.b.start()
+    stage.wait(10.0)
+    stage.until(stage.b, lambda: stage.owns(stage.b, BOTH))
+    stage.until(stage.b, "poll")
+    stage.a.start()
+    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    assert stage.finish() == []
+
+
+def test_a_commit_is_taken_and_nobody_hears_of_it(stage: Stage) -> None:
+    """In a rebalance: the group goes on behind it, so what was committed has to stay learned."""
+    stage.share(a=("t:0",), b=("t:1",))
+    stage.a.start()
+    stage.until(stage.a, lambda: stage.done("t:0") > 8 and stage.done("t:1") > 8)
+    before = dict(stage.broker.committed)
+    stage.b.start()
+    stage.until(stage.b, "idle")
+    stage.world.faults.ordered.add("lost acknowledgement")
+    stage.until(stage.a, "revoked")
+    stage.until(stage.a, "idle")
+    assert stage.broker.committed != before
+    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    assert stage.finish() == []
