@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from connectors.base import Source
@@ -198,6 +198,8 @@ class Feed:
     def _recover(self, error: OffsetOutOfRange) -> None:
         """The next offset of a partition does not exist: follow the policy."""
         partition, wanted = error.partition, error.offset
+        if partition not in self.sequencer.partitions:
+            return  # given up meanwhile: the group has moved on
         first, end = self._source.start(partition), self._source.end(partition)
         if self._data_loss == "fail":
             raise EngineError(
@@ -222,6 +224,10 @@ class Feed:
             _log.warning(
                 "lost: offsets %d to %d of partition %s, %s", start, stop, partition, reason
             )
+
+    def inherit(self, lost: Iterable[Lost]) -> None:
+        """Keep on record what another one had lost."""
+        self.lost += [dict(one) for one in lost if one not in self.lost]
 
     def miss(self, partition: str, start: int, stop: int, reason: str) -> None:
         """As `lose`, but for what was learned here or is on record already."""

@@ -87,7 +87,9 @@ class Owner:
     complete : bool
         Whether all of them are there.
     released : bool
-        Nothing was written beyond the offset.
+        This owner has written nothing beyond the offset.
+    until : int
+        Those before may have written predictions up to that offset.
     """
 
     member: str
@@ -96,6 +98,7 @@ class Owner:
     stops: dict[str, int] = field(default_factory=dict)
     complete: bool = True
     released: bool = False
+    until: int = 0
 
     def to_metadata(self) -> str:
         """Return the text for a commit.
@@ -119,6 +122,7 @@ class Owner:
                 {str(lineage): int(stop) for lineage, stop in data.get("stops", {}).items()},
                 bool(data.get("complete", False)),
                 bool(data.get("released", False)),
+                int(data.get("until", 0)),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -240,8 +244,12 @@ class Group:
         """Return whether a commit is of this lineage."""
         return owner is not None and owner.lineage == self.lineage
 
-    def commit(self, offsets: Mapping[str, int], epoch: int, *, released: bool = False) -> None:
+    def commit(
+        self, offsets: Mapping[str, int], epoch: int, until: Mapping[str, int], *, released: bool
+    ) -> None:
         """Commit the next offset of each partition, as those of a checkpoint.
+
+        `until` and `released` are as of `Owner`.
 
         Raises
         ------
@@ -252,7 +260,10 @@ class Group:
         metadata = {}
         for partition in offsets:
             stops, complete = self._stops(partition)
-            owner = Owner(self._store.name, epoch, self.lineage, stops, complete, released)
+            written = until.get(partition, 0)
+            owner = Owner(
+                self._store.name, epoch, self.lineage, stops, complete, released, written
+            )
             metadata[partition] = owner.to_metadata()
         self._source.commit(offsets, metadata)
 

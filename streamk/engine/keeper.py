@@ -79,6 +79,8 @@ class Keeper:
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
+        self._saved_at: Mapping[str, int] = {}
+        """The offsets of the last checkpoint."""
         self._store = store
         self._source = source
         self._feed = feed
@@ -282,7 +284,9 @@ class Keeper:
         self._group.ask_again()
         if self._unsure:
             self._settle()
-        same, changed, kept = set(partitions) == set(self._places), opened, False
+        same, kept = set(partitions) == set(self._places), False
+        # A checkpoint has the partitions whose events came in the order of what follows it.
+        changed = opened or not same
         passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, int]] = {}
         """Where lineages stopped, by lineage and partition."""
@@ -297,8 +301,9 @@ class Keeper:
                 slots[owner.lineage] = owner.member
             if self._group.shared and owner is not None:
                 kept |= owner.released
-                if not (owner.released or (mine and same)):
-                    self._trainer.revise(partition, self._source.end(partition) or 0)
+                known = owner.released or (mine and same)
+                until = owner.until if known else self._source.end(partition) or 0
+                self._trainer.revised[partition] = until
             if place is not None and (offset is None or mine):
                 end, clock = None if self._finished else place["end"], place["clock"]
                 passes += [Pass(partition, *record) for record in place["passes"]]
@@ -316,8 +321,10 @@ class Keeper:
             changed |= self._store is not None and not self._take_over(before, slots)
             if changed:
                 self.save()
-            elif kept:
-                self._commit()
+            else:
+                self._saved_at = self._feed.sequencer.offsets
+                if kept:
+                    self._commit()
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
@@ -420,12 +427,18 @@ class Keeper:
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
         self._at = self._store.save(body, trainer.model.state())
-        self.saved_events = feed.sequencer.events
+        self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last checkpoint has all there is, offsets that were passed over included."""
+        sequencer = self._feed.sequencer
+        return sequencer.events == self.saved_events and sequencer.offsets == self._saved_at
 
     def release(self) -> None:
         """Tell the group, if there is one, that nothing was written beyond what was committed."""
-        if self._group.shared and self.saved_events == self._feed.sequencer.events:
+        if self._group.shared and self.is_current:
             with suppress(Revoked):
                 self._commit(released=True)
 
@@ -434,7 +447,8 @@ class Keeper:
         offsets = self._feed.sequencer.offsets
         if self._store is not None and offsets:
             try:
-                self._group.commit(offsets, self._store.epoch, released=released)
+                revised = self._trainer.revised
+                self._group.commit(offsets, self._store.epoch, revised, released=released)
             except Revoked as error:
                 self._go_back(error)
                 raise

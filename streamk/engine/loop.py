@@ -311,7 +311,7 @@ class Engine:
                 stopped = self._loop(keeper, saving)
                 self._trainer.settle()
                 events = self._feed.sequencer.events
-                is_new = events != keeper.saved_events or stopped == "end"
+                is_new = not keeper.is_current or stopped == "end"
                 if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
             keeper.release()

@@ -91,6 +91,7 @@ class Takeover:
         lineage, learned = found.body["lineage"], ends(found.body)
         if self._trainer.learns:
             self._merge(found)
+        self._feed.inherit(found.body["feed"]["lost"])
         for partition, stop in stops.items():
             start = learned.get(partition, self._group.began(partition, lineage))
             self._feed.miss(partition, start, stop, reason)

@@ -108,8 +108,8 @@ class Trainer:
         self._details = details
         self._began = False
         self._first_reason: str | None = None
-        self._revised: dict[str, int] = {}
-        """Of partitions the offset up to which another model may have predicted."""
+        self.revised: dict[str, int] = {}
+        """Of partitions the offset up to which predictions may replace others that were written."""
         self._waiting: tuple[Batch, Decoded, list[BadEvent], _Learned] | None = None
         self._classes: set[Label] | None = None
         """Of all events taken; None where they are the model's."""
@@ -322,7 +322,7 @@ class Trainer:
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, predicted, classes, details)
-            self._sink.write(revisions(outputs, self._revised) if self._revised else outputs)
+            self._sink.write(revisions(outputs, self.revised) if self.revised else outputs)
         self._score(predicted, classes, decoded.y, there, at)
         self.names.after(len(batch))
         self._judge(len(batch), [event.row for event in decoded.bad])
@@ -402,10 +402,6 @@ class Trainer:
         self.settle()
         self.model = model
         self.use(schema)
-
-    def revise(self, partition: str, stop: int) -> None:
-        """Predictions of a partition before an offset may replace others that were written."""
-        self._revised[partition] = stop
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
         """Merge a model that read its events by `schema` into this one.
