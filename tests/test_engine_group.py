@@ -400,7 +400,7 @@ def test_owners() -> None:
     owner = Owner("member-3", 12, "abc")
     assert Owner.parse(owner.to_metadata()) == owner
     assert owner.stop_of("abc", 7) == 7
-    assert Owner("m", 1, "x", {"abc": 5}).stop_of("abc", 7) == 5
+    assert Owner("m", 1, "x", 5, {"abc": (0, 5)}).stop_of("abc", 7) == 5
     assert Owner("m", 1, "x").stop_of("abc", 7) is None
     older = Owner.parse('{"streamk": 1, "member": "m", "epoch": 1, "lineage": "x"}')
     assert older is not None

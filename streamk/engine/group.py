@@ -8,7 +8,7 @@ A checkpoint goes through two states:
 
 *saved*      it is on the disk, whole.
 *committed*  the group has its offsets. Each commit names the lineage, and for the lineages that had
-             the partition before the offset where each stopped (`Owner.stops`).
+             the partition before the offset where each stopped (`Owner.before`).
 
 A member may die, be frozen or be cut off between the two, and an acknowledgement may be lost, so
 which of its checkpoints are committed is read from the group and never remembered. **A checkpoint
@@ -48,7 +48,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ __all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "ends"]
 
 _log = logging.getLogger("streamk.engine")
 
-_MOST = 64
+_MOST = 48
 """Lineages that a commit names, the last ones: brokers take 4,096 bytes with a commit."""
 _VERSIONS = (1, 2)
 
@@ -82,8 +82,11 @@ class Owner:
     epoch : int
         Of the checkpoint.
     lineage : str
-    stops : dict of str to int
-        Of the lineages that had the partition before, the offset where each stopped.
+    start : int
+        The offset where it began with the partition, the first time.
+    before : dict of str to (int, int)
+        Of the lineages that had the partition before, the offsets where each began the first time
+        and stopped the last time, in the order in which they stopped.
     complete : bool
         Whether all of them are there.
     released : bool
@@ -95,7 +98,8 @@ class Owner:
     member: str
     epoch: int
     lineage: str
-    stops: dict[str, int] = field(default_factory=dict)
+    start: int = 0
+    before: dict[str, tuple[int, int]] = field(default_factory=dict)
     complete: bool = True
     released: bool = False
     until: int = 0
@@ -115,11 +119,13 @@ class Owner:
             data = json.loads(metadata)
             if data.get("streamk") not in _VERSIONS:
                 return None
+            before = data.get("before", {}).items()
             return cls(
                 str(data["member"]),
                 int(data["epoch"]),
                 str(data["lineage"]),
-                {str(lineage): int(stop) for lineage, stop in data.get("stops", {}).items()},
+                int(data.get("start", 0)),
+                {str(lineage): (int(first), int(stop)) for lineage, (first, stop) in before},
                 bool(data.get("complete", False)),
                 bool(data.get("released", False)),
                 int(data.get("until", 0)),
@@ -136,7 +142,9 @@ class Owner:
         offset : int
             The committed one, where this owner has stopped.
         """
-        return offset if lineage == self.lineage else self.stops.get(lineage)
+        if lineage == self.lineage:
+            return offset
+        return self.before[lineage][1] if lineage in self.before else None
 
 
 class Group:
@@ -156,8 +164,8 @@ class Group:
         self._source, self._store = source, store
         self._others: Contents = {"": given}
         self._commits: dict[str, tuple[int | None, Owner | None]] = {}
-        self._before: dict[str, tuple[dict[str, int], bool]] = {}
-        """Of each partition where the lineages before stopped, and whether these are all."""
+        self._taken: dict[str, Owner] = {}
+        """Of each partition what its next commit says of the lineages before this one."""
 
     @property
     def shared(self) -> bool:
@@ -259,44 +267,40 @@ class Group:
         assert self._store is not None
         metadata = {}
         for partition in offsets:
-            stops, complete = self._stops(partition)
-            written = until.get(partition, 0)
-            owner = Owner(
-                self._store.name, epoch, self.lineage, stops, complete, released, written
+            taken = self._taken[partition]
+            owner = replace(
+                taken,
+                member=self._store.name,
+                epoch=epoch,
+                lineage=self.lineage,
+                released=released,
+                until=until.get(partition, 0),
             )
             metadata[partition] = owner.to_metadata()
         self._source.commit(offsets, metadata)
 
-    def take(self, partition: str, offset: int | None, owner: Owner | None) -> dict[str, int]:
-        """Take a partition whose last commit this is.
+    def take(
+        self, partition: str, offset: int | None, owner: Owner | None, begin: int
+    ) -> dict[str, tuple[int, int]]:
+        """Take a partition whose last commit this is, or begin with it.
 
         Returns
         -------
-        dict of str to int
-            Where each lineage that had it stopped, the last one last.
+        dict of str to (int, int)
+            As of `Owner.before`, the owner included, if it is another lineage.
         """
-        stops: dict[str, int] = {}
+        before: dict[str, tuple[int, int]] = {}
         complete = offset is None  # where a tool has set the offset, nobody knows of those before
         if owner is not None and offset is not None:
-            stops = {name: stop for name, stop in owner.stops.items() if name != owner.lineage}
-            stops[owner.lineage], complete = offset, owner.complete
-        self._before[partition] = stops, complete
-        return stops
-
-    def began(self, partition: str, lineage: str) -> int:
-        """Return where a lineage that had a partition began with it, at the earliest."""
-        began = self._source.start(partition)
-        for name, stop in self._before[partition][0].items():
-            if name == lineage:
-                break
-            began = max(began, stop)
-        return began
-
-    def _stops(self, partition: str) -> tuple[dict[str, int], bool]:
-        """Return what a commit says of those before."""
-        before, complete = self._before.get(partition, ({}, True))
-        stops = [(name, stop) for name, stop in before.items() if name != self.lineage]
-        return dict(stops[-_MOST:]), complete and len(stops) <= _MOST
+            before, complete = dict(owner.before), owner.complete
+            before.pop(owner.lineage, None)
+            before[owner.lineage] = owner.start, offset
+        start = begin if offset is None else offset
+        start, _ = before.pop(self.lineage, (start, 0))
+        kept = dict(list(before.items())[-_MOST:])
+        complete = complete and len(kept) == len(before)
+        self._taken[partition] = Owner("", 0, self.lineage, start, kept, complete)
+        return before
 
 
 def contents(body: Mapping[str, Any], n_events: int) -> Contents:

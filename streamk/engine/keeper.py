@@ -286,16 +286,18 @@ class Keeper:
             self._settle()
         same, kept = set(partitions) == set(self._places), False
         # A checkpoint has the partitions whose events came in the order of what follows it.
-        changed = opened or not same
+        changed = opened or (bool(partitions) and not same)
         passes = self._store.noted() if self._store else []
-        before: dict[str, dict[str, int]] = {}
-        """Where lineages stopped, by lineage and partition."""
+        before: dict[str, dict[str, tuple[int, int]]] = {}
+        """Where lineages began and stopped, by lineage and partition."""
         slots: dict[str, str] = {}
         for partition in partitions:
             place = self._places.pop(partition, None)
             offset, owner = self._group.committed(partition)
-            for lineage, stop in self._group.take(partition, offset, owner).items():
-                before.setdefault(lineage, {})[partition] = stop
+            begin = beginning_of(self._source, partition) if offset is None else offset
+            taken = self._group.take(partition, offset, owner, begin)
+            for lineage, run in taken.items():
+                before.setdefault(lineage, {})[partition] = run
             mine = self._group.is_mine(owner)
             if owner is not None:
                 slots[owner.lineage] = owner.member
@@ -310,7 +312,7 @@ class Keeper:
                 offset = place["offset"] if offset is None else offset
             else:
                 end, clock, changed = None, self._feed.sequencer.clock, True
-                offset = beginning_of(self._source, partition) if offset is None else offset
+                offset = begin
             if end is None and self._until_end:
                 end, changed = self._source.end(partition), True
             end = end if self._until_end else None
@@ -328,7 +330,9 @@ class Keeper:
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
-    def _take_over(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
+    def _take_over(
+        self, before: Mapping[str, Mapping[str, tuple[int, int]]], slots: Mapping[str, str]
+    ) -> bool:
         """Take over the models of dead members; True if checkpoints hold all of them."""
         assert self._store is not None
         return Takeover(

@@ -48,13 +48,15 @@ class Takeover:
         self._trainer, self._feed = trainer, feed
         self._fits, self._save = fits, save
 
-    def run(self, before: Mapping[str, Mapping[str, int]], slots: Mapping[str, str]) -> bool:
+    def run(
+        self, before: Mapping[str, Mapping[str, tuple[int, int]]], slots: Mapping[str, str]
+    ) -> bool:
         """Take over what can be; True if checkpoints hold all there is to know.
 
         Parameters
         ----------
-        before : mapping of str to mapping of str to int
-            Where lineages stopped in the partitions of this member.
+        before : mapping of str to mapping of str to (int, int)
+            Where lineages began and stopped in the partitions of this member.
         slots : mapping of str to str
             The names of the slots of lineages, for messages, as far as they are known.
 
@@ -64,7 +66,7 @@ class Takeover:
             If the group has moved on.
         """
         saved, peers = True, Peers.of(self._store)
-        for lineage, stops in before.items():
+        for lineage, runs in before.items():
             inside = lineage in (self._group.lineage, *self._group.absorbed)
             if inside or peers.absorbed(lineage):
                 continue
@@ -74,27 +76,25 @@ class Takeover:
                 with dead_member(self._store, path, lineage, self._group.agrees) as found:
                     # Another one may have been faster while this one waited for the lock.
                     if found is not None and not Peers.of(self._store).absorbed(lineage):
-                        self._absorb(found, stops, f"learned by {member}: not in {found.path}")
+                        self._absorb(found, runs, f"learned by {member}: not in {found.path}")
                         self._save()  # before its slot is free again
                         _log.info("took over what %s had learned", found.path)
             except Untrusted:
                 raise
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
-                for partition, stop in stops.items():
-                    start = self._group.began(partition, lineage)
+                for partition, (start, stop) in runs.items():
                     self._feed.miss(partition, start, stop, f"learned by {member}: {error}")
         return saved
 
-    def _absorb(self, found: Checkpoint, stops: Mapping[str, int], reason: str) -> None:
+    def _absorb(self, found: Checkpoint, runs: Mapping[str, tuple[int, int]], reason: str) -> None:
         """Merge the model of a checkpoint, and report what was committed and is not in it."""
-        lineage, learned = found.body["lineage"], ends(found.body)
+        learned = ends(found.body)
         if self._trainer.learns:
             self._merge(found)
         self._feed.inherit(found.body["feed"]["lost"])
-        for partition, stop in stops.items():
-            start = learned.get(partition, self._group.began(partition, lineage))
-            self._feed.miss(partition, start, stop, reason)
+        for partition, (start, stop) in runs.items():
+            self._feed.miss(partition, learned.get(partition, start), stop, reason)
 
     def _merge(self, found: Checkpoint) -> None:
         if not self._fits(found):
