@@ -11,7 +11,7 @@ import fcntl
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, suppress, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,6 @@ class _FileSink:
         self._path = path
         if not path.parent.is_dir():
             raise Unavailable(f"no directory {path.parent} to write {path.name} in")
-        is_new = not path.exists()
         try:
             self._file = path.open("ab+")
         except OSError as error:
@@ -86,7 +85,8 @@ class _FileSink:
             ) from error
         except OSError:  # of a file system without locks
             pass
-        if is_new:
+        with suppress(PermissionError):
+            # Also where it was there: the run that made it may not have come to this.
             sync_directory(path.parent)
 
     @property

@@ -90,7 +90,11 @@ class Store:
         self.key = key
         self._lock = -1
         with writing(self.directory):
+            new = [path for path in self.directory.absolute().parents if not path.exists()]
             self.path = self._claim(1 if alone else _MAX_MEMBERS)
+            # A power failure may take a directory away whose name was not synced, files and all.
+            for path in (self.path, self.directory.absolute(), *new):
+                sync_directory(path.parent)
             for left_over in self.path.glob(".new-*"):
                 remove_any(left_over)
         self.name = self.path.name
