@@ -142,5 +142,5 @@ def test_a_commit_is_taken_and_nobody_hears_of_it(stage: Stage) -> None:
     stage.world.faults.ordered.add("lost acknowledgement")
     stage.until(stage.a, "idle")
     assert stage.done("t:0") + stage.done("t:1") > before
-    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    stage.together(lambda: stage.done("t:0") > 30 and stage.done("t:1") > 20)
     assert stage.finish() == []

@@ -120,7 +120,7 @@ class Disk:
     def _tear(self, path: str, *, zeros: bool) -> None:
         """Lose some of what a file holds beyond what was synced."""
         rng, synced = self.world.random, self._synced.get(path)
-        if synced is None or not os.path.isfile(path):  # noqa: PTH113
+        if synced is None or path.endswith("/lock") or not os.path.isfile(path):  # noqa: PTH113
             return
         size = os.path.getsize(path)  # noqa: PTH202
         if size <= synced:
