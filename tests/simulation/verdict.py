@@ -39,7 +39,7 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if run.plan.real:
         learned = _order_written(run, written)
         if learned is None:
-            return at_least_once(run.broker, lost, grouped=False) if run.plan.sink else []
+            return _topic(run, lost) if run.plan.sink else []
     else:
         learned = list(report.model.ids)  # type: ignore[attr-defined]
     problems = counted_once(logs, learned, lost, {}) + in_order(logs, learned)
@@ -59,11 +59,9 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if run.plan.sink == "file":
         problems += _same(written, expected)
     elif run.plan.sink == "topic":
-        found = at_least_once(run.broker, lost, grouped=False)
+        problems += _topic(run, lost)
         if lost:
-            # What was predicted before a crash, of events that were gone after it, has no equal.
-            return problems + [one for one in found if one.kind != "values"]
-        problems += found
+            return problems
         values = {(name, offset): value for name, offset, value in expected}
         wrong = [
             output
@@ -139,6 +137,15 @@ def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
     if run.plan.until_end and not run.plan.retention:
         return merge_order(run.broker.logs)
     return None
+
+
+def _topic(run: Run, lost: list[Any]) -> list[Problem]:
+    """Each position is written, with one value unless events were lost.
+
+    What was predicted before a crash, of events that were gone after it, has no equal.
+    """
+    found = at_least_once(run.broker, lost, grouped=False)
+    return [one for one in found if one.kind != "values"] if lost else found
 
 
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
