@@ -80,7 +80,9 @@ def make_logs(
 ) -> dict[str, Log]:
     """Logs with `n` events in all, of unequal length, that arrive within `span` seconds."""
     weights = [rng.uniform(0.2, 1.0) for _ in range(parts)]
-    logs = {f"t:{k}": Log([], [], [], [], rng.choice((0, 0, 2)) if gaps else 0) for k in range(parts)}
+    logs = {
+        f"t:{k}": Log([], [], [], [], rng.choice((0, 0, 2)) if gaps else 0) for k in range(parts)
+    }
     jumps = (1, 1, 1, 1, 2, 4) if gaps else (1,)
     delays = {name: rng.choice((0.0, 0.0, rng.uniform(0.0, span / 3))) for name in logs}
     clock = 0

@@ -113,7 +113,8 @@ def counted_once(
 
 def in_order(logs: Mapping[str, Log], learned: list[int]) -> list[Problem]:
     """Inside a partition events are learned in the order of their offsets."""
-    where, at = positions(logs), defaultdict(lambda: -1)
+    where = positions(logs)
+    at: dict[str, int] = defaultdict(lambda: -1)
     for number in learned:
         name, offset = where[number]
         if offset <= at[name]:
@@ -122,9 +123,7 @@ def in_order(logs: Mapping[str, Log], learned: list[int]) -> list[Problem]:
     return []
 
 
-def at_least_once(
-    broker: Broker, lost: list[Mapping[str, Any]], *, grouped: bool
-) -> list[Problem]:
+def at_least_once(broker: Broker, lost: list[Mapping[str, Any]], *, grouped: bool) -> list[Problem]:
     """Each position is written, and with one value, or the others say that they are revisions."""
     values: dict[Position, list[dict[str, Any]]] = defaultdict(list)
     for _, output in broker.written:
@@ -178,6 +177,4 @@ def spans(found: Iterable[Position]) -> str:
     offsets = defaultdict(list)
     for name, offset in found:
         offsets[name].append(offset)
-    return ", ".join(
-        f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items())
-    )
+    return ", ".join(f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items()))

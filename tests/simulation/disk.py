@@ -113,7 +113,7 @@ class Disk:
             self.world.note(None, "lost rename", os.path.basename(path))  # noqa: PTH119
             _REAL["rename"](path, before)
         elif operation == "unlink":
-            os.link(before, path)  # noqa: PTH200
+            os.link(before, path)
         elif operation == "rmdir":
             _REAL["mkdir"](path, 0o700)
 
@@ -220,7 +220,7 @@ class Disk:
         _REAL["rename"](src, dst, **options)
         for table in (self._synced, self._writers):
             for name in [one for one in table if one == before or one.startswith(f"{before}/")]:
-                table[after + name[len(before) :]] = table.pop(name)  # type: ignore[index,assignment]
+                table[after + name[len(before) :]] = table.pop(name)  # type: ignore[assignment]
         if self._mine(after):
             self._step("renamed", after)
 
@@ -263,7 +263,7 @@ class Disk:
         """Keep what is removed, since its removal may be lost."""
         self._thrown += 1
         kept = f"{self._trash}/{self._thrown}"
-        os.link(path, kept)  # noqa: PTH200
+        os.link(path, kept)
         return kept
 
 
@@ -301,4 +301,3 @@ def _name(path: Any, dir_fd: int | None = None) -> str:
     text = os.fspath(path)
     text = text.decode() if isinstance(text, bytes) else str(text)
     return text if dir_fd is None else f"{_path_of(dir_fd)}/{text}"
-

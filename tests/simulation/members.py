@@ -60,7 +60,7 @@ class Job:
     def engine(self, name: str, directory: Path, **more: Any) -> Engine:
         """An engine for a process of that name."""
         kind = GroupSource if self.grouped else LoneSource
-        sink = None
+        sink: Any = None
         if self.sink == "file":
             sink = FileSink(self.root / "out.ndjson", self.broker.world)
         elif self.sink == "topic":
@@ -134,5 +134,3 @@ class Worker:
         """Ask the program to stop in order."""
         if self.engine is not None:
             self.engine.stop()
-
-

@@ -85,9 +85,7 @@ class Run:
     trace : function, optional
     """
 
-    def __init__(
-        self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None) -> None:
         self.plan, self.root = plan, root
         root.mkdir(parents=True, exist_ok=True)
         self.world = world = World(plan.seed, plan.faults(), trace)
@@ -249,7 +247,9 @@ class Run:
                 worker.settle(self.world.random)
 
     def _all_arrived(self) -> None:
-        latest = max((log.arrivals[-1] for log in self.broker.logs.values() if log.arrivals), default=0)
+        latest = max(
+            (log.arrivals[-1] for log in self.broker.logs.values() if log.arrivals), default=0
+        )
         self.world.now = max(self.world.now, latest)
 
     def _retain(self) -> None:
@@ -274,7 +274,7 @@ class Run:
 
     def end(self) -> None:
         """Leave no thread behind."""
-        self.world.after_death = lambda process: None
+        self.world.after_death = None
         for process in self.world.processes:
             if not process.ended:
                 process.dead = True

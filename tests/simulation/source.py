@@ -221,4 +221,10 @@ def _pause(timeout: float, share: float) -> float:
 def event_of(number: int) -> dict[str, object]:
     """The event of an identifier, for a real learner."""
     a, b = (number * 7919 % 4001) / 1000 - 2, (number * 104729 % 3989) / 1000 - 2
-    return {"a": a, "b": b, "c": "xyz"[number % 3], "id": number, "y": "up" if a * b > 0 else "down"}
+    return {
+        "a": a,
+        "b": b,
+        "c": "xyz"[number % 3],
+        "id": number,
+        "y": "up" if a * b > 0 else "down",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectors.memory import MemorySink, MemorySource
@@ -34,7 +35,8 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if not worker.reports:
         return [Problem("unfinished", f"{worker.host} has no report")]
     report = worker.reports[-1]
-    logs, lost = run.broker.logs, list(report.lost)
+    logs = run.broker.logs
+    lost: list[Mapping[str, Any]] = list(report.lost)
     written = _file(run)
     if run.plan.real:
         learned = _order_written(run, written)
@@ -139,7 +141,7 @@ def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
     return None
 
 
-def _topic(run: Run, lost: list[Any]) -> list[Problem]:
+def _topic(run: Run, lost: list[Mapping[str, Any]]) -> list[Problem]:
     """Each position is written, with one value unless events were lost.
 
     What was predicted before a crash, of events that were gone after it, has no equal.
@@ -151,10 +153,16 @@ def _topic(run: Run, lost: list[Any]) -> list[Problem]:
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
     """A file holds each position once, with the value of an undisturbed run."""
     found = [
-        (one.pop("partition"), one.pop("offset"), {k: v for k, v in one.items() if k != "timestamp"})
+        (
+            one.pop("partition"),
+            one.pop("offset"),
+            {k: v for k, v in one.items() if k != "timestamp"},
+        )
         for one in written
     ]
     if found != expected:
-        first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), -1)
+        first = next(
+            (i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), -1
+        )
         return [Problem("file", f"{len(found)} lines, {len(expected)} wanted, differ at {first}")]
     return []
