@@ -116,19 +116,15 @@ def test_members_with_directories_of_their_own_know_each_other_apart(apart: Stag
 def test_an_heir_dies_between_checkpoint_and_commit(stage: Stage) -> None:
     """What it took over is taken over after all, or still there when the dead one comes back."""
     both_at_work(stage)
+    stage.kill(stage.a)
+    stage.wait(10.0)
+    stage.until(stage.b, lambda: stage.stands(stage.b, "commit") and stage.absorbed("member-1"))
     stage.kill(stage.b)
     stage.wait(10.0)
+    stage.a.start()  # in the first slot that is free: its own
     stage.until(stage.a, lambda: stage.owns(stage.a, BOTH))
-    stage.until(stage.a, "commit")  # of what it had learned by itself, or of what it took over
-    heir = stage.a.process
-    assert heir is not None
-    stage.until(stage.a, "assigned") if heir.at != "commit" else None
-    stage.kill(stage.a)
+    stage.until(stage.a, "poll")
     stage.b.start()
-    stage.wait(10.0)
-    stage.until(stage.b, lambda: stage.owns(stage.b, BOTH))
-    stage.until(stage.b, "poll")
-    stage.a.start()
     stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
     assert stage.finish() == []
 
@@ -138,12 +134,13 @@ def test_a_commit_is_taken_and_nobody_hears_of_it(stage: Stage) -> None:
     stage.share(a=("t:0",), b=("t:1",))
     stage.a.start()
     stage.until(stage.a, lambda: stage.done("t:0") > 8 and stage.done("t:1") > 8)
-    before = dict(stage.broker.committed)
+    stage.until(stage.a, "write")  # more than it has committed
     stage.b.start()
     stage.until(stage.b, "idle")
-    stage.world.faults.ordered.add("lost acknowledgement")
     stage.until(stage.a, "revoked")
+    before = stage.done("t:0") + stage.done("t:1")
+    stage.world.faults.ordered.add("lost acknowledgement")
     stage.until(stage.a, "idle")
-    assert stage.broker.committed != before
-    stage.together(lambda: stage.owns(stage.a, ("t:0",)) and stage.owns(stage.b, ("t:1",)))
+    assert stage.done("t:0") + stage.done("t:1") > before
+    stage.together(lambda: stage.done("t:0") > 30 and stage.done("t:1") > 20)
     assert stage.finish() == []

@@ -123,7 +123,8 @@ def counted_once(
 
 def in_order(logs: Mapping[str, Log], learned: list[int]) -> list[Problem]:
     """Inside a partition events are learned in the order of their offsets."""
-    where, at = positions(logs), defaultdict(lambda: -1)
+    where = positions(logs)
+    at: dict[str, int] = defaultdict(lambda: -1)
     for number in learned:
         name, offset = where[number]
         if offset <= at[name]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import sys
 import time
 import uuid
@@ -23,8 +24,17 @@ def simulated_time(world: World) -> Iterator[None]:
     What an engine sets in the interpreter for the time of its run is put back at the end, in
     whatever order engines ended.
     """
-    monotonic, wall, uuid4 = time.monotonic, time.time, uuid.uuid4
+    monotonic, wall, uuid4, dumps = time.monotonic, time.time, uuid.uuid4, json.dumps
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+
+    def steady() -> float:
+        return world.now if current() else monotonic()
+
+    def dated() -> float:
+        return 1.7e9 + world.now if current() else wall()
+
+    def plain(value: Any, *, indent: int | None = None, **options: Any) -> str:
+        return dumps(value, **options)
 
     def no_sleep(seconds: float) -> None:
         if current() is None:
@@ -39,12 +49,13 @@ def simulated_time(world: World) -> Iterator[None]:
 
     sleep = time.sleep
     with (
-        mock.patch("time.monotonic", lambda: world.now if current() else monotonic()),
-        mock.patch("time.time", lambda: 1.7e9 + world.now if current() else wall()),
+        mock.patch("time.monotonic", steady),
+        mock.patch("time.time", dated),
         mock.patch("time.sleep", no_sleep),
         mock.patch("uuid.uuid4", identifier),
-        # Of the figures few points are kept: most of a checkpoint would be these.
+        # Most of the time of a run would go into writing figures, and into indenting them.
         mock.patch("streamk.engine.history.MOST", 8),
+        mock.patch("json.dumps", plain),
     ):
         try:
             yield

@@ -113,14 +113,14 @@ class Disk:
             self.world.note(None, "lost rename", os.path.basename(path))  # noqa: PTH119
             _REAL["rename"](path, before)
         elif operation == "unlink":
-            os.link(before, path)  # noqa: PTH200
+            os.link(before, path)
         elif operation == "rmdir":
             _REAL["mkdir"](path, 0o700)
 
     def _tear(self, path: str, *, zeros: bool) -> None:
         """Lose some of what a file holds beyond what was synced."""
         rng, synced = self.world.random, self._synced.get(path)
-        if synced is None or not os.path.isfile(path):  # noqa: PTH113
+        if synced is None or path.endswith("/lock") or not os.path.isfile(path):  # noqa: PTH113
             return
         size = os.path.getsize(path)  # noqa: PTH202
         if size <= synced:
@@ -220,7 +220,7 @@ class Disk:
         _REAL["rename"](src, dst, **options)
         for table in (self._synced, self._writers):
             for name in [one for one in table if one == before or one.startswith(f"{before}/")]:
-                table[after + name[len(before) :]] = table.pop(name)  # type: ignore[index,assignment]
+                table[after + name[len(before) :]] = table.pop(name)  # type: ignore[assignment]
         if self._mine(after):
             self._step("renamed", after)
 
@@ -263,7 +263,7 @@ class Disk:
         """Keep what is removed, since its removal may be lost."""
         self._thrown += 1
         kept = f"{self._trash}/{self._thrown}"
-        os.link(path, kept)  # noqa: PTH200
+        os.link(path, kept)
         return kept
 
 

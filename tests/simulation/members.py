@@ -60,7 +60,7 @@ class Job:
     def engine(self, name: str, directory: Path, **more: Any) -> Engine:
         """An engine for a process of that name."""
         kind = GroupSource if self.grouped else LoneSource
-        sink = None
+        sink: Any = None
         if self.sink == "file":
             sink = FileSink(self.root / "out.ndjson", self.broker.world)
         elif self.sink == "topic":

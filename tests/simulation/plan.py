@@ -98,7 +98,7 @@ class Plan:
     @property
     def short(self) -> str:
         """The kind of world in a few words."""
-        words = [self.kind]
+        words: list[str] = [self.kind]
         if self.kind == "group":
             words.append("one directory" if self.shared else "separate directories")
         words += ["retention"] * self.retention + ["names as POSIX has them"] * (not self.ordered)

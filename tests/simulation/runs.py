@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from .learner import registered
 from .members import Job, Worker
 from .plan import Plan
 from .verdict import judge_group, judge_single
-from .world import Process, World
+from .world import Process, World, current
 
 __all__ = ["Run", "Verdict", "simulate"]
 
@@ -120,10 +120,8 @@ class Run:
 
     def verdict(self) -> list[Problem]:
         """Run the world to its end and say what is wrong."""
-        level = logging.getLogger("streamk").level
-        logging.getLogger("streamk").setLevel(logging.CRITICAL)
         try:
-            with self.inside():
+            with told(self.world), self.inside():
                 if self.plan.kind == "single":
                     return self._single()
                 return self._group()
@@ -131,7 +129,6 @@ class Run:
             return [Problem("stuck", str(stuck)), *self._failures()]
         finally:
             self.end()
-            logging.getLogger("streamk").setLevel(level)
             shutil.rmtree(self.root, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -277,11 +274,32 @@ class Run:
 
     def end(self) -> None:
         """Leave no thread behind."""
-        self.world.after_death = lambda process: None
+        self.world.after_death = None
         for process in self.world.processes:
             if not process.ended:
                 process.dead = True
                 process.resume()
+
+
+@contextlib.contextmanager
+def told(world: World) -> Iterator[None]:
+    """Let what the engine logs go into the trace, if there is one, and nowhere else."""
+    log, handler = logging.getLogger("streamk"), logging.Handler()
+    before = log.level, log.propagate
+
+    def emit(record: logging.LogRecord) -> None:
+        world.trace(f"{world.now:10.3f} {current()!s:6} {record.getMessage()}")  # type: ignore[misc]
+
+    handler.emit = emit  # type: ignore[method-assign]
+    log.propagate = False
+    log.setLevel(logging.CRITICAL if world.trace is None else logging.INFO)
+    if world.trace is not None:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.level, log.propagate = before
 
 
 class Stuck(Exception):

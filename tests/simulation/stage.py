@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from streamk.engine import newest_checkpoint
+
 from .checks import Problem
 from .members import Worker
 from .plan import Plan
@@ -101,6 +103,15 @@ class Stage(Run):
     def done(self, partition: str) -> int:
         """The offset that the group has committed."""
         return self.broker.committed.get(partition, (0, ""))[0]
+
+    def stands(self, worker: Worker, label: str) -> bool:
+        """Whether a worker has come to a step and not done it."""
+        return worker.process is not None and worker.process.at == label
+
+    def absorbed(self, slot: str) -> bool:
+        """Whether the newest checkpoint of a slot has taken over a model."""
+        found = newest_checkpoint(self.workers[0].directory / slot)
+        return found is not None and bool(found.body["absorbed"])
 
     def owns(self, worker: Worker, partitions: tuple[str, ...]) -> bool:
         """Whether the group has given these partitions to a worker."""

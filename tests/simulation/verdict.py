@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectors.memory import MemorySink, MemorySource
@@ -35,12 +36,13 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if not worker.reports:
         return [Problem("unfinished", f"{worker.host} has no report")]
     report = worker.reports[-1]
-    logs, lost = run.broker.logs, list(report.lost)
+    logs = run.broker.logs
+    lost: list[Mapping[str, Any]] = list(report.lost)
     written = _file(run)
     if run.plan.real:
         learned = _order_written(run, written)
         if learned is None:
-            return at_least_once(run.broker, lost, grouped=False) if run.plan.sink else []
+            return _topic(run, lost) if run.plan.sink else []
     else:
         learned = list(report.model.ids)  # type: ignore[attr-defined]
     problems = counted_once(logs, learned, lost, {}) + in_order(logs, learned)
@@ -60,11 +62,9 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if run.plan.sink == "file":
         problems += _same(written, expected)
     elif run.plan.sink == "topic":
-        found = at_least_once(run.broker, lost, grouped=False)
+        problems += _topic(run, lost)
         if lost:
-            # What was predicted before a crash, of events that were gone after it, has no equal.
-            return problems + [one for one in found if one.kind != "values"]
-        problems += found
+            return problems
         values = {(name, offset): value for name, offset, value in expected}
         wrong = [
             output
@@ -141,6 +141,15 @@ def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
     if run.plan.until_end and not run.plan.retention:
         return merge_order(run.broker.logs)
     return None
+
+
+def _topic(run: Run, lost: list[Mapping[str, Any]]) -> list[Problem]:
+    """Each position is written, with one value unless events were lost.
+
+    What was predicted before a crash, of events that were gone after it, has no equal.
+    """
+    found = at_least_once(run.broker, lost, grouped=False)
+    return [one for one in found if one.kind != "values"] if lost else found
 
 
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:

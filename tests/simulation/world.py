@@ -144,7 +144,7 @@ class World:
         self.steps = 0
         self.switching = 0.3
         """Chance that a step hands the turn to another process."""
-        self.after_death: Callable[[Process], None] = lambda process: None
+        self.after_death: Callable[[Process], None] | None = None
         self.trace = trace
 
     # --- called by processes ----------------------------------------------------------------
@@ -245,4 +245,5 @@ class World:
         if self.trace:
             end = "died" if process.dead else f"ended {process.error or ''!r}"
             self.trace(f"{self.now:10.3f} {process.name:6} {end}")
-        self.after_death(process)
+        if self.after_death is not None:
+            self.after_death(process)
