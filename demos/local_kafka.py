@@ -149,6 +149,11 @@ class LocalKafka:
     users:
         user name -> password. When given, the broker has a second listener, ``sasl_address``,
         that admits these users by SASL/PLAIN without encryption.
+    tls:
+        a directory with ``server.pem``, the broker's private key and certificate, and ``ca.pem``,
+        the certificate of who signs those of clients. When given, the broker has two more
+        listeners: ``tls_address``, and ``mutual_tls_address``, which asks clients for a
+        certificate.
     heap_mb:
         Java heap of the broker in MiB.
     start_timeout:
@@ -163,15 +168,17 @@ class LocalKafka:
         self,
         *,
         users: Mapping[str, str] | None = None,
+        tls: Path | None = None,
         heap_mb: int = 512,
         start_timeout: float = 90.0,
     ) -> None:
         self._users = dict(users or {})
+        self._tls = tls
         self._heap_mb = heap_mb
         self._start_timeout = start_timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._lib = install()
-        self._port, self._controller_port, self._sasl_port = free_ports(3)
+        self._port, self._controller_port, self._sasl_port, *self._tls_ports = free_ports(5)
         self._home = Path(tempfile.mkdtemp(prefix="streamk-kafka-"))
         self._log = self._home / "broker.log"
         atexit.register(self.close)
@@ -192,6 +199,21 @@ class LocalKafka:
         if not self._users:
             raise LocalKafkaError("this broker has no SASL listener: start it with users={...}")
         return f"127.0.0.1:{self._sasl_port}"
+
+    @property
+    def tls_address(self) -> str:
+        """``host:port`` of the TLS listener; needs ``tls``."""
+        return self._tls_address(0)
+
+    @property
+    def mutual_tls_address(self) -> str:
+        """``host:port`` of the TLS listener that clients show a certificate to; needs ``tls``."""
+        return self._tls_address(1)
+
+    def _tls_address(self, which: int) -> str:
+        if self._tls is None:
+            raise LocalKafkaError("this broker has no TLS listener: start it with tls=...")
+        return f"127.0.0.1:{self._tls_ports[which]}"
 
     @property
     def pid(self) -> int | None:
@@ -325,6 +347,8 @@ class LocalKafka:
         listeners = {"PLAINTEXT": self._port}
         if self._users:
             listeners["SASL_PLAINTEXT"] = self._sasl_port
+        if self._tls is not None:
+            listeners["SSL"], listeners["MUTUAL"] = self._tls_ports
         advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
         controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
         settings = {
@@ -336,7 +360,7 @@ class LocalKafka:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL",
             "inter.broker.listener.name": "PLAINTEXT",
             # One node: every internal topic has one replica.
             "offsets.topic.replication.factor": "1",
@@ -365,6 +389,14 @@ class LocalKafka:
             users = " ".join(f'user_{name}="{word}"' for name, word in self._users.items())
             settings["sasl.enabled.mechanisms"] = "PLAIN"
             settings["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = f"{login} {users};"
+        if self._tls is not None:
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self._tls / "server.pem"),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self._tls / "ca.pem"),
+                "listener.name.mutual.ssl.client.auth": "required",
+            }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:

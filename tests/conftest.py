@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import certificates
 import pytest
 
 
@@ -23,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # garbage collector, which may come upon them in any later test.
     for line in (
         "ignore:(read_text|open_text) is deprecated:DeprecationWarning",
-        "ignore:unclosed <socket.socket:ResourceWarning",
+        "ignore:unclosed <(socket.socket|ssl.SSLSocket):ResourceWarning",
     ):
         config.addinivalue_line("filterwarnings", line)
 
@@ -101,12 +102,25 @@ def _started_brokers() -> Iterator[list[Any]]:
 
 
 @pytest.fixture(scope="session")
-def local_kafka(_started_brokers: list[Any]) -> Any:
-    """A LocalKafka that the tests may stop and start; it admits SASL_USERS on a second port."""
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of certificates, see `certificates.make`."""
+    lack = certificates.missing()
+    if lack:
+        _no_broker(f"the certificates for TLS need {lack}")
+    return certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def local_kafka(_started_brokers: list[Any], request: pytest.FixtureRequest) -> Any:
+    """A LocalKafka that the tests may stop and start.
+
+    It admits SASL_USERS on a second port and, where there are certificates, TLS on two more.
+    """
     lacks = local_kafka_module.missing()
     if lacks:
         _no_broker("a local Kafka needs " + " and ".join(lacks))
-    broker = local_kafka_module.LocalKafka(users=SASL_USERS)
+    tls = None if certificates.missing() else request.getfixturevalue("tls_files")
+    broker = local_kafka_module.LocalKafka(users=SASL_USERS, tls=tls)
     _started_brokers.append(broker)
     return broker.start()
 

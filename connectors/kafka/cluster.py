@@ -13,6 +13,7 @@ from typing import Self
 from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
 from connectors.kafka.security import Security
+from connectors.kafka.tls import diagnose
 
 __all__ = [
     "Cluster",
@@ -96,7 +97,8 @@ class Cluster:
 
     def unanswered(self, complaint: str) -> Unavailable:
         """The error when no broker answered in time; `complaint` is what the client said of it."""
-        reason = self._unreachable() or complaint or "no answer"
+        unreachable = self._unreachable()
+        reason = unreachable or complaint or "no answer"
         login = "sasl_mechanism" in self.security.options
         if login and "authenticat" in reason.lower():
             user = self.security.options.get("sasl_plain_username")
@@ -105,6 +107,10 @@ class Cluster:
                 f" ({self.security.options['sasl_mechanism']}): {self.security.redact(reason)}."
                 " Check that user name and password are right"
             )
+        for server in self.servers if unreachable is None else ():
+            trouble = diagnose(server, self.security)
+            if trouble is not None:
+                return Unavailable(self.security.redact(trouble))
         checks = (
             "the broker runs",
             "host and port are those of its listener",

@@ -26,6 +26,7 @@ from connectors.kafka.confluent_reader import (
     consumer_settings,
     partition_numbers,
 )
+from connectors.kafka.tls import context
 
 __all__ = ["ConfluentClient"]
 
@@ -104,6 +105,7 @@ def _connect(
     """
     logger, links = logging.getLogger(LOGGER), Links()
     cluster.security.guard_logs()
+    context(cluster.security)  # whose mistakes librdkafka tells in fewer words
     settings = {
         "bootstrap.servers": ",".join(cluster.servers),
         "client.id": "streamk",

@@ -37,6 +37,7 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Fault, LastComplaint
 from connectors.kafka.python_mends import Mends
+from connectors.kafka.tls import context
 
 __all__ = ["PythonClient"]
 
@@ -103,6 +104,8 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
         return made[0]
 
     cluster.security.guard_logs()
+    # Its own would fail over a file of revoked certificates.
+    tls = context(cluster.security)
     with LastComplaint("kafka") as complaint:
         try:
             one = client(
@@ -113,6 +116,7 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
                 reconnect_backoff_max_ms=1000,
                 metrics_enabled=False,
                 kafka_client=make,
+                ssl_context=tls,
                 **cluster.security.options,
                 **options,
             )

@@ -18,6 +18,8 @@ __all__ = ["LARGEST_LABEL", "LabelReader"]
 LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
 """A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
 columns are, cannot hold the square of its error."""
+_LEAST_WHOLE, _MOST_WHOLE = -(1 << 63), (1 << 64) - 1
+"""Whole numbers that are classes: those of 64 bits, with or without a sign."""
 
 _EXACT: dict[str | None, set[type]] = {
     None: {bool, int, str},
@@ -86,6 +88,7 @@ class LabelReader:
             and kinds <= {*self._exact, type(None)}
             and (self._type != "float" or _all_quantities(labels))
             and (str not in kinds or _all_text(labels))
+            and (int not in kinds or _all_classes(labels))
             and (self._allowed is None or all((type(v), v) in self._allowed for v in labels))
         ):
             return labels, []
@@ -138,11 +141,15 @@ class LabelReader:
 
     def _whole(self, value: Any) -> int:
         if isinstance(value, numbers.Integral):
-            return int(value)
-        number = self._finite(value)
-        if not number.is_integer():
-            raise self._out_of_domain(value)
-        return int(number)
+            whole = int(value)
+        else:
+            number = self._finite(value)
+            if not number.is_integer():
+                raise self._out_of_domain(value)
+            whole = int(number)
+        if not _LEAST_WHOLE <= whole <= _MOST_WHOLE:
+            raise Rejected("label out of domain", "a whole number of more than 64 bits", self._name)
+        return whole
 
     def _out_of_domain(self, value: Any) -> Rejected:
         wanted = _WANTED[self._type]
@@ -151,6 +158,11 @@ class LabelReader:
 
 def _all_quantities(labels: list[Any]) -> bool:
     return all(value is None or abs(value) <= LARGEST_LABEL for value in labels)
+
+
+def _all_classes(labels: list[Any]) -> bool:
+    whole = [label for label in labels if type(label) is int]
+    return min(whole) >= _LEAST_WHOLE and max(whole) <= _MOST_WHOLE
 
 
 def _all_text(labels: list[Any]) -> bool:

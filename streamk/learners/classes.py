@@ -18,18 +18,26 @@ MOST_CLASSES = 1000
 """Default of `max_classes`: what an event takes grows with the classes."""
 _PLAIN = frozenset((str, int, bool))
 
-_LARGEST = {np.dtype(name): math.sqrt(float(np.finfo(name).max)) for name in ("float32", "float64")}
-"""Numbers whose squares a type can hold."""
+LARGEST_NUMBER = float(np.sqrt(np.finfo(np.float32).max))
+"""The largest number that is learned, 1.8e19: single precision can hold the square of an error of
+that size. It is the same for all learners, so that one model takes what another takes."""
+_LEAST_WHOLE, _MOST_WHOLE = -(1 << 63), (1 << 64) - 1
+"""Whole numbers that are classes: those of 64 bits, with or without a sign."""
 
 
 def _plain(label: Any, row: int) -> Label:
     """Return the label as a str, int or bool of Python's own."""
     if isinstance(label, np.generic):
         label = label.item()
-    if isinstance(label, str | int):
+    if isinstance(label, str) or (isinstance(label, int) and is_class_number(label)):
         return label
+    if isinstance(label, int):
+        raise InvalidInput(
+            f"the label of row {row}, a whole number of {label.bit_length()} bits, is past the 64"
+            " bits that one may have as a class; make it a text"
+        )
     if isinstance(label, float) and math.isfinite(label) and label == int(label):
-        return int(label)
+        return _plain(int(label), row)
     raise InvalidInput(
         f"the label of row {row}, {label!r}, must be a string, a whole number or a boolean; "
         "to learn numbers choose regression"
@@ -200,21 +208,25 @@ def check_labels(y: Iterable[Any]) -> NDArray[Any]:
     labels = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         # Most labels are plain already.
-        labels[row] = value if type(value) in _PLAIN else _plain(value, row)
+        plain = type(value) is str or (type(value) in _PLAIN and is_class_number(value))
+        labels[row] = value if plain else _plain(value, row)
     return labels
 
 
-def is_number(label: Any, dtype: np.dtype[Any]) -> bool:
+def is_class_number(label: int) -> bool:
+    """Return whether a whole number may be a class: one of 64 bits."""
+    return _LEAST_WHOLE <= label <= _MOST_WHOLE
+
+
+def is_number(label: Any) -> bool:
     """Whether a regression's label is one that `check_numbers` lets through, without a detour."""
-    return isinstance(label, float | int) and abs(label) <= _LARGEST[dtype]
+    return isinstance(label, float | int) and abs(label) <= LARGEST_NUMBER
 
 
-def check_numbers(
-    y: Sequence[Any] | NDArray[Any], n: int, dtype: np.dtype[Any]
-) -> NDArray[np.float64]:
+def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64]:
     """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput.
 
-    They must not be so large that a squared one is past the dtype's range.
+    None may be past `LARGEST_NUMBER`.
     """
     try:
         numbers = np.asarray(y, dtype=np.float64)
@@ -226,18 +238,17 @@ def check_numbers(
         raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None
     if numbers.shape != (n,):
         raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
-    largest = _LARGEST[dtype]
-    if np.vdot(numbers, numbers) <= largest**2:  # the fast way to see that all is well
+    if np.vdot(numbers, numbers) <= LARGEST_NUMBER**2:  # the fast way to see that all is well
         return numbers
     if not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         raise InvalidInput(f"the label of row {row} is {numbers[row]}; drop the event")
-    large = np.abs(numbers) > largest
+    large = np.abs(numbers) > LARGEST_NUMBER
     if large.any():
         row = int(np.argmax(large))
         raise InvalidInput(
-            f"the label of row {row} is {numbers[row]}, too large to learn in {dtype.name}; "
-            "drop the event or scale the labels"
+            f"the label of row {row} is {numbers[row]}, too large to learn (past "
+            f"{LARGEST_NUMBER:.3g}); drop the event or scale the labels"
         )
     return numbers
 

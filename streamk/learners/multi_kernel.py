@@ -187,7 +187,7 @@ class MultiKernel(PooledLearning):
         if len(y) != n:
             raise InvalidInput(f"{n} events came with {len(y)} labels")
         if not self.is_classifier:
-            return check_numbers(y, n, FLOAT64)
+            return check_numbers(y, n)
         labels = check_labels(y)
         self._classes.check(labels)
         self._check_first(labels)
@@ -205,7 +205,7 @@ class MultiKernel(PooledLearning):
         if self.is_classifier:
             number: Any = self._classes.number(y)
         else:
-            number = y if is_number(y, FLOAT64) else None
+            number = y if is_number(y) else None
         if number is None or not self._takes(x):
             self.learn_many(one_row(x), [y])
             return

@@ -193,13 +193,13 @@ class Supervised(OneAtATime, Decider):
             labels = check_labels(y)
             self._classes.check(labels)
             return labels
-        return check_numbers(y, n, self.dtype)
+        return check_numbers(y, n)
 
     def number(self, y: Any) -> float | None:
         """Return a label as the loss takes it, None if it is new or asks for a closer look."""
         if self.is_classifier:
             return self._classes.number(y)
-        return y if is_number(y, self.dtype) else None
+        return y if is_number(y) else None
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs f(x), before any decision.
