@@ -11,7 +11,7 @@ import fcntl
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
