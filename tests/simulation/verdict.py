@@ -113,7 +113,7 @@ def judge_group(run: Run, last: Worker) -> list[Problem]:
     learned = list(report.model.ids)  # type: ignore[attr-defined]
     problems = counted_once(run.broker.logs, learned, lost, elsewhere)
     if run.plan.sink == "topic":
-        problems += at_least_once(run.broker, lost, grouped=True)
+        problems += _topic(run, lost, grouped=True)
     return problems
 
 
@@ -143,13 +143,15 @@ def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
     return None
 
 
-def _topic(run: Run, lost: list[Mapping[str, Any]]) -> list[Problem]:
-    """Each position is written, with one value unless events were lost.
+def _topic(run: Run, lost: list[Mapping[str, Any]], *, grouped: bool = False) -> list[Problem]:
+    """Each position is written, with one value unless events were deleted meanwhile.
 
     What was predicted before a crash, of events that were gone after it, has no equal.
     """
-    found = at_least_once(run.broker, lost, grouped=False)
-    return [one for one in found if one.kind != "values"] if lost else found
+    found = at_least_once(run.broker, lost, grouped=grouped)
+    if any(one.get("reason") == "gone from the source" for one in lost):
+        return [one for one in found if one.kind not in ("values", "revision")]
+    return found
 
 
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
