@@ -28,10 +28,10 @@ from streamk.backends.numba_backend.experts.reach import (
     whole,
 )
 from streamk.backends.numba_backend.ranking import rank_row
+from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 
-SMOOTHERS = window.GAUSSIANS + window.POWERS
-LEVELS = len(level.RATES)
-LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(5)
+LEVELS = len(LEVEL_RATES)
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(BANKS)
 """Banks of experts, which sleep as a whole."""
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
@@ -127,7 +127,7 @@ def _cells(table: Any) -> Any:
 @fast
 def _forecast_grids(table: Any, F: Any) -> None:
     """Write the outputs (groups, rules, outputs) of the grids."""
-    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
+    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], RULES
     line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
     cells, factors = short(table, at.CELLS, (t,)), single(table, at.FACTORS, (t, q))
     A, out = _cells(table), single(table, at.SIDE, (g, line))
@@ -219,7 +219,7 @@ def _learn_linear(table: Any, z: Any, G: Any) -> None:
 @fast
 def _learn_grids(table: Any, G: Any) -> None:
     """Let the grids learn from the slopes (groups, rules, outputs) of their losses."""
-    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
+    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], RULES
     line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
     cells = short(table, at.CELLS, (t,))
     A, side, last = _cells(table), single(table, at.SIDE, (g, line)), q * table[at.OUTPUT_ROOM]

@@ -10,7 +10,6 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.experts import (
     banks,
-    costs,
     mixture,
     offsets,
     opinions,
@@ -22,6 +21,7 @@ from streamk.backends.numba_backend.experts.banks import NEWTON
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
 from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
 from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
+from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer
 _tuple: Any = types.Tuple
@@ -47,7 +47,7 @@ def say(numbers: Any) -> None:
     banks.outputs(table, F[: e - table[at.GUESTS]], awake)
     opinions.opine(table[at.TASK], F, own, P)
     on = double(table, at.ON, (e,))
-    if table[at.LOSS] == costs.QUANTILE:
+    if table[at.LOSS] == QUANTILE:
         offsets.add(tracked(table), on, own, P)
     opinions.hand_out(own, on, single(table, at.KEPT, (mixture.kept_rows(table), k)))
 
@@ -77,7 +77,7 @@ def descend(numbers: Any, y: Any) -> None:
     task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
     awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
     G = single(table, at.G, (e, k))
-    if table[at.LOSS] == costs.QUANTILE:
+    if table[at.LOSS] == QUANTILE:
         mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
         on, steep = double(table, at.ON, (e,)), flags(table, at.PINBALL, (e,))
         miss = double(table, at.OUT, (k,))[0] - y

@@ -20,8 +20,8 @@ import numpy as np
 from streamk.backends import LANES
 from streamk.backends.numba_backend.experts import fours, sixteen, strips
 from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.pool_arrays import RULES
 
-RULES = strips.RULES
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
 _FORGET = 0.999

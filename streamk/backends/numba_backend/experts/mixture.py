@@ -7,10 +7,11 @@ from typing import Any
 from streamk.backends import NUMBERS
 from streamk.backends.numba_backend.experts import calibration, costs, mixing, opinions
 from streamk.backends.numba_backend.experts import places as at
-from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON, SMOOTHERS
+from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.reach import double, loss_of, single, size, whole
 from streamk.backends.numba_backend.stages import call
+from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in an account after those of the banks: the sum of losses, events, and events in which the

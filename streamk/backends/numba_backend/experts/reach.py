@@ -8,10 +8,10 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.vectors import data
+from streamk.backends.pool_arrays import QUANTILE
 
 _unpacked: Any = cgutils.unpack_tuple
 _populate: Any = arrayobj.populate_array
@@ -69,6 +69,6 @@ def tracked(table: Any) -> Any:
 @fast
 def size(table: Any) -> Any:
     """Return the mean error of the mixture, by which steps on a quantile are measured."""
-    if table[at.LOSS] == costs.QUANTILE:
+    if table[at.LOSS] == QUANTILE:
         return tracked(table)[1, table[at.EXPERTS]]
     return 1.0

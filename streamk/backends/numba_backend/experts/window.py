@@ -17,8 +17,8 @@ import numpy as np
 
 from streamk.backends.numba_backend.experts import eights
 from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.pool_arrays import APART, WIDTH
 
-GAUSSIANS, POWERS = 3, 4
 PRIOR = 0.3
 """Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""
 _NEAR = 1e-4
@@ -30,7 +30,7 @@ _HALF, _FOURTH = 2.0 ** (eights.LEAST_EXPONENT / 2), 2.0 ** (eights.LEAST_EXPONE
 @called
 def room(classes: Any) -> Any:
     """Return the shape of the sums: of weights and of weights times labels, or by class."""
-    return eights.APART, max(2, classes), eights.WIDTH
+    return APART, max(2, classes), WIDTH
 
 
 @fast
