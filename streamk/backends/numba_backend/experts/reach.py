@@ -1,4 +1,4 @@
-"""Arrays and numbers by their places in the table of a pool."""
+"""Arrays by their places in a table, and what a pool's loss is; see `of` for a pool's arrays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from streamk.backends.numba_backend.experts import of
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.vectors import data
@@ -50,25 +51,18 @@ def _reaching(kind: Any) -> Any:
     return reached
 
 
-single, double = _reaching(types.float32), _reaching(types.float64)
-short, whole, flags = (_reaching(kind) for kind in (types.int32, types.int64, types.bool_))
+double, flags = _reaching(types.float64), _reaching(types.bool_)
 
 
 @fast
 def loss_of(table: Any) -> Any:
     """Return how errors of numbers count, see `costs`."""
-    return table[at.LOSS], double(table, at.LOSS_PARAMETER, (1,))[0]
-
-
-@fast
-def tracked(table: Any) -> Any:
-    """Return the offsets of quantiles and the mean errors."""
-    return double(table, at.TRACKED, (2, table[at.EXPERTS] + 1))
+    return table[at.LOSS], of.loss_parameter(table)[0]
 
 
 @fast
 def size(table: Any) -> Any:
     """Return the mean error of the mixture, by which steps on a quantile are measured."""
     if table[at.LOSS] == QUANTILE:
-        return tracked(table)[1, table[at.EXPERTS]]
+        return of.tracked(table)[1, table[at.EXPERTS]]
     return 1.0
