@@ -227,7 +227,7 @@ def grid_arrays(tables, slots, outputs, rates, paces):
     full = [np.zeros(shape, np.float32) for _ in range(2)]
     for array, values in zip(full, (rates, paces), strict=True):
         array[:, : len(values)] = values
-    A = np.zeros((tables * slots, grids.line(outputs)), np.float32)
+    A = np.zeros((tables * slots, pool_arrays.line(outputs)), np.float32)
     return A, *full, np.ones(shape, np.float32), np.full(shape, 1e-3, np.float32)
 
 
@@ -283,7 +283,7 @@ def test_smoothers_weigh_the_events_of_the_window(d):
     close(D, expected)
     weights = np.array(naive.smoother_weights(D, 1.5))
     labels = rng.integers(0, classes, size=n + 5).astype(np.float32)
-    sums = np.empty(window.room(classes), np.float32)
+    sums = np.empty((pool_arrays.APART, classes, pool_arrays.WIDTH), np.float32)
     window.totals(D, labels, 1.5, sums[0])
     close(sums[0, :2, :7], [weights.sum(axis=1), weights @ labels[:n]], 1e-4)
     window.by_class(D, labels, 1.5, W, sums)
@@ -629,3 +629,26 @@ def test_disagreement_takes_a_sleeper_at_the_center():
     said = np.nan_to_num(L[:, 0])
     expected = math.sqrt(w @ said**2 - (w @ said) ** 2)
     assert spread.disagreement(L, w) == pytest.approx(expected)
+
+
+def test_the_loops_find_arrays_as_they_are_declared():
+    from streamk.backends.numba_backend.experts import of
+    from streamk.learners.expert_pool import ExpertPool
+
+    @njit(error_model="numpy")
+    def found(table):
+        of.linear_a(table)[0, 0, -1] = 3.0
+        of.awake(table)[1] = False
+        of.said(table)[-1, -1] = 5.0
+        lengths = of.linear_a(table).shape, of.said(table).shape, of.sums(table).shape
+        return lengths, (of.starts(table).shape, of.awake(table).shape, of.group(table)[-1])
+
+    keys = np.arange(3, dtype=np.uint64)
+    pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)
+    a = pool.arrays
+    (linear, said, sums), (starts, awake, last) = found(pool.table)
+    assert [linear, said, sums] == [a[name].shape for name in ("LINEAR_A", "SAID", "SUMS")]
+    assert [starts, awake] == [a[name].shape for name in ("STARTS", "AWAKE")]
+    assert last == a["GROUP"][-1]
+    assert (a["LINEAR_A"][0, 0, -1], a["AWAKE"][1], a["SAID"][-1, -1]) == (3.0, False, 5.0)
+    assert pool.output_room == 8

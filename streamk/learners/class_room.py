@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 
 from streamk.backends import pool_arrays
 
-SPACED = {"LINEAR_A": 1, "LINEAR_SQUARES": 1, "LADDER_A": 2, "LADDER_SQUARES": 2}
+SPACED = {
+    each.name.upper(): each.shape.index("OUTPUT_ROOM")
+    for each in pool_arrays.LEARNED
+    if "OUTPUT_ROOM" in each.shape
+}
 """Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
 _FEW = 16
 """Classes up to which there is room for no more than there are: it would cost time."""

@@ -20,7 +20,6 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.reach import loss_of
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 
@@ -222,7 +221,7 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
     newton.gain(z, of.newton_p(table), np.float32(NEWTON_FORGET), step)
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(costs.longest(loss_of(table)))
+            longest = np.float32(costs.longest(of.loss(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)

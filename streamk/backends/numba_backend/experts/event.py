@@ -19,7 +19,6 @@ from streamk.backends.numba_backend.experts import (
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
-from streamk.backends.numba_backend.experts.reach import loss_of
 from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
 from streamk.backends.pool_arrays import QUANTILE
 
@@ -74,9 +73,9 @@ def descend(numbers: Any, y: Any) -> None:
         mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
         on, steep = of.on(table), of.pinball(table)
         miss = of.out(table)[0] - y
-        offsets.learn(miss, y, loss_of(table), F, on, steep, of.tracked(table), G)
+        offsets.learn(miss, y, of.loss(table), F, on, steep, of.tracked(table), G)
     else:
-        opinions.slopes(table[at.TASK], y, loss_of(table), G)
+        opinions.slopes(table[at.TASK], y, of.loss(table), G)
     banks.descend(table, awake, G)
     banks.learn(table, awake, F[: len(F) - table[at.GUESTS]], y)
 

@@ -29,16 +29,6 @@ _LEAST, _MOST = 0.02, 4.0
 """Bounds of a table's factor, so that it can come back."""
 
 
-@called
-def line(outputs: int) -> int:
-    """Return how many numbers a cell takes.
-
-    >>> line(1), line(3), line(4)
-    (8, 16, 32)
-    """
-    return 2 * RULES if outputs == 1 else -(-RULES * (outputs + 1) // LANES) * LANES
-
-
 @fast
 def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
     """Write what the cells' numbers come from: for each table a sum of factors times bins.

@@ -9,7 +9,6 @@ from streamk.backends.numba_backend.experts import calibration, costs, mixing, o
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.reach import loss_of, size
 from streamk.backends.numba_backend.stages import call
 from streamk.backends.pool_arrays import SMOOTHERS
 
@@ -104,8 +103,8 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
     _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
     factors, curvatures = of.loudness(table), of.curvatures(table)
-    how = loss_of(table)
-    calibration.learn(task, L, calibrated, y, how, size(table), on, factors, curvatures)
+    how = of.loss(table)
+    calibration.learn(task, L, calibrated, y, how, of.mean_error(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[len(weights) :])
     if late:
         _take_back(table, seen[e:], mixed, out)
@@ -119,7 +118,7 @@ def _learn_share(
     table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
 ) -> None:
     """Let a fixed share learn from what those that it mixes said; `likely` is room."""
-    mixing.likelihoods(table[at.TASK], said, y, loss_of(table), likely)
+    mixing.likelihoods(table[at.TASK], said, y, of.loss(table), likely)
     mixing.temper(likely)
     mixing.reweigh(weights, likely, on, alpha)
 
@@ -156,7 +155,7 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
         return 1.0
     for e in range(len(g)):
         g[e] = L[e, 0]
-    return costs.slope(prediction[0] - y, loss_of(table), size(table))
+    return costs.slope(prediction[0] - y, of.loss(table), of.mean_error(table))
 
 
 @fast
@@ -166,7 +165,7 @@ def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     The former is of the prediction as it was made, the latter of the experts' opinions then and of
     the weights they have now.
     """
-    task, account, how = table[at.TASK], of.account(table), loss_of(table)
+    task, account, how = table[at.TASK], of.account(table), of.loss(table)
     account[LOST] += mixing.loss(task, out, y, how)
     account[EVENTS] += 1.0
     if account[EVENTS] % _SELDOM:

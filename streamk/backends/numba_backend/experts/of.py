@@ -1,8 +1,6 @@
 """The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
 
-``of.window_y(table)`` is the array there: float32 of shape (table[WINDOW],). numba's `carray` does
-the same for an address and a shape, but is compiled anew for each kind of shape, and has to be told
-both.
+``of.window_y(table)`` is the array there: float32 of shape (table[WINDOW],).
 """
 
 from __future__ import annotations
@@ -14,43 +12,34 @@ from llvmlite import ir
 from numba import from_dtype
 from numba.core import types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.reach import array_at
 from streamk.backends.numba_backend.vectors import data
-from streamk.backends.pool_arrays import ARRAYS
+from streamk.backends.pool_arrays import ARRAYS, QUANTILE
 from streamk.declared import Declared
 
-_from_dtype: Any = from_dtype
-_populate: Any = arrayobj.populate_array
+_dtype: Any = from_dtype
+_WORD = ir.IntType(64)
 
 
 def _accessor(declared: Declared) -> Any:
     """Return the intrinsic that makes the array of a table."""
-    kind = _from_dtype(np.dtype(declared.dtype))
+    array = types.Array(_dtype(np.dtype(declared.dtype)), len(declared.shape), "C")
     place = getattr(at, declared.name.upper())
 
     @intrinsic
     def array_of(_: Any, table: Any) -> Any:
-        array = types.Array(kind, len(declared.shape), "C")
-
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             numbers = data(context, builder, signature.args[0], values[0])
             lengths = [_length(builder, numbers, length) for length in declared.shape]
-            strides = [_WORD(context.get_abi_sizeof(context.get_data_type(kind)))]
-            for length in lengths[:0:-1]:
-                strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
-            found = context.make_array(array)(context, builder)
-            address = builder.inttoptr(_number(builder, numbers, place), found.data.type)
-            _populate(found, address, lengths, strides, strides[-1], meminfo=None)
-            return found._getvalue()
+            address = _number(builder, numbers, place)
+            return array_at(context, builder, array, address, lengths)
 
         return array(table), codegen
 
     return array_of
-
-
-_WORD = ir.IntType(64)
 
 
 def _length(builder: Any, numbers: Any, length: int | str | tuple[str, int]) -> Any:
@@ -74,3 +63,20 @@ if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Return what makes an array of a table."""
+
+
+_loss_parameter, _tracked = vars()["loss_parameter"], vars()["tracked"]
+
+
+@fast
+def loss(table: Any) -> Any:
+    """Return how errors of numbers count, see `costs`."""
+    return table[at.LOSS], _loss_parameter(table)[0]
+
+
+@fast
+def mean_error(table: Any) -> Any:
+    """Return that of the mixture, by which steps on a quantile are measured; 1 of other losses."""
+    if table[at.LOSS] == QUANTILE:
+        return _tracked(table)[1, table[at.EXPERTS]]
+    return 1.0
