@@ -33,6 +33,7 @@ __all__ = [
     "count",
     "number",
     "taken",
+    "within",
 ]
 
 Length: TypeAlias = "int | str | tuple[str, int]"
@@ -164,9 +165,7 @@ class Declared:
             fault = Domain(float(limits.min), float(limits.max), missing=True).fault(array)
             if fault:
                 raise StateError(f"{where} {fault}, which is more than {self.dtype} holds")
-        fault = self.domain.fault(array)
-        if fault:
-            raise StateError(f"{where} {fault}")
+        within(array, self.domain, self.name, owner)
 
 
 def taken(
@@ -217,6 +216,22 @@ def taken(
         each.check(array, known, owner)
         found[each.name] = array.astype(each.dtype, copy=False)
     return found, known
+
+
+def within(part: Numbers, domain: Domain, name: str, owner: str) -> None:
+    """Raise StateError unless a part of an array, or what follows from it, is within a domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> within(np.array([0.5, -1.0])[1:], NON_NEGATIVE, "sums", "a mixture")
+    Traceback (most recent call last):
+        ...
+    streamk.errors.StateError: array 'sums' of a mixture holds -1, below 0
+    """
+    fault = domain.fault(part)
+    if fault:
+        raise StateError(f"array {name!r} of {owner} {fault}")
 
 
 def count(header: Mapping[str, Any], name: str, owner: str, *, least: int = 0) -> int:

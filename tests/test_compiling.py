@@ -44,10 +44,10 @@ def test_another_process_finds_what_was_compiled(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in Path(tmp_path).rglob("*.nb*")} == compiled
 
 
-def test_files_in_folders_count_too():
+def test_files_in_folders_and_beside_count_too():
     from streamk.backends.numba_backend.compiling import _STAMP
 
-    assert {"vectors.py", "ladder.py"} <= {name for name, *_ in _STAMP}
+    assert {"vectors.py", "ladder.py", "pool_arrays.py"} <= {name for name, *_ in _STAMP}
 
 
 def test_no_function_takes_over_its_callers_arithmetic():

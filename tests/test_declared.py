@@ -19,6 +19,7 @@ from streamk.declared import (
     count,
     number,
     taken,
+    within,
 )
 from streamk.errors import StateError
 
@@ -112,3 +113,10 @@ def test_numbers(value: Any) -> None:
     assert number({"r": 3}, "r", "a model", NON_NEGATIVE) == 3.0
     with pytest.raises(StateError, match="'r' of a model"):
         number({"r": value}, "r", "a model", NON_NEGATIVE)
+
+
+def test_a_part_of_an_array_has_a_domain_of_its_own() -> None:
+    array = np.array([[1.0, -1.0], [2.0, 3.0]])
+    within(array[1], NON_NEGATIVE, "sums", "a model")
+    with pytest.raises(StateError, match="array 'sums' of a model holds -1, below 0"):
+        within(array[0], NON_NEGATIVE, "sums", "a model")

@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 from numba.core.registry import CPUDispatcher
 
-from streamk.backends import BINARY, CLASSES, NUMBERS
+from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.backends.numba_backend import experts
 
 
@@ -44,12 +44,12 @@ newton, offsets, opinions, rules, spread, window = map(
 
 TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
 OUTPUTS = {"binary": 1, "classes": 5, "numbers": 1}
-DEFAULT = (costs.DEFAULT, 0.0)
+DEFAULT = (pool_arrays.DEFAULT, 0.0)
 LOSSES = {
-    None: costs.DEFAULT,
-    "squared": costs.SQUARED,
-    "huber": costs.HUBER,
-    "quantile": costs.QUANTILE,
+    None: pool_arrays.DEFAULT,
+    "squared": pool_arrays.SQUARED,
+    "huber": pool_arrays.HUBER,
+    "quantile": pool_arrays.QUANTILE,
 }
 NAMED = [
     *((None, 0.0), ("squared", 0.0), ("huber", 0.3), ("huber", 1.0), ("huber", 7.0)),
@@ -223,11 +223,11 @@ def test_cells_are_counted_or_hashed(of_all):
 
 
 def grid_arrays(tables, slots, outputs, rates, paces):
-    shape = (tables, grids.RULES)
+    shape = (tables, pool_arrays.RULES)
     full = [np.zeros(shape, np.float32) for _ in range(2)]
     for array, values in zip(full, (rates, paces), strict=True):
         array[:, : len(values)] = values
-    A = np.zeros((tables * slots, grids.line(outputs)), np.float32)
+    A = np.zeros((tables * slots, pool_arrays.line(outputs)), np.float32)
     return A, *full, np.ones(shape, np.float32), np.full(shape, 1e-3, np.float32)
 
 
@@ -238,8 +238,8 @@ def test_grids_learn_cells_and_factors(outputs):
     A, rate, pace, factors, spread = grid_arrays(tables, slots, outputs, rates, paces)
     oracles = [naive.Grids(tables, outputs, *v) for v in zip(rates, paces, strict=True)]
     found, slopes, squares, steps = (np.zeros_like(factors) for _ in range(4))
-    taken = np.zeros(grids.RULES, np.float32)
-    side, q = np.zeros(A.shape[1], np.float32), grids.RULES
+    taken = np.zeros(pool_arrays.RULES, np.float32)
+    side, q = np.zeros(A.shape[1], np.float32), pool_arrays.RULES
     for _ in range(120):
         own = rng.integers(0, slots, size=tables)
         cells = (own + slots * np.arange(tables)).astype(np.int32)
@@ -283,7 +283,7 @@ def test_smoothers_weigh_the_events_of_the_window(d):
     close(D, expected)
     weights = np.array(naive.smoother_weights(D, 1.5))
     labels = rng.integers(0, classes, size=n + 5).astype(np.float32)
-    sums = np.empty(window.room(classes), np.float32)
+    sums = np.empty((pool_arrays.APART, classes, pool_arrays.WIDTH), np.float32)
     window.totals(D, labels, 1.5, sums[0])
     close(sums[0, :2, :7], [weights.sum(axis=1), weights @ labels[:n]], 1e-4)
     window.by_class(D, labels, 1.5, W, sums)
@@ -361,7 +361,7 @@ def test_the_regret_of_fixed_share_is_bounded(tempered):
 def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
     """-4 ln of the mean of exp(-loss / 4): what the guarantee of the fixed shares rests on."""
     rng = np.random.default_rng(12)
-    code, how = TASKS[task], (costs.SQUARED, 0.0)
+    code, how = TASKS[task], (pool_arrays.SQUARED, 0.0)
     for _ in range(300):
         weights, out = rng.dirichlet(np.ones(6)), np.empty({"classes": 4}.get(task, 1))
         label = float(rng.integers(2 if task == "binary" else 4))
@@ -552,7 +552,7 @@ def test_what_errors_of_numbers_cost(name, parameter):
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.98])
 def test_slopes_of_the_pinball_loss_balance_at_the_quantile(q):
     for size in (0.01, 1.0, 100.0):
-        up, down = (costs.slope(e, (costs.QUANTILE, q), size) for e in (1.0, -1.0))
+        up, down = (costs.slope(e, (pool_arrays.QUANTILE, q), size) for e in (1.0, -1.0))
         assert q * up + (1 - q) * down == pytest.approx(0.0, abs=1e-12)
         if size < 0.1:
             assert q * up - (1 - q) * down == pytest.approx(size)
@@ -561,7 +561,7 @@ def test_slopes_of_the_pinball_loss_balance_at_the_quantile(q):
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_offsets_take_experts_to_the_quantile(q):
     rng = np.random.default_rng(10)
-    experts, how = 5, (costs.QUANTILE, q)
+    experts, how = 5, (pool_arrays.QUANTILE, q)
     plain, tracked = naive.Offsets(experts, q), np.zeros((2, experts + 1))
     tracked[1] = 1.0
     pinball = np.array([True, False, True, False, False])
@@ -629,3 +629,26 @@ def test_disagreement_takes_a_sleeper_at_the_center():
     said = np.nan_to_num(L[:, 0])
     expected = math.sqrt(w @ said**2 - (w @ said) ** 2)
     assert spread.disagreement(L, w) == pytest.approx(expected)
+
+
+def test_the_loops_find_arrays_as_they_are_declared():
+    from streamk.backends.numba_backend.experts import of
+    from streamk.learners.expert_pool import ExpertPool
+
+    @njit(error_model="numpy")
+    def found(table):
+        of.linear_a(table)[0, 0, -1] = 3.0
+        of.awake(table)[1] = False
+        of.said(table)[-1, -1] = 5.0
+        lengths = of.linear_a(table).shape, of.said(table).shape, of.sums(table).shape
+        return lengths, (of.starts(table).shape, of.awake(table).shape, of.group(table)[-1])
+
+    keys = np.arange(3, dtype=np.uint64)
+    pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)
+    a = pool.arrays
+    (linear, said, sums), (starts, awake, last) = found(pool.table)
+    assert [linear, said, sums] == [a[name].shape for name in ("LINEAR_A", "SAID", "SUMS")]
+    assert [starts, awake] == [a[name].shape for name in ("STARTS", "AWAKE")]
+    assert last == a["GROUP"][-1]
+    assert (a["LINEAR_A"][0, 0, -1], a["AWAKE"][1], a["SAID"][-1, -1]) == (3.0, False, 5.0)
+    assert pool.output_room == 8

@@ -10,9 +10,8 @@ from multi_kernel_kit import assert_same, assert_sound, learned, make, stream
 from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelRegressor
-from streamk.backends.numba_backend.experts import costs
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import MultiKernel, expert_pool, number_loss
+from streamk.learners import MultiKernel, expert_pool
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State
@@ -72,11 +71,6 @@ def test_river_passes_the_loss_on() -> None:
         assert isinstance(learner, MultiKernel)
         assert learner.loss == (loss_of(loss) if isinstance(loss, str) else loss)
         assert np.isfinite(model.predict_one({"a": 3.0, "b": 1.0}))
-
-
-def test_kinds_are_those_of_the_loops() -> None:
-    names = ("DEFAULT", "SQUARED", "HUBER", "QUANTILE")
-    assert [getattr(number_loss, n) for n in names] == [getattr(costs, n) for n in names]
 
 
 # --- what is learned --------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.pool_arrays import line
+from streamk.declared import Declared
 from streamk.learners.tables import (
     BINS,
     GROUP_STARTS,
-    GROUPS,
     TABLES,
     Membership,
     folds,
@@ -62,49 +63,32 @@ def seats(
     }
 
 
-def arrays(
+def begin(
+    held: Mapping[str, NDArray[Any]],
     sizes: NDArray[np.int64],
     most: int,
-    room: int,
     rules: Sequence[tuple[float, float]],
-) -> dict[str, NDArray[Any]]:
-    """Return by their places the arrays of tables that have learned nothing, without the `seats`.
+) -> None:
+    """Write by their places the arrays of tables that have learned nothing, without the `seats`.
 
     Parameters
     ----------
+    held : mapping of str to array
+        They are zero, and written to.
     sizes : int64 array of shape (TABLES,)
         Cells of each table that is not folded.
     most : int
         Cells of a table at most, see `tables.folds`.
-    room : int
-        Outputs that a cell has room for.
     rules : sequence of (float, float)
         Rate of the cells, before it is divided among a group's tables, and pace of the factors.
     """
-    from streamk.backends.numba_backend.experts import grids
-
-    line, several = int(grids.line(room)), (TABLES, int(grids.RULES))
-    starts = starts_of(sizes, most)
-    rates, paces = np.zeros(several, np.float32), np.zeros(several, np.float32)
+    held["GROUP"][:], held["BINS"][:] = GROUP_STARTS, BINS
+    held["FIRST"][:] = starts_of(sizes, most)
+    held["FACTORS"][:], held["SPREAD"][:] = 1.0, 1e-3
     counts = np.diff(GROUP_STARTS)
     for rule, (rate, pace) in enumerate(rules):
-        rates[:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
-        paces[:, rule] = pace
-    rooms = ("GATHERED", "CELL_SLOPES", "CELL_SQUARES", "CELL_STEPS")
-    return {
-        "GROUP": GROUP_STARTS,
-        "BINS": BINS.astype(np.float32),
-        "FIRST": starts,
-        "CELLS": np.zeros(TABLES, np.int32),
-        "CELLS_A": _aligned(int(starts[-1]), line),
-        "SIDE": np.zeros(side(room), np.float32),
-        "FACTORS": np.ones(several, np.float32),
-        "SPREAD": np.full(several, 1e-3, np.float32),
-        "GRID_RATES": rates,
-        "GRID_PACES": paces,
-        "TAKEN": np.zeros(several[1], np.float32),
-        **{name: np.zeros(several, np.float32) for name in rooms},
-    }
+        held["GRID_RATES"][:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
+        held["GRID_PACES"][:, rule] = pace
 
 
 def unfolded(
@@ -138,17 +122,10 @@ def squares(held: Mapping[str, NDArray[Any]], room: int) -> NDArray[np.float32]:
     return found
 
 
-def side(outputs: int) -> tuple[int, int]:
-    """Return the shape of what is laid out as a cell of so many outputs is, for each group."""
-    from streamk.backends.numba_backend.experts import grids
-
-    return len(GROUPS), int(grids.line(outputs))
-
-
 def without_room(held: Mapping[str, NDArray[Any]], outputs: int, room: int) -> NDArray[np.float32]:
     """Return the cells as they are where there is room for no more outputs."""
     rules, A = held["FACTORS"].shape[1], held["CELLS_A"]
-    found = np.zeros((len(A), side(outputs)[1]), np.float32)
+    found = np.zeros((len(A), line(outputs)), np.float32)
     found[:, : rules * outputs] = A[:, : rules * outputs]
     found[:, rules * outputs : rules * (outputs + 1)] = squares(held, room)
     return found
@@ -163,6 +140,12 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0
+
+
+def aligned(declared: Declared, sizes: Mapping[str, int]) -> NDArray[np.float32]:
+    """Return the zeros of cells by their sizes; no row takes a cache line more than it must."""
+    rows, columns = declared.lengths(sizes)
+    return _aligned(rows, columns)
 
 
 def _aligned(rows: int, columns: int) -> NDArray[np.float32]:

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CLASSES
-from streamk.learners import cells
+from streamk.backends import pool_arrays
 
-SPACED = {"LINEAR_A": 1, "LINEAR_SQUARES": 1, "LADDER_A": 2, "LADDER_SQUARES": 2}
+SPACED = {
+    each.name.upper(): each.shape.index("OUTPUT_ROOM")
+    for each in pool_arrays.LEARNED
+    if "OUTPUT_ROOM" in each.shape
+}
 """Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
 _FEW = 16
 """Classes up to which there is room for no more than there are: it would cost time."""
-_OUTPUTS_LAST = ("F", "G", "SEEN", "KEPT", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM", "OUT")
-_OUTPUTS_FIRST = ("LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST", "NEWTON_A")
 
 
 def room_for(classes: int, room: int) -> int:
@@ -38,26 +39,22 @@ def room_for(classes: int, room: int) -> int:
     return classes if classes <= _FEW else max(classes, 2 * room)
 
 
-def fitted(
-    held: Mapping[str, NDArray[Any]], task: int, outputs: int, classes: int
-) -> dict[str, NDArray[Any]]:
-    """Return arrays for so many outputs, views of the beginnings of those with room for more.
+def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return arrays of such sizes, views of the beginnings of those with room for more.
 
     Parameters
     ----------
     held : mapping of str to array
-        All arrays of a pool, with room.
-    task : {BINARY, CLASSES, NUMBERS}
-    outputs, classes : int
+        All arrays of a pool by their places, with room.
+    sizes : mapping of str to int
+        See `streamk.backends.pool_arrays`.
     """
-    if task != CLASSES:
-        return dict(held)
-    shapes = {name: (*held[name].shape[:-1], outputs) for name in _OUTPUTS_LAST}
-    shapes |= {name: (outputs, *held[name].shape[1:]) for name in _OUTPUTS_FIRST}
-    apart, _, width = held["SUMS"].shape
-    shapes |= {"SUMS": (apart, classes, width), "SIDE": cells.side(outputs)}
-    shapes["LEVEL"] = (len(held["LEVEL"]), classes)
-    return dict(held) | {name: _beginning(held[name], shape) for name, shape in shapes.items()}
+    found = dict(held)
+    for each in pool_arrays.ARRAYS:
+        array = held.get(each.name.upper())
+        if array is not None and array.shape != each.lengths(sizes):
+            found[each.name.upper()] = _beginning(array, each.lengths(sizes))
+    return found
 
 
 def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

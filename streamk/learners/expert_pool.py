@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law
-from streamk.errors import StateError
+from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, pool_arrays
 from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners import cells, class_room, tables
-from streamk.learners.number_loss import QUANTILE, kind_of
+from streamk.learners.number_loss import kind_of
 from streamk.learners.pool_growth import inherit, take_classes
 from streamk.learners.pool_table import PoolTable
 from streamk.losses import Loss
@@ -56,15 +55,6 @@ _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
 """What stays of the sums of squared slopes when experts begin anew."""
-
-LEARNED = (
-    *("LINEAR_A", "LINEAR_SQUARES", "LINEAR_BETS", "LINEAR_GAINS", "LINEAR_LARGEST"),
-    *("LADDER_A", "LADDER_SQUARES", "CELLS_A"),
-    *("FACTORS", "SPREAD", "WINDOW_Z", "WINDOW_Y", "NEWTON_A", "NEWTON_P"),
-    *("SHARES", "LOUDNESS", "CURVATURES", "PRODUCTS", "INVERSES"),
-    *("LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE", "ACCOUNT", "LEVEL"),
-)
-"""Arrays that learning changes; the others follow from the columns, the seed and the scale."""
 
 
 class ExpertPool(PoolTable):
@@ -112,40 +102,69 @@ class ExpertPool(PoolTable):
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
         super().__init__()
-        self._make_inputs()
-        self._make_linear()
-        self._make_ladder()
-        self._make_grids()
-        self._make_window()
-        self._make_newton()
-        self._make_mixing()
-        self._make_loss()
+        self.members = tables.members(seed, keys)
+        self.cells_of = cells_of(len(keys), self.outputs)
+        """Cells of each table that is not folded."""
+        self.sizes = sizes_of(
+            task, classes, len(keys), self.capacity, self.output_room, guests, loss, cells
+        )
+        self.experts = self.sizes["EXPERTS"]
+        self._begin()
         self._lay_out()
 
     # Arrays
 
-    def _make_inputs(self) -> None:
-        d = self.capacity
-        self._zeros("float32", Z=(d + 1,), R=(d,), U=(FEATURES,), PHI=(len(SHARPNESS), FEATURES))
-        self._zeros("float64", CENTER=(d,), INVERSE=(d,), KNOTS=(d, KNOTS), DISTANCE=(1,))
-        self._zeros("bool", INDICATOR=(d,))
-        self.arrays["INVERSE"][:] = 1.0
-        self.arrays["DISTANCE"][:] = 1.0
-        self.sizes.update(
-            TASK=self.task,
-            COLUMNS=d,
-            OUTPUTS=self.outputs,
-            CLASSES=1 if self.task == NUMBERS else self.classes,
-            OUTPUT_ROOM=self.output_room,
-            LEVELS=KNOTS,
-        )
+    def _begin(self) -> None:
+        """Make the arrays as they are before the first event."""
+        wanted, sizes = pool_arrays.arrays_of(self.sizes["LOSS"]), pool_arrays.with_room(self.sizes)
+        self.arrays = {
+            each.name.upper(): cells.aligned(each, sizes)
+            if each.name == "cells_a"
+            else each.zeros(sizes)
+            for each in wanted
+        }
+        self._begin_experts()
+        self._begin_mixing()
+        self._project(0)
 
-    def _rates(self, rules: tuple[tuple[int, float], ...], features: int) -> None:
-        """Add the rates and kinds of step rules on so many features."""
-        prefix = "LINEAR" if rules is LINEAR_RULES else "LADDER"
-        self.arrays[f"{prefix}_KINDS"] = np.array([kind for kind, _ in rules], dtype=np.int64)
-        self.arrays[f"{prefix}_RATES"] = self._paced(rules, features)
-        self.sizes[f"{prefix}_RULES"] = len(rules)
+    def _begin_experts(self) -> None:
+        a, classes = self.arrays, self.sizes["CLASSES"]
+        a["INVERSE"][:] = a["DISTANCE"][:] = 1.0
+        rates = {"LINEAR": (LINEAR_RULES, len(self.keys) + 1), "LADDER": (LADDER_RULES, FEATURES)}
+        for bank, (rules, features) in rates.items():
+            a[f"{bank}_KINDS"][:] = [kind for kind, _ in rules]
+            a[f"{bank}_RATES"][:] = self._paced(rules, features)
+        paced = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
+        cells.begin(a, self.cells_of, self.most_cells, paced)
+        a.update(cells.seats(self.members, self.cells_of, self.most_cells, len(self.keys)))
+        a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON"])
+        a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
+
+    def _begin_mixing(self) -> None:
+        a, e, mixers = self.arrays, self.experts, self.sizes["MIXERS"]
+        starts = np.array([0.0, *NEWTON_STARTS])
+        first: dict[str, Any] = {
+            "AWAKE": True,
+            "BANKS": self._bank_numbers,
+            "ON": 1.0,
+            "ALL": 1.0,
+            "SHARES": 1 / e,
+            "ALPHAS": ALPHAS,
+            "LOUDNESS": 1.0,
+            "PRODUCTS": 1 / e,
+            "PRODUCT_RATES": [GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)],
+            "PRODUCT_STARTS": starts,
+            "FORGETS": [1.0, *NEWTON_FORGETS],
+            "INVERSES": np.eye(e) * starts[:, None, None],
+            "LAST_PRODUCT": 1 / (mixers - 1),
+            "LAST_INVERSE": np.eye(mixers - 1) * loops().mixture.LAST_START,
+            "TOP": 1 / mixers,
+            "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
+        }
+        if "TRACKED" in a:
+            first |= {"TRACKED": np.array([[0.0], [1.0]]), "PINBALL": self._pinball}
+        for name, values in first.items():
+            a[name][...] = values
 
     def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
         """Return the rates of step rules on so many features."""
@@ -158,22 +177,6 @@ class ExpertPool(PoolTable):
         """Factor of rates: one logit has to go where two outputs would go apart."""
         return 2.0 if self.task == BINARY else 1.0
 
-    def _make_linear(self) -> None:
-        shape = (len(LINEAR_RULES), self.output_room, self.capacity + 1)
-        self._zeros("float32", LINEAR_A=shape, LINEAR_SQUARES=shape)
-        bets = shape[1:]
-        self._zeros("float32", LINEAR_BETS=bets, LINEAR_GAINS=bets, LINEAR_LARGEST=bets)
-        self._rates(LINEAR_RULES, len(self.keys) + 1)
-
-    def _make_ladder(self) -> None:
-        shape = (len(SHARPNESS), len(LADDER_RULES), self.output_room, FEATURES)
-        self._zeros("float32", LADDER_A=shape, LADDER_SQUARES=shape)
-        self._zeros("float32", PROJECTION=(self.capacity, FEATURES), PHASES=(FEATURES,))
-        self._zeros("float64", SCALES=(len(SHARPNESS),))
-        self._rates(LADDER_RULES, FEATURES)
-        self.sizes.update(FEATURES=FEATURES, BANDWIDTHS=len(SHARPNESS))
-        self._project(0)
-
     def _project(self, first: int) -> None:
         """Draw the frequencies of the columns from the first one on."""
         d, chunks = len(self.keys) - first, FEATURES // CHUNK
@@ -185,17 +188,6 @@ class ExpertPool(PoolTable):
         self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
         self.arrays["PHASES"][:] = b.reshape(FEATURES)
 
-    def _make_grids(self) -> None:
-        found = tables.members(self.seed, self.keys)
-        rules = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
-        self.cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
-        """Cells of each table that is not folded."""
-        made = cells.arrays(self.cells_of, self.most_cells, self.output_room, rules)
-        self.arrays.update(made)
-        self._take_seats(found)
-        self.sizes.update(TABLES=tables.TABLES, GROUPS=len(tables.GROUPS), GRID_RULES=len(rules))
-        self.sizes["SLOTS"] = len(self.arrays["CELLS_A"])
-
     def _take_seats(self, found: tables.Membership) -> None:
         """Give the tables their columns."""
         self.members = found
@@ -203,66 +195,6 @@ class ExpertPool(PoolTable):
         self.arrays.update(seats)
         self.held.update(seats)
         self.sizes["MEMBERS"] = len(found.columns)
-
-    def _make_window(self) -> None:
-        n = max(16, min(RECENT, WINDOW_BYTES // (4 * self.capacity)))
-        self._zeros("float32", WINDOW_Z=(self.capacity, n), WINDOW_Y=(n,), DISTANCES=(n,))
-        self.sizes.update(WINDOW=n, COUNT=0, NEXT=0)
-        sums = loops().banks.window.room(max(self.sizes["CLASSES"], self.output_room))
-        self._zeros("float32", SUMS=sums, WEIGHTS=(2, n))
-
-    def _make_newton(self) -> None:
-        p = self.capacity + 1 if self.capacity <= NEWTON_COLUMNS else 0
-        self._zeros("float32", NEWTON_A=(self.output_room, p), NEWTON_STEP=(p,))
-        self.arrays["NEWTON_P"] = np.eye(p, dtype=np.float32)
-        self.sizes["NEWTON"] = p
-        classes = self.sizes["CLASSES"]
-        shape = (loops().banks.LEVELS, max(classes, self.output_room))
-        level = np.full(shape, 1.0 / classes if classes > 1 else 0.0)
-        self.arrays["LEVEL"] = level.astype(np.float32)
-
-    def _make_mixing(self) -> None:
-        e = self.experts = len(self.banks)
-        k = self.output_room
-        products = 1 + len(NEWTON_STARTS)
-        shares, mixers = len(ALPHAS), len(ALPHAS) + products + 1
-        self._zeros("float32", F=(e, k), G=(e, k), SEEN=(e, k))
-        self._zeros("float32", KEPT=(e + mixers + 1, k))
-        self._zeros("float64", MIXED=(mixers, k), OPINIONS=(e, k), LOSSES=(e,))
-        self._zeros("float64", ROOM=(k,), NEWTON_ROOM=(e,), SLOPES=(e,), OUT=(k,))
-        self._zeros("float64", ABOVE=(mixers,), CALIBRATED=(e, k), CURVATURES=(e,))
-        self._zeros("float32", SAID=(mixers - 1, k))
-        self.arrays.update(
-            AWAKE=np.ones(len(BANKS), dtype=bool),
-            BANKS=np.array(self._bank_numbers, dtype=np.int64),
-            ACCOUNT=np.zeros(len(BANKS) + 3),
-            ON=np.ones(e),
-            ALL=np.ones(e),
-            SHARES=np.full((shares, e), 1 / e),
-            ALPHAS=np.array(ALPHAS),
-            LOUDNESS=np.ones(e),
-            PRODUCTS=np.full((products, e), 1 / e),
-            PRODUCT_RATES=np.array([GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)]),
-            PRODUCT_STARTS=np.array([0.0, *NEWTON_STARTS]),
-            FORGETS=np.array([1.0, *NEWTON_FORGETS]),
-            INVERSES=np.array([np.eye(e) * start for start in (0.0, *NEWTON_STARTS)]),
-            LAST_PRODUCT=np.full(mixers - 1, 1 / (mixers - 1)),
-            LAST_INVERSE=np.eye(mixers - 1) * loops().mixture.LAST_START,
-            TOP=np.full(mixers, 1 / mixers),
-        )
-        self.sizes.update(EXPERTS=e, MIXERS=mixers, MIXERS_SHARE=shares, MIXERS_PRODUCT=products)
-        self.sizes["GUESTS"] = len(self.guests)
-
-    def _make_loss(self) -> None:
-        kind, parameter = kind_of(self.loss), 0.0 if self.loss is None else self.loss.parameter
-        self.sizes["LOSS"] = kind
-        self.arrays["LOSS_PARAMETER"] = np.array([parameter], dtype=np.float64)
-        self.learned_names: tuple[str, ...] = LEARNED
-        if kind == QUANTILE:
-            self.learned_names = (*LEARNED, "TRACKED")
-            self.arrays["TRACKED"] = np.zeros((2, self.experts + 1))
-            self.arrays["TRACKED"][1] = 1.0
-            self.arrays["PINBALL"] = np.array(self._pinball)
 
     @property
     def _pinball(self) -> list[bool]:
@@ -277,23 +209,17 @@ class ExpertPool(PoolTable):
     @property
     def banks(self) -> tuple[str, ...]:
         """The bank of each expert."""
-        return (
-            *(LINEAR for _ in LINEAR_RULES),
-            *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
-            *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
-            *(WINDOW for _ in range(loops().banks.SMOOTHERS)),
-            *(NEWTON for _ in range(self.sizes["NEWTON"] > 0)),
-            *(LEVEL for _ in range(loops().banks.LEVELS)),
-            *self.guests,
-        )
+        return (*banks_of(self.sizes["NEWTON"]), *self.guests)
+
+    @property
+    def learned_names(self) -> tuple[str, ...]:
+        """The places of arrays that learning changes; the others follow from options and scale."""
+        return tuple(each.name.upper() for each in pool_arrays.learned_of(self.sizes["LOSS"]))
 
     @property
     def _bank_numbers(self) -> list[int]:
         """The number of each expert's bank; those that never sleep share the last one."""
         return [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in self.banks]
-
-    def _zeros(self, dtype: str, **shapes: tuple[int, ...]) -> None:
-        self.arrays.update({name: np.zeros(shape, dtype) for name, shape in shapes.items()})
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""
@@ -320,8 +246,7 @@ class ExpertPool(PoolTable):
             capacity = max(len(every), self.capacity * 3 // 2)
             return self.successor(every, self.task, self.classes, capacity, self.class_room)
         found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
-        cells_of = tables.slots(np.diff(found.starts), self.outputs, CELLS)
-        if (cells_of != self.cells_of).any():
+        if (cells_of(len(every), self.outputs) != self.cells_of).any():
             # A pool made of all these columns, as from a state, has other cells.
             return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
         known, self.keys = len(self.keys), every
@@ -348,9 +273,8 @@ class ExpertPool(PoolTable):
         If this one has room, the two share their memory: this one may still forecast, but not
         learn.
         """
-        sizes = np.diff(self.members.starts)
-        cells_of = tables.slots(sizes, classes, CELLS)
-        fit = self.task == CLASSES and (cells_of == self.cells_of).all()
+        found = cells_of(len(self.keys), classes)
+        fit = self.task == CLASSES and (found == self.cells_of).all()
         if not fit or classes > self.class_room:
             room = self.class_room
             if classes > room:
@@ -471,27 +395,70 @@ class ExpertPool(PoolTable):
         return array[(slice(None),) * axis + (slice(self.outputs),)]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
-        """Take back what `learned` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing or does not fit.
-        """
-        rows = len(arrays.get("cells_a", ()))
-        while len(self.arrays["CELLS_A"]) < rows and self.most_cells < tables.LARGEST:
-            self.add_cells(2 * self.most_cells)
+        """Take back what `learned` gave, which was checked: see `streamk.learners.pool_loading`."""
         for name in self.learned_names:
-            here, there = self.arrays[name], arrays.get(name.lower())
-            if there is None or there.shape != here.shape:
-                raise StateError(
-                    f"array {name.lower()!r} of a pool of experts must have shape {here.shape}"
-                )
-            here[...] = there
-        rows = self.sizes["WINDOW"]
-        if not (0 <= count <= rows and 0 <= following < rows):
-            raise StateError(f"a window of {rows} rows cannot hold {count} up to row {following}")
+            self.arrays[name][...] = arrays[name.lower()]
         self.set_window(count, following)
+
+
+def banks_of(newton: int) -> tuple[str, ...]:
+    """Return the bank of each expert but the guests, with so many features of second order."""
+    return (
+        *(LINEAR for _ in LINEAR_RULES),
+        *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
+        *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
+        *(WINDOW for _ in range(pool_arrays.SMOOTHERS)),
+        *(NEWTON for _ in range(newton > 0)),
+        *(LEVEL for _ in pool_arrays.LEVEL_RATES),
+    )
+
+
+def cells_of(columns: int, outputs: int) -> NDArray[np.int64]:
+    """Return the cells of each table of random binning, not folded, of so many columns."""
+    return tables.slots(tables.widths(columns), outputs, CELLS)
+
+
+def sizes_of(
+    task: int,
+    classes: int,
+    columns: int,
+    capacity: int,
+    output_room: int,
+    guests: Sequence[str],
+    loss: Loss | None,
+    most_cells: int,
+) -> dict[str, int]:
+    """Return the sizes of a pool, see `streamk.backends.pool_arrays`, without making it."""
+    outputs = classes if task == CLASSES else 1
+    newton = capacity + 1 if capacity <= NEWTON_COLUMNS else 0
+    products = 1 + len(NEWTON_STARTS)
+    return pool_arrays.derived(
+        {
+            "TASK": task,
+            "COLUMNS": capacity,
+            "FEATURES": FEATURES,
+            "BANDWIDTHS": len(SHARPNESS),
+            "OUTPUTS": outputs,
+            "CLASSES": 1 if task == NUMBERS else classes,
+            "TABLES": tables.TABLES,
+            "GROUPS": len(tables.GROUPS),
+            "MEMBERS": int(tables.widths(columns).sum()),
+            "SLOTS": int(tables.starts_of(cells_of(columns, outputs), most_cells)[-1]),
+            "EXPERTS": len(banks_of(newton)) + len(guests),
+            "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
+            "LINEAR_RULES": len(LINEAR_RULES),
+            "LADDER_RULES": len(LADDER_RULES),
+            "GRID_RULES": len(GRID_RULES),
+            "NEWTON": newton,
+            "LEVELS": KNOTS,
+            "MIXERS_SHARE": len(ALPHAS),
+            "MIXERS_PRODUCT": products,
+            "MIXERS": len(ALPHAS) + products + 1,
+            "LOSS": kind_of(loss),
+            "GUESTS": len(guests),
+            "OUTPUT_ROOM": output_room,
+        }
+    )
 
 
 def loops() -> Any:

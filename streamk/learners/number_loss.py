@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from streamk.backends.pool_arrays import DEFAULT, HUBER, QUANTILE, SQUARED
 from streamk.errors import InvalidInput
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 
-DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
-"""Kinds of losses, as the experts' loops know them; the default has no name."""
 _KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
 _DELTAS = (0.1, 20.0)
 """Less would leave experts standing, and labels end there."""

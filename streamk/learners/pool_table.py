@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import pool_arrays
 from streamk.learners import class_room
 from streamk.learners.arena import side_by_side
 
-_ROOM = (
-    *("Z", "R", "U", "PHI", "CELLS", "GATHERED", "SIDE", "DISTANCES", "WEIGHTS", "SUMS"),
-    *("F", "G", "SEEN", "KEPT", "ON", "ALL", "MIXED", "OPINIONS", "CALIBRATED", "SAID", "ROOM"),
-    *("NEWTON_ROOM", "OUT"),
-)
-"""Arrays that a forecast writes."""
+_ROOM = tuple(each.name.upper() for each in pool_arrays.ROOM)
 
 
 class PoolTable:
@@ -36,15 +32,11 @@ class PoolTable:
         self.held = side_by_side(self.arrays)
         at = _places()
         self._table = np.zeros(at.SIZE, dtype=np.int64)
-        for name, size in self.sizes.items():
-            self._table[getattr(at, name)] = size
         self._fit()
 
     def _fit(self) -> None:
         """Take the arrays for the outputs that there are."""
-        classes = self.sizes["CLASSES"]
-        task, outputs = self.sizes["TASK"], self.sizes["OUTPUTS"]
-        self.arrays = class_room.fitted(self.held, task, outputs, classes)
+        self.arrays = class_room.fitted(self.held, self.sizes)
         self.__dict__.pop("table", None)  # which is of another one
         self._point()
 
@@ -54,10 +46,9 @@ class PoolTable:
         The `fresh` arrays take the place of those of the same names.
         """
         self.held = self.held | side_by_side(fresh)
-        self.sizes = self.sizes | {"OUTPUTS": classes, "CLASSES": classes}
-        self._table, self._rooms, at = self._table.copy(), [], _places()
-        self._table[at.OUTPUTS] = self._table[at.CLASSES] = classes
-        self._table[at.FRESH] = 0
+        self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
+        self._table, self._rooms = self._table.copy(), []
+        self._table[_places().FRESH] = 0
         self._fit()
 
     def replace(self, **fresh: NDArray[Any]) -> None:
@@ -67,9 +58,10 @@ class PoolTable:
 
     def _point(self) -> None:
         at = _places()
+        for name, size in self.sizes.items():
+            self._table[getattr(at, name)] = size
         for name, array in self.arrays.items():
             self._table[getattr(at, name)] = array.ctypes.data
-        self._table[[at.MEMBERS, at.SLOTS]] = self.sizes["MEMBERS"], self.sizes["SLOTS"]
 
     @cached_property
     def table(self) -> NDArray[np.int64]:

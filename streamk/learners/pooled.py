@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
+from streamk.declared import count
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
-from streamk.learners import expert_pool, tables
+from streamk.learners import expert_pool, pool_loading, tables
 from streamk.learners.class_weights import Choice, ClassWeights
 from streamk.learners.classes import MOST_CLASSES, Classes, Label
 from streamk.learners.expert_pool import ExpertPool
@@ -239,15 +240,7 @@ class Pooled(OneAtATime, Decider):
             "pending_bytes": self.pending_bytes,
         }
         if self._columns is not None:
-            pool = self._pool
-            own: dict[str, JSON] = {
-                "type": "expert-pool",
-                "format": 1,
-                "capacity": pool.capacity,
-                "classes": pool.classes,
-                "window": [pool.count, pool.next],
-            }
-            parts["pool"] = State(own, pool.learned() | self._upkeep.arrays())
+            parts["pool"] = pool_loading.state_of(self._pool, self._upkeep.arrays())
         return State.nest(parts, header)
 
     @classmethod
@@ -269,7 +262,7 @@ class Pooled(OneAtATime, Decider):
                 max_classes=header.get("max_classes", MOST_CLASSES),
                 pending_bytes=header["pending_bytes"],
             )
-            model.n_events = int(header["n_events"])
+            model.n_events = count(header, "n_events", "a multi-kernel learner")
             model._scale = RunningQuantiles.from_state(state.child("scale"))
             model._labels = RunningQuantiles.from_state(state.child("labels"))
             if not model.is_classifier:
@@ -295,20 +288,14 @@ class Pooled(OneAtATime, Decider):
         return model
 
     def _restore(self, state: State) -> None:
-        header: Any = state.expect("expert-pool", format=1).header
-        classes = header["classes"]
-        task = (CLASSES if classes > 2 else BINARY) if self.is_classifier else NUMBERS
-        self._pool = ExpertPool(
+        self._pool = pool_loading.load(
+            state,
             column_keys(self._columns or ()),
-            task=task,
-            classes=classes,
+            classes=max(2, len(self._classes)) if self.is_classifier else None,
             seed=self.seed,
-            capacity=header["capacity"],
             loss=self.loss,
             guests=self._guests.names,
-            cells=tables.most_after(0),
         )
-        self._pool.restore(state.arrays, *header["window"])
         self._upkeep.restore(state.arrays)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:

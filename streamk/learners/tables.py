@@ -68,6 +68,12 @@ class Membership(NamedTuple):
     """Odd random numbers, for a hash of the bins (Dietzfelbinger 1996)"""
 
 
+def widths(columns: int) -> NDArray[np.int64]:
+    """Return how many of so many columns each table looks at, int64 (TABLES,)."""
+    each = np.array([min(group.columns, columns) for group in GROUPS], dtype=np.int64)
+    return each[GROUP_OF]
+
+
 def members(seed: int, keys: NDArray[np.uint64]) -> Membership:
     """Return the columns of each table: those whose random numbers are least.
 

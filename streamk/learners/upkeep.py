@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import StateError
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.learners.expert_pool import BANKS, WINDOW, ExpertPool
 
 PERIOD = 32
@@ -20,6 +20,11 @@ TRIAL = 64.0
 """Reviews that a bank is awake for at least."""
 _SHORTEST = 64.0
 """Reviews that a bank sleeps for at least."""
+_STORED = (
+    Declared("drift", "float64", (5,), Domain(-1e30, 1e30)),
+    Declared("sleeping", "float64", (len(BANKS) + 1, 3), Domain(-1e9, 1e15)),
+    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
+)
 _REMEMBERED = 64
 """Alarms whose events are remembered: more than there can be in what the engine learns at once."""
 
@@ -79,14 +84,15 @@ class Upkeep:
         Raises
         ------
         StateError
-            If an array is missing or does not fit.
+            If an array is missing or does not fit, naming it.
         """
-        for name, own in self.arrays().items():
-            if name not in arrays or arrays[name].shape != own.shape:
-                raise StateError(f"array {name!r} of a pool of experts must have shape {own.shape}")
-        self._drift[...] = arrays["drift"]
-        self._sleeping[...] = arrays["sleeping"]
-        self.alarms = int(arrays["alarms"][0])
+        owner = "a pool of experts"
+        found, _ = taken(_STORED, arrays, {}, owner)
+        within(found["drift"][[0, 2]], NON_NEGATIVE, "drift", owner)  # a count, squares
+        within(found["sleeping"][:, 1:], NON_NEGATIVE, "sleeping", owner)  # reviews, naps
+        self._drift[...] = found["drift"]
+        self._sleeping[...] = found["sleeping"]
+        self.alarms = int(found["alarms"][0])
 
 
 def _limits() -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ without a rate), `ladder` (cosines of one projection at many bandwidths), `grids
 `window` (kernel smoothing over the last events), `newton` (least squares, second order);
 `calibration` (how sure an expert may be), `mixing` (experts into one prediction), `costs` (what
 errors of numbers cost), `offsets` (from means to quantiles). `places` says where everything lies,
-and `reach` finds it.
+and `of` finds the arrays, as `streamk.backends.pool_arrays` declares them.
 
 Numbers are float32 but for inputs and mixing; reassociation is allowed in the long sums, so results
 are those of a machine, not of its batches: a row is always evaluated by itself.

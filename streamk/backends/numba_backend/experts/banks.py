@@ -14,24 +14,17 @@ from streamk.backends.numba_backend.experts import (
     ladder,
     level,
     newton,
+    of,
     rules,
     window,
 )
 from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.reach import (
-    double,
-    flags,
-    loss_of,
-    short,
-    single,
-    whole,
-)
 from streamk.backends.numba_backend.ranking import rank_row
+from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 
-SMOOTHERS = window.GAUSSIANS + window.POWERS
-LEVELS = len(level.RATES)
-LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(5)
+LEVELS = len(LEVEL_RATES)
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(BANKS)
 """Banks of experts, which sleep as a whole."""
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
@@ -41,23 +34,14 @@ NEWTON_FORGET = 0.9995
 @fast
 def features(table: Any, x: Any, awake: Any) -> None:
     """Write what the experts look at."""
-    d, m, s = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS]
-    z, r = single(table, at.Z, (d + 1,)), single(table, at.R, (d,))
-    rank_row(
-        x,
-        double(table, at.CENTER, (d,)),
-        double(table, at.INVERSE, (d,)),
-        double(table, at.KNOTS, (d, table[at.LEVELS])),
-        flags(table, at.INDICATOR, (d,)),
-        z[:d],
-        r,
-    )
+    z, r, d = of.z(table), of.r(table), table[at.COLUMNS]
+    center, inverse = of.center(table), of.inverse(table)
+    rank_row(x, center, inverse, of.knots(table), of.indicator(table), z[:d], r)
     z[d] = 1.0
     if awake[LADDER]:
-        u = single(table, at.U, (m,))
-        ladder.project(z, single(table, at.PROJECTION, (d, m)), u)
-        phases, scales = single(table, at.PHASES, (m,)), double(table, at.SCALES, (s,))
-        ladder.cosines(u, phases, scales, single(table, at.PHI, (s, m)))
+        u = of.u(table)
+        ladder.project(z, of.projection(table), u)
+        ladder.cosines(u, of.phases(table), of.scales(table), of.phi(table))
     if awake[GRIDS]:
         _locate(table, r)
 
@@ -65,15 +49,10 @@ def features(table: Any, x: Any, awake: Any) -> None:
 @fast
 def _locate(table: Any, r: Any) -> None:
     """Write the numbers of the cells that an event of ranks r is in."""
-    t, g, members = table[at.TABLES], table[at.GROUPS], table[at.MEMBERS]
-    starts, tables = whole(table, at.STARTS, (g + 1,)), whole(table, at.GROUP, (g + 1,))
-    columns, shifts = (
-        short(table, at.MEMBERS_OF, (members,)),
-        single(table, at.SHIFTS, (members,)),
-    )
-    factors, bins = short(table, at.MULTIPLIERS, (members,)), single(table, at.BINS, (t,))
-    cells, of_all = short(table, at.CELLS, (t,)), flags(table, at.OF_ALL, (g,))
-    for i in range(g):
+    starts, tables = of.starts(table), of.group(table)
+    columns, shifts, factors = of.members_of(table), of.shifts(table), of.multipliers(table)
+    bins, cells, of_all = of.bins(table), of.cells(table), of.of_all(table)
+    for i in range(len(of_all)):
         one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
         shape = ((end - one) // (last - first), last - first)
         s, f = shifts[one:end].reshape(shape), factors[one:end].reshape(shape)
@@ -82,22 +61,20 @@ def _locate(table: Any, r: Any) -> None:
         else:
             c = columns[one:end].reshape(shape)
             grids.locate(r, c, s, f, bins[first:last], cells[first:last])
-    grids.number_cells(cells, short(table, at.FIRST, (t,)), short(table, at.DOWN, (t,)))
+    grids.number_cells(cells, of.first(table), of.down(table))
 
 
 @fast
 def outputs(table: Any, F: Any, awake: Any) -> None:
     """Write the outputs F (experts, outputs): logits, log-probabilities or numbers; 0 asleep."""
-    d, m, s, k = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS], table[at.OUTPUTS]
+    z, s, k = of.z(table), table[at.BANDWIDTHS], table[at.OUTPUTS]
     e = table[at.LINEAR_RULES]
-    z = single(table, at.Z, (d + 1,))
     F[:] = 0.0
     if awake[LINEAR]:
-        rules.forecast(z, single(table, at.LINEAR_A, (e, table[at.OUTPUT_ROOM], d + 1)), F[:e])
+        rules.forecast(z, of.linear_a(table), F[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
-        phi, more = single(table, at.PHI, (s, m)), table[at.OUTPUT_ROOM]
-        A = single(table, at.LADDER_A, (s, n, more, m))
+        phi, A = of.phi(table), of.ladder_a(table)
         for i in range(s):
             rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
@@ -110,31 +87,27 @@ def outputs(table: Any, F: Any, awake: Any) -> None:
     e += SMOOTHERS
     p = table[at.NEWTON]
     if p and awake[NEWTON]:
-        rules.forecast(z[:p], single(table, at.NEWTON_A, (1, k, p)), F[e : e + 1])
+        rules.forecast(z[:p], of.newton_a(table).reshape((1, k, p)), F[e : e + 1])
         # Its answers are 1 and 0, or -1.
         confidence = np.float32(1.0 if table[at.TASK] == NUMBERS else _CONFIDENCE)
         for j in range(k):
             F[e, j] *= confidence
-    level.forecast(single(table, at.LEVEL, (LEVELS, table[at.CLASSES])), F[len(F) - LEVELS :])
-
-
-@fast
-def _cells(table: Any) -> Any:
-    """Return the numbers in the cells of the grids (slots, line)."""
-    return single(table, at.CELLS_A, (table[at.SLOTS], grids.line(table[at.OUTPUT_ROOM])))
+    level.forecast(of.level(table), F[len(F) - LEVELS :])
 
 
 @fast
 def _forecast_grids(table: Any, F: Any) -> None:
     """Write the outputs (groups, rules, outputs) of the grids."""
-    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
-    line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
-    cells, factors = short(table, at.CELLS, (t,)), single(table, at.FACTORS, (t, q))
-    A, out = _cells(table), single(table, at.SIDE, (g, line))
-    found = single(table, at.GATHERED, (t, q))
+    k, tables, cells = table[at.OUTPUTS], of.group(table), of.cells(table)
+    A, factors, out, found = (
+        of.cells_a(table),
+        of.factors(table),
+        of.side(table),
+        of.gathered(table),
+    )
     if k == 1:
         grids.gather(cells, A, 0, found)
-    for i in range(g):
+    for i in range(len(out)):
         first, last = tables[i], tables[i + 1]
         if k == 1:
             grids.forecast_one(factors[first:last], found[first:last], out[i])
@@ -142,21 +115,20 @@ def _forecast_grids(table: Any, F: Any) -> None:
             grids.forecast(cells[first:last], factors[first:last], A, out[i])
         for rule in range(F.shape[1]):
             for j in range(k):
-                F[i, rule, j] = out[i, q * j + rule]
+                F[i, rule, j] = out[i, RULES * j + rule]
 
 
 @fast
 def _smooth(table: Any, F: Any) -> None:
     """Write the outputs of the smoothers: log-probabilities or numbers."""
-    d, n, c = table[at.COLUMNS], table[at.WINDOW], table[at.CLASSES]
     count, task = table[at.COUNT], table[at.TASK]
     if count == 0:
         return
-    D, labels = single(table, at.DISTANCES, (n,))[:count], single(table, at.WINDOW_Y, (n,))
-    window.distances(single(table, at.Z, (d,)), single(table, at.WINDOW_Z, (d, n)), D)
-    median, sums = double(table, at.DISTANCE, (1,))[0], single(table, at.SUMS, window.room(c))
+    D, labels = of.distances(table)[:count], of.window_y(table)
+    window.distances(of.z(table)[: table[at.COLUMNS]], of.window_z(table), D)
+    median, sums = of.distance(table)[0], of.sums(table)
     if task == CLASSES:
-        window.by_class(D, labels, median, single(table, at.WEIGHTS, (2, n)), sums)
+        window.by_class(D, labels, median, of.weights(table), sums)
         for e in range(SMOOTHERS):
             window.log_probabilities(sums[0, :, e], F[e])
         return
@@ -172,18 +144,13 @@ def _smooth(table: Any, F: Any) -> None:
 @fast
 def descend(table: Any, awake: Any, G: Any) -> None:
     """Let the experts that descend gradients learn from the slopes G of their losses."""
-    d, m, s, k = table[at.COLUMNS], table[at.FEATURES], table[at.BANDWIDTHS], table[at.OUTPUTS]
-    z = single(table, at.Z, (d + 1,))
-    e = table[at.LINEAR_RULES]
+    s, k, e = table[at.BANDWIDTHS], table[at.OUTPUTS], table[at.LINEAR_RULES]
     if awake[LINEAR]:
-        _learn_linear(table, z, G[:e])
+        _learn_linear(table, of.z(table), G[:e])
     n = table[at.LADDER_RULES]
     if awake[LADDER]:
-        phi, more = single(table, at.PHI, (s, m)), table[at.OUTPUT_ROOM]
-        A = single(table, at.LADDER_A, (s, n, more, m))
-        squares = single(table, at.LADDER_SQUARES, (s, n, more, m))
-        rates = double(table, at.LADDER_RATES, (n,))
-        kinds = whole(table, at.LADDER_KINDS, (n,))
+        phi, A, squares = of.phi(table), of.ladder_a(table), of.ladder_squares(table)
+        rates, kinds = of.ladder_rates(table), of.ladder_kinds(table)
         for i in range(s):
             slopes = G[e + i * n : e + (i + 1) * n]
             rules.update(phi[i], A[i], squares[i], rates, kinds, slopes)
@@ -196,21 +163,17 @@ def descend(table: Any, awake: Any, G: Any) -> None:
 @fast
 def _learn_linear(table: Any, z: Any, G: Any) -> None:
     """Let the linear models learn from the slopes (rules, outputs) of their losses."""
-    e, k, p, more = len(G), table[at.OUTPUTS], len(z), table[at.OUTPUT_ROOM]
-    A, squares = (
-        single(table, at.LINEAR_A, (e, more, p)),
-        single(table, at.LINEAR_SQUARES, (e, more, p)),
-    )
-    rates, kinds = double(table, at.LINEAR_RATES, (e,)), whole(table, at.LINEAR_KINDS, (e,))
-    last = e - 1  # the one that bets
+    A, squares = of.linear_a(table), of.linear_squares(table)
+    rates, kinds = of.linear_rates(table), of.linear_kinds(table)
+    last = len(G) - 1  # the one that bets
     rules.update(z, A[:last], squares[:last], rates, kinds, G[:last])
     coin.update(
         z,
         A[last],
         squares[last],
-        single(table, at.LINEAR_BETS, (k, p)),
-        single(table, at.LINEAR_GAINS, (k, p)),
-        single(table, at.LINEAR_LARGEST, (k, p)),
+        of.linear_bets(table),
+        of.linear_gains(table),
+        of.linear_largest(table),
         rates[last],
         G[last],
     )
@@ -219,15 +182,12 @@ def _learn_linear(table: Any, z: Any, G: Any) -> None:
 @fast
 def _learn_grids(table: Any, G: Any) -> None:
     """Let the grids learn from the slopes (groups, rules, outputs) of their losses."""
-    g, t, k, q = table[at.GROUPS], table[at.TABLES], table[at.OUTPUTS], grids.RULES
-    line, tables = grids.line(k), whole(table, at.GROUP, (g + 1,))
-    cells = short(table, at.CELLS, (t,))
-    A, side, last = _cells(table), single(table, at.SIDE, (g, line)), q * table[at.OUTPUT_ROOM]
-    found, slopes = single(table, at.GATHERED, (t, q)), single(table, at.CELL_SLOPES, (t, q))
-    squares, steps = single(table, at.CELL_SQUARES, (t, q)), single(table, at.CELL_STEPS, (t, q))
-    taken = single(table, at.TAKEN, (q,))
+    k, tables, cells = table[at.OUTPUTS], of.group(table), of.cells(table)
+    A, side, last = of.cells_a(table), of.side(table), RULES * table[at.OUTPUT_ROOM]
+    found, slopes = of.gathered(table), of.cell_slopes(table)
+    squares, steps, taken = of.cell_squares(table), of.cell_steps(table), of.taken(table)
     grids.gather(cells, A, last, squares)
-    for i in range(g):
+    for i in range(len(side)):
         first, end = tables[i], tables[i + 1]
         grids.lay(G[i], side[i])
         grids.take_in(G[i], taken, squares[first:end])
@@ -236,15 +196,15 @@ def _learn_grids(table: Any, G: Any) -> None:
         else:
             grids.slopes(cells[first:end], A, side[i], slopes[first:end])
     grids.learn(
-        single(table, at.GRID_RATES, (t * q,)),
-        single(table, at.GRID_PACES, (t * q,)),
+        of.grid_rates(table).ravel(),
+        of.grid_paces(table).ravel(),
         slopes.ravel(),
         squares.ravel(),
-        single(table, at.FACTORS, (t * q,)),
-        single(table, at.SPREAD, (t * q,)),
+        of.factors(table).ravel(),
+        of.spread(table).ravel(),
         steps.ravel(),
     )
-    for i in range(g):
+    for i in range(len(side)):
         first, end = tables[i], tables[i + 1]
         if k == 1:
             grids.descend_one(cells[first:end], steps[first:end], squares[first:end], side[i], A)
@@ -256,14 +216,12 @@ def _learn_grids(table: Any, G: Any) -> None:
 @fast
 def _learn_newton(table: Any, y: Any, F: Any) -> None:
     """Let the second-order expert learn; F (1, outputs) is its opinion before."""
-    p, k, task = table[at.NEWTON], table[at.OUTPUTS], table[at.TASK]
-    step = single(table, at.NEWTON_STEP, (p,))
-    z = single(table, at.Z, (p,))
-    newton.gain(z, single(table, at.NEWTON_P, (p, p)), np.float32(NEWTON_FORGET), step)
-    A = single(table, at.NEWTON_A, (k, p))
+    k, task, step, A = table[at.OUTPUTS], table[at.TASK], of.newton_step(table), of.newton_a(table)
+    z = of.z(table)[: len(step)]
+    newton.gain(z, of.newton_p(table), np.float32(NEWTON_FORGET), step)
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(costs.longest(loss_of(table)))
+            longest = np.float32(costs.longest(of.loss(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)
@@ -277,7 +235,7 @@ def learn(table: Any, awake: Any, F: Any, y: Any) -> None:
     """Let the experts learn the label that have no slopes; F are the outputs of all."""
     if table[at.NEWTON] and awake[NEWTON]:
         _learn_newton(table, y, F[len(F) - LEVELS - 1 :])
-    level.update(single(table, at.LEVEL, (LEVELS, table[at.CLASSES])), y)
+    level.update(of.level(table), y)
     if awake[WINDOW]:
         _remember(table, y)
 
@@ -285,10 +243,9 @@ def learn(table: Any, awake: Any, F: Any, y: Any) -> None:
 @fast
 def _remember(table: Any, y: Any) -> None:
     """Let the event take the place of the oldest one in the window."""
-    d, n, row = table[at.COLUMNS], table[at.WINDOW], table[at.NEXT]
-    z, Z = single(table, at.Z, (d,)), single(table, at.WINDOW_Z, (d, n))
-    for j in range(d):
+    n, row, z, Z = table[at.WINDOW], table[at.NEXT], of.z(table), of.window_z(table)
+    for j in range(len(Z)):
         Z[j, row] = z[j]
-    single(table, at.WINDOW_Y, (n,))[row] = y
+    of.window_y(table)[row] = y
     table[at.NEXT] = (row + 1) % n
     table[at.COUNT] = min(table[at.COUNT] + 1, n)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.pool_arrays import HUBER, QUANTILE, SQUARED
 
-DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
-"""Kinds. By default experts learn Huber's loss and are mixed by their absolute errors."""
 ENDS = 20.0
 """Where a number that an expert predicts ends."""
 LONGEST = 3.0

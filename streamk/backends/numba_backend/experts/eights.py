@@ -13,14 +13,11 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.pool_arrays import APART, WIDTH
 
 LEAST_EXPONENT = -126
 """Of 2 in the least normal number of single precision. Arithmetic on less takes a hundred times as
 long, so that a window of mostly far events would take several times as long as one of near ones."""
-WIDTH = 8
-"""Numbers that a class takes: one for each smoother, and room."""
-APART = 4
-"""Sums of a class that go on side by side."""
 POWERS = ((0, 1), (0, 4), (0, 16), (1, 2), (1, 4), (1, 8), (1, 16), (1, 16))
 """What the numbers are: powers of the first weight of an event, or of the second."""
 

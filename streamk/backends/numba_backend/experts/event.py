@@ -10,18 +10,17 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.experts import (
     banks,
-    costs,
     mixture,
+    of,
     offsets,
     opinions,
     reviews,
     spread,
 )
 from streamk.backends.numba_backend.experts import places as at
-from streamk.backends.numba_backend.experts.banks import NEWTON
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
-from streamk.backends.numba_backend.experts.reach import double, flags, loss_of, single, tracked
 from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
+from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer
 _tuple: Any = types.Tuple
@@ -32,7 +31,7 @@ _TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32
 def look(numbers: Any, event: Any) -> None:
     """Write what the experts look at in an event."""
     table = carray(numbers, (at.SIZE,))
-    awake = flags(table, at.AWAKE, (NEWTON + 1,))
+    awake = of.awake(table)
     mixture.rouse(table, awake)
     banks.features(table, carray(event, (table[at.COLUMNS],)), awake)
 
@@ -41,15 +40,12 @@ def look(numbers: Any, event: Any) -> None:
 def say(numbers: Any) -> None:
     """Write the experts' opinions."""
     table = carray(numbers, (at.SIZE,))
-    e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
-    P, own = single(table, at.G, (e, k)), single(table, at.SEEN, (e, k))
-    banks.outputs(table, F[: e - table[at.GUESTS]], awake)
+    F, P, own, on = of.f(table), of.g(table), of.seen(table), of.on(table)
+    banks.outputs(table, F[: len(F) - table[at.GUESTS]], of.awake(table))
     opinions.opine(table[at.TASK], F, own, P)
-    on = double(table, at.ON, (e,))
-    if table[at.LOSS] == costs.QUANTILE:
-        offsets.add(tracked(table), on, own, P)
-    opinions.hand_out(own, on, single(table, at.KEPT, (mixture.kept_rows(table), k)))
+    if table[at.LOSS] == QUANTILE:
+        offsets.add(of.tracked(table), on, own, P)
+    opinions.hand_out(own, on, of.kept(table))
 
 
 @stage(_TABLE, fastmath=SUMS)
@@ -62,30 +58,26 @@ def mix(numbers: Any) -> None:
 def weigh(numbers: Any, said: Any, y: Any) -> None:
     """Update the mixing weights by the outputs that were kept."""
     table = carray(numbers, (at.SIZE,))
-    e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    seen = carray(said, (mixture.kept_rows(table), k))
-    mixed = double(table, at.MIXED, (table[at.MIXERS], k))
-    out = double(table, at.OUT, (k,))
+    seen = carray(said, (table[at.KEPT_ROWS], table[at.OUTPUTS]))
+    mixed, out = of.mixed(table), of.out(table)
     mixture.learn(table, seen, y, mixed, out)
-    mixture.keep_account(table, single(table, at.SEEN, (e, k)), y, out, mixed[0])
+    mixture.keep_account(table, of.seen(table), y, out, mixed[0])
 
 
 @stage(_TABLE, types.float64, fastmath=SUMS)
 def descend(numbers: Any, y: Any) -> None:
     """Update the experts by the label."""
     table = carray(numbers, (at.SIZE,))
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    awake, F = flags(table, at.AWAKE, (NEWTON + 1,)), single(table, at.F, (e, k))
-    G = single(table, at.G, (e, k))
-    if table[at.LOSS] == costs.QUANTILE:
+    awake, F, G = of.awake(table), of.f(table), of.g(table)
+    if table[at.LOSS] == QUANTILE:
         mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
-        on, steep = double(table, at.ON, (e,)), flags(table, at.PINBALL, (e,))
-        miss = double(table, at.OUT, (k,))[0] - y
-        offsets.learn(miss, y, loss_of(table), F, on, steep, tracked(table), G)
+        on, steep = of.on(table), of.pinball(table)
+        miss = of.out(table)[0] - y
+        offsets.learn(miss, y, of.loss(table), F, on, steep, of.tracked(table), G)
     else:
-        opinions.slopes(task, y, loss_of(table), G)
+        opinions.slopes(table[at.TASK], y, of.loss(table), G)
     banks.descend(table, awake, G)
-    banks.learn(table, awake, F[: e - table[at.GUESTS]], y)
+    banks.learn(table, awake, F[: len(F) - table[at.GUESTS]], y)
 
 
 STAGES = {at.WEIGH: weigh, at.SAY: say, at.DESCEND: descend, at.MIX: mix, at.LOOK: look}
@@ -103,9 +95,7 @@ def forecast_one(table: Any, x: Any) -> None:
     call(table[at.LOOK], table, (x,))
     call(table[at.SAY], table, ())
     call(table[at.MIX], table, ())
-    e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    mixed, out = double(table, at.MIXED, (table[at.MIXERS], k)), double(table, at.OUT, (k,))
-    mixture.hand_out(mixed, out, single(table, at.KEPT, (mixture.kept_rows(table), k))[e:])
+    mixture.hand_out(of.mixed(table), of.out(table), of.kept(table)[table[at.EXPERTS] :])
     table[at.FRESH] = 1
 
 
@@ -116,9 +106,8 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     The outputs of guests are in the last of the E rows before.
     """
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    kept = single(table, at.KEPT, (mixture.kept_rows(table), k))
-    predicted = double(table, at.OUT, (k,))
-    F, own = single(table, at.F, (e, k)), e - table[at.GUESTS]
+    kept, predicted = of.kept(table), of.out(table)
+    F, own = of.f(table), e - table[at.GUESTS]
     for i in range(len(X)):
         for guest in range(own, e):
             for c in range(k):
@@ -165,9 +154,7 @@ def learn(
         are not all if it has found something.
     """
     e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    now = single(table, at.KEPT, (mixture.kept_rows(table), k))
-    predicted = double(table, at.OUT, (k,))
-    shares = double(table, at.SHARES, (table[at.MIXERS_SHARE], e))
+    now, predicted, shares = of.kept(table), of.out(table), of.shares(table)
     since, period, drift, sleeping, limits = upkeep
     for i in range(len(X)):
         forecast_one(table, X[i])

@@ -12,7 +12,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts.strips import RULES, Cells
+from streamk.backends.numba_backend.experts.strips import Cells
+from streamk.backends.pool_arrays import RULES
 
 
 def _gather(_: Any, cells: Any, A: Any, out: Any, place: Any, count: Any, line: Any) -> Any:

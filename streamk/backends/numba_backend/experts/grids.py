@@ -20,23 +20,13 @@ import numpy as np
 from streamk.backends import LANES
 from streamk.backends.numba_backend.experts import fours, sixteen, strips
 from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.pool_arrays import RULES
 
-RULES = strips.RULES
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
 _FORGET = 0.999
 _LEAST, _MOST = 0.02, 4.0
 """Bounds of a table's factor, so that it can come back."""
-
-
-@called
-def line(outputs: int) -> int:
-    """Return how many numbers a cell takes.
-
-    >>> line(1), line(3), line(4)
-    (8, 16, 32)
-    """
-    return 2 * RULES if outputs == 1 else -(-RULES * (outputs + 1) // LANES) * LANES
 
 
 @fast

@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.pool_arrays import LEVEL_RATES
 
-RATES = (1.0, 0.2, 0.01)
 _PRIOR = 0.01
 """Added to what is known of each class."""
 
@@ -35,7 +35,7 @@ def forecast(level: Any, F: Any) -> None:
 def update(level: Any, y: Any) -> None:
     """Follow a label, the number of a class or a number."""
     for i in range(len(level)):
-        rate = level.dtype.type(RATES[i])
+        rate = level.dtype.type(LEVEL_RATES[i])
         for k in range(level.shape[1]):
             target = level.dtype.type(y)
             if level.shape[1] > 1:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends import NUMBERS
-from streamk.backends.numba_backend.experts import calibration, costs, mixing, opinions
+from streamk.backends.numba_backend.experts import calibration, costs, mixing, of, opinions
 from streamk.backends.numba_backend.experts import places as at
-from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON, SMOOTHERS
+from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.reach import double, loss_of, single, size, whole
 from streamk.backends.numba_backend.stages import call
+from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in an account after those of the banks: the sum of losses, events, and events in which the
@@ -24,7 +24,7 @@ LAST_START, LAST_FORGET = 0.01, 0.9998
 @fast
 def rouse(table: Any, awake: Any) -> None:
     """Write which experts are awake, from which banks are."""
-    on = double(table, at.ON, (table[at.EXPERTS],))
+    on = of.on(table)
     sizes = (
         table[at.LINEAR_RULES],
         table[at.BANDWIDTHS] * table[at.LADDER_RULES],
@@ -43,33 +43,21 @@ def rouse(table: Any, awake: Any) -> None:
 @fast
 def mix(table: Any) -> None:
     """Write the mixers' predictions and their mixture, from the opinions in SEEN."""
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    shares, products, x = table[at.MIXERS_SHARE], table[at.MIXERS_PRODUCT], table[at.MIXERS]
-    L, mixed = single(table, at.SEEN, (e, k)), double(table, at.MIXED, (x, k))
-    on, beliefs = double(table, at.ON, (e,)), double(table, at.OPINIONS, (e, k))
+    task, L, mixed, x = table[at.TASK], of.seen(table), of.mixed(table), table[at.MIXERS]
+    on, beliefs, room = of.on(table), of.opinions(table), of.newton_room(table)
     opinions.believe(task, L, beliefs)
-    weights, calibrated = (
-        double(table, at.SHARES, (shares, e)),
-        double(table, at.CALIBRATED, (e, k)),
-    )
-    room = double(table, at.NEWTON_ROOM, (e,))
+    weights, calibrated = of.shares(table), of.calibrated(table)
     mixing.share(weights[0], beliefs, on, room, mixed[0])
-    calibration.believe(task, L, double(table, at.LOUDNESS, (e,)), calibrated)
+    calibration.believe(task, L, of.loudness(table), calibrated)
     mixing.share(weights[1], calibrated, on, room, mixed[1])
-    weights, sums = double(table, at.PRODUCTS, (products, e)), double(table, at.ROOM, (k,))
-    for i in range(products):
-        mixing.pool(task, L, weights[i], sums, mixed[shares + i])
-    said = single(table, at.SAID, (x - 1, k))
+    first, weights, sums = len(weights), of.products(table), of.room(table)
+    for i in range(len(weights)):
+        mixing.pool(task, L, weights[i], sums, mixed[first + i])
+    said = of.said(table)
     mixing.opine(task, mixed, said)
-    mixing.pool(task, said, double(table, at.LAST_PRODUCT, (x - 1,)), sums, mixed[x - 1])
-    top, everyone = double(table, at.TOP, (x,)), double(table, at.ALL, (x,))
-    mixing.share(top, mixed, everyone, room, double(table, at.OUT, (k,)))
-
-
-@fast
-def kept_rows(table: Any) -> Any:
-    """Return how many rows are kept of an event: of the experts, the mixers and their mixture."""
-    return table[at.EXPERTS] + table[at.MIXERS] + 1
+    mixing.pool(task, said, of.last_product(table), sums, mixed[x - 1])
+    top, everyone = of.top(table), of.all(table)
+    mixing.share(top, mixed, everyone, room, of.out(table))
 
 
 @fast
@@ -93,7 +81,7 @@ def _take_back(table: Any, kept: Any, mixed: Any, out: Any) -> None:
         for m in range(x):
             mixed[m, c] = kept[m, c]
         out[c] = kept[x, c]
-    mixing.opine(table[at.TASK], mixed, single(table, at.SAID, (x - 1, k)))
+    mixing.opine(table[at.TASK], mixed, of.said(table))
 
 
 @fast
@@ -103,27 +91,25 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     That is in the pool's room from then on: who slept when the event had to be predicted is asleep
     to the mixing, whoever sleeps now.
     """
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    shares, x = table[at.MIXERS_SHARE], table[at.MIXERS]
-    L, on = single(table, at.SEEN, (e, k)), double(table, at.ON, (e,))
+    task, e, x = table[at.TASK], table[at.EXPERTS], table[at.MIXERS]
+    L, on = of.seen(table), of.on(table)
     late = not table[at.FRESH] or opinions.differ(seen, L, on)
     if late:
         opinions.take_back(seen, L, on)
         call(table[at.MIX], table, ())
     table[at.FRESH] = 0
-    weights, alphas = double(table, at.SHARES, (shares, e)), double(table, at.ALPHAS, (shares,))
-    likely, calibrated = double(table, at.LOSSES, (e,)), double(table, at.CALIBRATED, (e, k))
-    beliefs = double(table, at.OPINIONS, (e, k))
+    weights, alphas = of.shares(table), of.alphas(table)
+    likely, beliefs, calibrated = of.losses(table), of.opinions(table), of.calibrated(table)
     _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
     _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
-    factors, curvatures = double(table, at.LOUDNESS, (e,)), double(table, at.CURVATURES, (e,))
-    how = loss_of(table)
-    calibration.learn(task, L, calibrated, y, how, size(table), on, factors, curvatures)
-    _learn_products(table, L, y, mixed[shares:])
+    factors, curvatures = of.loudness(table), of.curvatures(table)
+    how = of.loss(table)
+    calibration.learn(task, L, calibrated, y, how, of.mean_error(table), on, factors, curvatures)
+    _learn_products(table, L, y, mixed[len(weights) :])
     if late:
         _take_back(table, seen[e:], mixed, out)
-    top, everyone = double(table, at.TOP, (x,)), double(table, at.ALL, (x,))
-    _learn_share(table, top, mixed, y, everyone, alphas[0], double(table, at.ABOVE, (x,)))
+    top, everyone = of.top(table), of.all(table)
+    _learn_share(table, top, mixed, y, everyone, alphas[0], of.above(table))
     _learn_last_product(table, y, mixed[x - 1])
 
 
@@ -132,7 +118,7 @@ def _learn_share(
     table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
 ) -> None:
     """Let a fixed share learn from what those that it mixes said; `likely` is room."""
-    mixing.likelihoods(table[at.TASK], said, y, loss_of(table), likely)
+    mixing.likelihoods(table[at.TASK], said, y, of.loss(table), likely)
     mixing.temper(likely)
     mixing.reweigh(weights, likely, on, alpha)
 
@@ -140,36 +126,25 @@ def _learn_share(
 @fast
 def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
     """Let the products of experts learn; `mixed` are their predictions."""
-    task, e, products = table[at.TASK], table[at.EXPERTS], table[at.MIXERS_PRODUCT]
-    weights = double(table, at.PRODUCTS, (products, e))
-    inverses = double(table, at.INVERSES, (products, e, e))
-    rates = double(table, at.PRODUCT_RATES, (products,))
-    starts = double(table, at.PRODUCT_STARTS, (products,))
-    forgets = double(table, at.FORGETS, (products,))
-    room, g = double(table, at.NEWTON_ROOM, (e,)), double(table, at.SLOPES, (e,))
-    for i in range(products):
+    weights, inverses, numbers = of.products(table), of.inverses(table), table[at.TASK] == NUMBERS
+    rates, starts = of.product_rates(table), of.product_starts(table)
+    forgets, room, g = of.forgets(table), of.newton_room(table), of.slopes(table)
+    for i in range(len(weights)):
         residual = _direction(table, L, mixed[i], y, g)
         if starts[i] > 0.0:
             mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
         else:
-            mixing.gradient_step(weights[i], g, residual, rates[i], task == NUMBERS)
+            mixing.gradient_step(weights[i], g, residual, rates[i], numbers)
 
 
 @fast
 def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
     """Let the product of the other mixers learn; `prediction` becomes what it would say now."""
-    n = table[at.MIXERS] - 1
-    room, g = double(table, at.NEWTON_ROOM, (n,)), double(table, at.SLOPES, (n,))
-    said, weights = (
-        single(table, at.SAID, (n, table[at.OUTPUTS])),
-        double(table, at.LAST_PRODUCT, (n,)),
-    )
-    mixing.pool(
-        table[at.TASK], said, weights, double(table, at.ROOM, (table[at.OUTPUTS],)), prediction
-    )
+    said, weights = of.said(table), of.last_product(table)
+    room, g = of.newton_room(table)[: len(weights)], of.slopes(table)[: len(weights)]
+    mixing.pool(table[at.TASK], said, weights, of.room(table), prediction)
     residual = _direction(table, said, prediction, y, g)
-    inverse = double(table, at.LAST_INVERSE, (n, n))
-    mixing.newton_step(weights, inverse, g, residual, LAST_FORGET, LAST_START, room)
+    mixing.newton_step(weights, of.last_inverse(table), g, residual, LAST_FORGET, LAST_START, room)
 
 
 @fast
@@ -180,7 +155,7 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
         return 1.0
     for e in range(len(g)):
         g[e] = L[e, 0]
-    return costs.slope(prediction[0] - y, loss_of(table), size(table))
+    return costs.slope(prediction[0] - y, of.loss(table), of.mean_error(table))
 
 
 @fast
@@ -190,16 +165,14 @@ def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     The former is of the prediction as it was made, the latter of the experts' opinions then and of
     the weights they have now.
     """
-    task, e, k = table[at.TASK], table[at.EXPERTS], table[at.OUTPUTS]
-    account = double(table, at.ACCOUNT, (NEWTON + 4,))
-    how = loss_of(table)
+    task, account, how = table[at.TASK], of.account(table), of.loss(table)
     account[LOST] += mixing.loss(task, out, y, how)
     account[EVENTS] += 1.0
     if account[EVENTS] % _SELDOM:
         return
     account[REVIEWED] += 1.0
-    weights = double(table, at.PRODUCTS, (table[at.MIXERS_PRODUCT], e))[1]
-    banks, sums = whole(table, at.BANKS, (e,)), double(table, at.ROOM, (k,))
+    weights = of.products(table)[1]
+    banks, sums = of.banks(table), of.room(table)
     mixing.pool(task, L, weights, sums, room)
     by_all = mixing.loss(task, room, y, how)
     for bank in range(NEWTON + 1):

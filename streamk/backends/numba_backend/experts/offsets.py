@@ -11,6 +11,7 @@ from typing import Any
 
 from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.pool_arrays import DEFAULT
 
 RATE = 0.01
 _MEMORY = 0.99
@@ -35,7 +36,7 @@ def learn(
     `error` is the mixture's. Experts in `pinball` descend the pinball loss of what they say, the
     others learn the mean: their losses are those of their outputs F, without offsets.
     """
-    mean = (costs.DEFAULT, 0.0)
+    mean = (DEFAULT, 0.0)
     _resize(tracked, len(P), error)
     for e in range(len(P)):
         if not on[e] > 0.0:

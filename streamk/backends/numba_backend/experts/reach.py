@@ -1,27 +1,38 @@
-"""Arrays and numbers by their places in the table of a pool."""
+"""Arrays by their addresses in a table, at a place and of a shape that are told.
+
+numba's `carray` does the same for an address, but is compiled anew for each kind of shape.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from streamk.backends.numba_backend.experts import costs
-from streamk.backends.numba_backend.experts import places as at
-from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.vectors import data
 
 _unpacked: Any = cgutils.unpack_tuple
 _populate: Any = arrayobj.populate_array
 
 
-def _reaching(kind: Any) -> Any:
-    """Return the intrinsic that makes an array (table, place, shape) of such numbers.
+def array_at(context: Any, builder: Any, kind: Any, address: Any, lengths: Sequence[Any]) -> Any:
+    """Return the array of a type at an address, a number, with such lengths of its axes."""
+    word = context.get_value_type(types.intp)
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = [word(size)]
+    for length in lengths[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
+    found = context.make_array(kind)(context, builder)
+    pointer = builder.inttoptr(address, found.data.type)
+    _populate(found, pointer, lengths, strides, size, meminfo=None)
+    return found._getvalue()
 
-    numba's `carray` does the same, but is compiled anew for each kind of shape.
-    """
+
+def _reaching(kind: Any) -> Any:
+    """Return the intrinsic that makes an array (table, place, shape) of such numbers."""
 
     @intrinsic
     def reached(_: Any, table: Any, place: Any, shape: Any) -> Any:
@@ -33,42 +44,13 @@ def _reaching(kind: Any) -> Any:
                 context.cast(builder, length, is_, types.intp)
                 for length, is_ in zip(_unpacked(builder, extents), shape, strict=True)
             ]
-            word = context.get_value_type(types.intp)
-            size = context.get_abi_sizeof(context.get_data_type(kind))
-            strides = [word(size)]
-            for length in lengths[:0:-1]:
-                strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
             addresses = data(context, builder, signature.args[0], table)
             address = builder.load(builder.gep(addresses, [place], inbounds=True))
-            found = context.make_array(array)(context, builder)
-            pointer = builder.inttoptr(address, found.data.type)
-            _populate(found, pointer, lengths, strides, size, meminfo=None)
-            return found._getvalue()
+            return array_at(context, builder, array, address, lengths)
 
         return array(table, types.intp, shape), codegen
 
     return reached
 
 
-single, double = _reaching(types.float32), _reaching(types.float64)
-short, whole, flags = (_reaching(kind) for kind in (types.int32, types.int64, types.bool_))
-
-
-@fast
-def loss_of(table: Any) -> Any:
-    """Return how errors of numbers count, see `costs`."""
-    return table[at.LOSS], double(table, at.LOSS_PARAMETER, (1,))[0]
-
-
-@fast
-def tracked(table: Any) -> Any:
-    """Return the offsets of quantiles and the mean errors."""
-    return double(table, at.TRACKED, (2, table[at.EXPERTS] + 1))
-
-
-@fast
-def size(table: Any) -> Any:
-    """Return the mean error of the mixture, by which steps on a quantile are measured."""
-    if table[at.LOSS] == costs.QUANTILE:
-        return tracked(table)[1, table[at.EXPERTS]]
-    return 1.0
+double, flags = _reaching(types.float64), _reaching(types.bool_)

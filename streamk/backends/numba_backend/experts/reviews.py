@@ -9,10 +9,9 @@ import math
 from typing import Any
 
 from streamk.backends.numba_backend.compiling import exact
-from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.experts import of
 from streamk.backends.numba_backend.experts.banks import NEWTON, WINDOW
 from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
-from streamk.backends.numba_backend.experts.reach import double, flags
 
 QUIET, ALARM, WINDOW_WOKE = range(3)
 """What a review has found."""
@@ -142,7 +141,7 @@ def review(table: Any, drift: Any, sleeping: Any, limits: Any) -> int:
     `sleeping` those of `doze`, and `limits` (limit, trial, shortest) of both.
     """
     alarm, trial, shortest = limits
-    account, awake = double(table, at.ACCOUNT, (BANKS + 3,)), flags(table, at.AWAKE, (BANKS,))
+    account, awake = of.account(table), of.awake(table)
     loss = account[LOST] / max(1.0, account[EVENTS])
     gains = account[:BANKS]
     for bank in range(BANKS):

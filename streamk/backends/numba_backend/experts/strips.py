@@ -14,9 +14,8 @@ from numba.extending import intrinsic
 
 from streamk.backends import LANES
 from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.pool_arrays import RULES
 
-RULES = 4
-"""Rules that a cell has room for, side by side."""
 _AT_ONCE = 4
 """Tables whose sums go on side by side: one would wait for the last addition."""
 

@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.experts import eights
-from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.numba_backend.experts.compiled import exponential, fast
 
-GAUSSIANS, POWERS = 3, 4
 PRIOR = 0.3
 """Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""
 _NEAR = 1e-4
 """Squared distance, in units of the median's square, below which events are the same."""
 _HALF, _FOURTH = 2.0 ** (eights.LEAST_EXPONENT / 2), 2.0 ** (eights.LEAST_EXPONENT / 4)
 """Numbers whose second and fourth power are the least normal ones: what is below becomes 0."""
-
-
-@called
-def room(classes: Any) -> Any:
-    """Return the shape of the sums: of weights and of weights times labels, or by class."""
-    return eights.APART, max(2, classes), eights.WIDTH
 
 
 @fast

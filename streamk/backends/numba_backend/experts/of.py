@@ -1,0 +1,82 @@
+"""The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
+
+``of.window_y(table)`` is the array there: float32 of shape (table[WINDOW],).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llvmlite import ir
+from numba import from_dtype
+from numba.core import types
+from numba.extending import intrinsic
+
+from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.reach import array_at
+from streamk.backends.numba_backend.vectors import data
+from streamk.backends.pool_arrays import ARRAYS, QUANTILE
+from streamk.declared import Declared
+
+_dtype: Any = from_dtype
+_WORD = ir.IntType(64)
+
+
+def _accessor(declared: Declared) -> Any:
+    """Return the intrinsic that makes the array of a table."""
+    array = types.Array(_dtype(np.dtype(declared.dtype)), len(declared.shape), "C")
+    place = getattr(at, declared.name.upper())
+
+    @intrinsic
+    def array_of(_: Any, table: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            numbers = data(context, builder, signature.args[0], values[0])
+            lengths = [_length(builder, numbers, length) for length in declared.shape]
+            address = _number(builder, numbers, place)
+            return array_at(context, builder, array, address, lengths)
+
+        return array(table), codegen
+
+    return array_of
+
+
+def _length(builder: Any, numbers: Any, length: int | str | tuple[str, int]) -> Any:
+    if isinstance(length, int):
+        return _WORD(length)
+    size, more = (length, 0) if isinstance(length, str) else length
+    found = _number(builder, numbers, getattr(at, size))
+    return builder.add(found, _WORD(more), flags=["nsw"]) if more else found
+
+
+def _number(builder: Any, numbers: Any, place: int) -> Any:
+    """Load a number of the table that stays what it is, which need not be loaded twice."""
+    found = builder.load(builder.gep(numbers, [_WORD(place)], inbounds=True))
+    found.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return found
+
+
+vars().update({each.name: _accessor(each) for each in ARRAYS})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return what makes an array of a table."""
+
+
+_loss_parameter, _tracked = vars()["loss_parameter"], vars()["tracked"]
+
+
+@fast
+def loss(table: Any) -> Any:
+    """Return how errors of numbers count, see `costs`."""
+    return table[at.LOSS], _loss_parameter(table)[0]
+
+
+@fast
+def mean_error(table: Any) -> Any:
+    """Return that of the mixture, by which steps on a quantile are measured; 1 of other losses."""
+    if table[at.LOSS] == QUANTILE:
+        return _tracked(table)[1, table[at.EXPERTS]]
+    return 1.0

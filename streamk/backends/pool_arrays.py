@@ -1,0 +1,248 @@
+"""The arrays of a pool of experts: name, dtype, shape and domain of each, said once.
+
+The learners make a pool's arrays by this list, and check those of a state by it; the places in the
+table of the compiled loops follow from it. Nothing here needs numba.
+
+Of the sizes, COLUMNS is d, the columns that there is room for, FEATURES m random features,
+BANDWIDTHS of the ladder, OUTPUTS (1 for two classes and for numbers), CLASSES (1 for numbers),
+TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW the events that
+smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
+of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
+product of these, GUESTS the experts whose outputs come from elsewhere: the last ones, which never
+sleep. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that
+there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streamk.backends import LANES, NUMBERS
+from streamk.declared import FLAGS, Declared, Domain
+
+RULES = 4
+"""Rules that a cell of random binning has room for, side by side."""
+SMOOTHERS = 7
+"""Experts of the window: kernels of two kinds at several sharpnesses."""
+APART, WIDTH = 4, 8
+"""Sums of a class of the smoothers that go on side by side, and numbers in each: one for each
+smoother, and room."""
+LEVEL_RATES = (1.0, 0.2, 0.01)
+"""Of the experts of the constant kernel."""
+BANKS = 5
+"""Banks of experts, which sleep as a whole."""
+
+SIZES = (
+    *("TASK", "COLUMNS", "FEATURES", "BANDWIDTHS", "OUTPUTS", "CLASSES", "TABLES", "GROUPS"),
+    *("MEMBERS", "SLOTS", "EXPERTS", "WINDOW", "LINEAR_RULES", "LADDER_RULES", "GRID_RULES"),
+    *("NEWTON", "LEVELS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "GUESTS"),
+    *("OUTPUT_ROOM", "LINE", "SIDE_LINE", "SUMMED", "KEPT_ROWS"),
+)
+"""Numbers that stay what they are while events are learned. TASK is one of those in
+`streamk.backends`, LOSS the kind of the loss by which numbers are learned and mixed."""
+COUNTERS = ("COUNT", "NEXT", "FRESH")
+"""Numbers that change: of events in the window; of the window's row that the next event takes;
+whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
+DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
+"""Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
+STAGES = ("LOOK", "SAY", "MIX", "WEIGH", "DESCEND")
+"""What an event goes through, of which the compiled loops have the addresses."""
+
+_WIDE = Domain(-1e30, 1e30)
+"""Of coefficients: what follows from them in single precision is finite. Those of real streams are
+some 10^20 times smaller."""
+_SQUARES = Domain(0.0, 1e30)
+_CELLS = Domain(-1e17, 1e17)
+"""Slopes in the factors of tables, which are squared, are up to 20 times as large."""
+_WEIGHTS = Domain(1e-12, 1.001, sum_to_one=True)
+"""Of fixed shares, which give a part to everyone: if only experts who sleep had weight, the mean of
+the others would be a division of 0 by 0."""
+_PRODUCT = Domain(-1e6, 1e6)
+_INVERSE = Domain(-1e3, 1e3)
+"""They do not grow past where they begin, which is at most 0.1."""
+_SHARE_OF_LABELS = Domain(-1e-3, 1.001)
+
+_LINEAR = ("LINEAR_RULES", "OUTPUT_ROOM", ("COLUMNS", 1))
+_LADDER = ("BANDWIDTHS", "LADDER_RULES", "OUTPUT_ROOM", "FEATURES")
+_BETS = ("OUTPUTS", ("COLUMNS", 1))
+_TABLES = ("TABLES", RULES)
+_OPINIONS = ("EXPERTS", "OUTPUTS")
+
+LEARNED = (
+    Declared("linear_a", "float32", _LINEAR, _WIDE),
+    Declared("linear_squares", "float32", _LINEAR, _SQUARES),
+    # Of the rule that bets, the last one: stakes, what was won, and the largest slopes.
+    Declared("linear_bets", "float32", _BETS, Domain(-0.51, 0.51)),
+    Declared("linear_gains", "float32", _BETS, Domain(0.0, 1e12)),
+    Declared("linear_largest", "float32", _BETS, Domain(0.0, 1e4)),
+    Declared("ladder_a", "float32", _LADDER, _WIDE),
+    Declared("ladder_squares", "float32", _LADDER, _SQUARES),
+    # For each output the coefficients of the rules, then their sums of squared slopes, then
+    # nothing; a row begins on a cache line.
+    Declared("cells_a", "float32", ("SLOTS", "LINE"), _CELLS),
+    Declared("factors", "float32", _TABLES, Domain(0.01, 8.0)),
+    Declared("spread", "float32", _TABLES, Domain(0.0, 1e38)),
+    Declared("window_z", "float32", ("COLUMNS", "WINDOW"), Domain(-1e4, 1e4)),
+    Declared("window_y", "float32", ("WINDOW",), _WIDE),
+    Declared("newton_a", "float32", ("OUTPUTS", "NEWTON"), Domain(-1e15, 1e15)),
+    Declared("newton_p", "float32", ("NEWTON", "NEWTON"), Domain(-1e12, 1e12)),
+    Declared("shares", "float64", ("MIXERS_SHARE", "EXPERTS"), _WEIGHTS),
+    # Factors on opinions, and discounted sums of the second derivatives of losses in them.
+    Declared("loudness", "float64", ("EXPERTS",), Domain(0.0, 8.0)),
+    Declared("curvatures", "float64", ("EXPERTS",), Domain(-1.0, 1e12)),
+    Declared("products", "float64", ("MIXERS_PRODUCT", "EXPERTS"), _PRODUCT),
+    Declared("inverses", "float64", ("MIXERS_PRODUCT", "EXPERTS", "EXPERTS"), _INVERSE),
+    Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
+    Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
+    Declared("top", "float64", ("MIXERS",), _WEIGHTS),
+    Declared("awake", "bool", (BANKS,), FLAGS),
+    # What the lack of each bank would have cost, what was lost, and of how many events.
+    Declared("account", "float64", (BANKS + 3,), Domain(-1e9, 1e9)),
+    Declared("level", "float32", (len(LEVEL_RATES), "CLASSES"), _WIDE),
+)
+"""What learning changes and a state holds, but for `TRACKED`."""
+
+TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), _WIDE)
+"""Of quantiles alone: offsets and mean errors, see the loops' `offsets`."""
+PINBALL = Declared("pinball", "bool", ("EXPERTS",), FLAGS)
+"""Of quantiles alone: which experts descend the pinball loss."""
+
+FOLLOWING = (
+    Declared("center", "float64", ("COLUMNS",)),
+    Declared("inverse", "float64", ("COLUMNS",)),
+    Declared("knots", "float64", ("COLUMNS", "LEVELS")),
+    Declared("indicator", "bool", ("COLUMNS",)),
+    Declared("distance", "float64", (1,)),  # the median one of scaled events
+    Declared("linear_rates", "float64", ("LINEAR_RULES",)),
+    Declared("linear_kinds", "int64", ("LINEAR_RULES",)),
+    Declared("projection", "float32", ("COLUMNS", "FEATURES")),
+    Declared("phases", "float32", ("FEATURES",)),
+    Declared("scales", "float64", ("BANDWIDTHS",)),
+    Declared("ladder_rates", "float64", ("LADDER_RULES",)),
+    Declared("ladder_kinds", "int64", ("LADDER_RULES",)),
+    # Where a group's columns start among the members, which lie as (columns of a table, tables of
+    # the group), and where its tables start; whether these are of all columns.
+    Declared("starts", "int64", (("GROUPS", 1),)),
+    Declared("group", "int64", (("GROUPS", 1),)),
+    Declared("of_all", "bool", ("GROUPS",)),
+    Declared("members_of", "int32", ("MEMBERS",)),
+    Declared("shifts", "float32", ("MEMBERS",)),
+    # Strides of the bins, of a table with a cell for each of them; else random.
+    Declared("multipliers", "int32", ("MEMBERS",)),
+    Declared("bins", "float32", ("TABLES",)),
+    # A table's first cell, and by how many bits a sum is shifted down to the number of a cell.
+    Declared("first", "int32", (("TABLES", 1),)),
+    Declared("down", "int32", ("TABLES",)),
+    Declared("grid_rates", "float32", _TABLES),  # 0 for a rule that is not used
+    Declared("grid_paces", "float32", _TABLES),
+    Declared("banks", "int64", ("EXPERTS",)),  # the bank of each expert
+    Declared("alphas", "float64", ("MIXERS_SHARE",)),
+    Declared("product_rates", "float64", ("MIXERS_PRODUCT",)),
+    # The largest inverses; 0 where steps are along the gradient.
+    Declared("product_starts", "float64", ("MIXERS_PRODUCT",)),
+    Declared("forgets", "float64", ("MIXERS_PRODUCT",)),
+    Declared("loss_parameter", "float64", (1,)),
+)
+"""What follows from the columns, the seed, the scale and the options."""
+
+ROOM = (
+    Declared("z", "float32", (("COLUMNS", 1),)),  # the last one is 1
+    Declared("r", "float32", ("COLUMNS",)),
+    Declared("u", "float32", ("FEATURES",)),
+    Declared("phi", "float32", ("BANDWIDTHS", "FEATURES")),
+    Declared("cells", "int32", ("TABLES",)),
+    # Coefficients of the event's cells, if there is one output; outputs, laid out as a cell is.
+    Declared("gathered", "float32", _TABLES),
+    Declared("side", "float32", ("GROUPS", "SIDE_LINE")),
+    Declared("distances", "float32", ("WINDOW",)),
+    Declared("weights", "float32", (2, "WINDOW")),
+    # Of weights and of weights times labels, or by class.
+    Declared("sums", "float32", (APART, "SUMMED", WIDTH)),
+    Declared("f", "float32", _OPINIONS),  # outputs of the experts
+    Declared("g", "float32", _OPINIONS),  # slopes; before, what they are made of
+    # Opinions of the event in the pool's room, of no use where ON is 0.
+    Declared("seen", "float32", _OPINIONS),
+    # SEEN, with NaN where an expert sleeps; MIXED; OUT.
+    Declared("kept", "float32", ("KEPT_ROWS", "OUTPUTS")),
+    Declared("on", "float64", ("EXPERTS",)),  # 0 where an expert sleeps, else 1
+    Declared("all", "float64", ("MIXERS",)),  # all 1
+    Declared("mixed", "float64", ("MIXERS", "OUTPUTS")),
+    # Probabilities or numbers: of opinions, and of opinions times factors.
+    Declared("opinions", "float64", _OPINIONS),
+    Declared("calibrated", "float64", _OPINIONS),
+    Declared("said", "float32", (("MIXERS", -1), "OUTPUTS")),  # opinions of all mixers but the last
+    Declared("room", "float64", ("OUTPUTS",)),
+    Declared("newton_room", "float64", ("EXPERTS",)),
+    Declared("out", "float64", ("OUTPUTS",)),
+)
+"""What a forecast writes."""
+
+LEARNERS_ROOM = (
+    Declared("cell_slopes", "float32", _TABLES),
+    Declared("cell_squares", "float32", _TABLES),
+    Declared("cell_steps", "float32", _TABLES),
+    Declared("taken", "float32", (RULES,)),  # squares of slopes
+    Declared("newton_step", "float32", ("NEWTON",)),
+    Declared("slopes", "float64", ("EXPERTS",)),
+    Declared("losses", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
+    Declared("above", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers
+)
+"""What learning writes for itself."""
+
+ARRAYS = (*LEARNED, TRACKED, PINBALL, *FOLLOWING, *ROOM, *LEARNERS_ROOM)
+
+
+def line(outputs: int) -> int:
+    """Return how many numbers a cell takes that has so many outputs.
+
+    Examples
+    --------
+    >>> line(1), line(3), line(4)
+    (8, 16, 32)
+    """
+    return 2 * RULES if outputs == 1 else -(-RULES * (outputs + 1) // LANES) * LANES
+
+
+def derived(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes with those that follow from the others.
+
+    These are the numbers that a cell takes (LINE), and one without room for more outputs
+    (SIDE_LINE); the classes that smoothers have sums of (SUMMED), two for numbers; and the rows
+    that are kept of an event (KEPT_ROWS): of the experts, the mixers and their mixture.
+    """
+    return {
+        **sizes,
+        "LINE": line(sizes["OUTPUT_ROOM"]),
+        "SIDE_LINE": line(sizes["OUTPUTS"]),
+        "SUMMED": max(2, sizes["CLASSES"]),
+        "KEPT_ROWS": sizes["EXPERTS"] + sizes["MIXERS"] + 1,
+    }
+
+
+def with_room(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of arrays with room for outputs that are still to come."""
+    room = sizes["OUTPUT_ROOM"]
+    return derived({**sizes, "OUTPUTS": room, "CLASSES": max(sizes["CLASSES"], room)})
+
+
+def arrays_of(loss: int) -> tuple[Declared, ...]:
+    """Return the arrays of a pool that learns numbers by such a kind of loss."""
+    return tuple(each for each in ARRAYS if loss == QUANTILE or each not in (TRACKED, PINBALL))
+
+
+def learned_of(loss: int) -> tuple[Declared, ...]:
+    """Return those that learning changes and a state holds."""
+    return (*LEARNED, TRACKED) if loss == QUANTILE else LEARNED
+
+
+def stored(loss: int, task: int, classes: int) -> tuple[Declared, ...]:
+    """Return what a state holds, with the domains of a task's labels."""
+    found = learned_of(loss)
+    if task == NUMBERS:
+        return found
+    labels = {
+        "window_y": Domain(0, classes - 1, whole=True),
+        "level": _SHARE_OF_LABELS,
+    }
+    return tuple(replace(each, domain=labels.get(each.name, each.domain)) for each in found)
