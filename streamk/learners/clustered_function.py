@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
 from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel
 from streamk.landmarks import Admission
@@ -50,7 +51,7 @@ class ClusteredFunction:
     @property
     def shift(self) -> float:
         """Half the sum over clusters of how far their shares of events are from what they were."""
-        if not self.seen.sum():
+        if not (self.seen.sum() and self.sizes.sum()):
             return 0.0
         return 0.5 * float(
             np.abs(self.seen / self.seen.sum() - self.sizes / self.sizes.sum()).sum()
@@ -143,14 +144,25 @@ class ClusteredFunction:
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        header: dict[str, Any] = state.header
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         features = GrowingFeatures.from_state(state.child("features"))
         optimizer.load(state.arrays, features.size)
-        optimizer.n_steps = int(header["n_steps"])
-        made = cls(features, optimizer, state.arrays["sizes"], header["error"])
-        made.seen = np.array(state.arrays["seen"])
+        optimizer.n_steps = count(header, "n_steps", _OWNER)
+        error = None
+        if header.get("error") is not None:
+            error = number(header, "error", _OWNER, NON_NEGATIVE)
+        found, _ = taken(_DECLARED, state.arrays, {"clusters": len(features)}, _OWNER)
+        made = cls(features, optimizer, found["sizes"].copy(), error)
+        made.seen = found["seen"].copy()
         return made
+
+
+_OWNER = "a clustered function"
+_EVENTS = Domain(least=0, most=2**53)
+_DECLARED = (
+    Declared("sizes", "int64", ("clusters",), _EVENTS),
+    Declared("seen", "int64", ("clusters",), _EVENTS),
+)
 
 
 def _decided(kernel: Kernel, X: Matrix, labels: Labels, served: Served) -> Matrix:

@@ -1,4 +1,4 @@
-"""Coefficients (n, outputs) of a model whose classes grow, or meet another's."""
+"""Outputs that overflowed, and coefficients of a model whose classes grow or meet another's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,25 @@ from streamk.learners.classes import Label
 from streamk.losses import Loss
 
 Matrix = NDArray[np.float64]
+
+_MOST = 1e300
+"""Outputs are bounded by this: twice an output, and the difference of two, are numbers too."""
+
+
+def bounded(F: Matrix) -> Matrix:
+    """Return outputs that are finite, those of a function that overflowed being the largest.
+
+    An event whose output is not finite is not learned, so what is predicted of it is of little
+    worth. But it is a number, by which whoever takes it can see that.
+
+    Examples
+    --------
+    >>> bounded(np.array([[1.0, np.inf, -np.inf, np.nan]]))
+    array([[ 1.e+000,  1.e+300, -1.e+300,  0.e+000]])
+    """
+    if (np.abs(F) <= _MOST).all():
+        return F
+    return np.asarray(np.clip(np.nan_to_num(F), -_MOST, _MOST))
 
 
 def widened(W: Matrix, n_outputs: int, loss: Loss) -> Matrix:

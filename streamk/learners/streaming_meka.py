@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import NON_NEGATIVE, count, number, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.checks import check_choice, checked_kernel
 from streamk.features.columns import Column, column_keys
@@ -414,32 +415,60 @@ class StreamingMeka(OfCoordinates):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
-        try:
+        with reading(_OWNER):
             own = {name: header[name] for name in _OWN}
             learner = cls(**cls._options(header), **own)
-            for name in (*_COUNTS, "n_events"):
-                setattr(learner, name, int(header[name]))
-            learner._clock, learner._began = int(header["clock"]), int(header["began"])
-            learner.error = header["error"]
-            parts, coming = header["parts"], header["next"]
-            if "function" in parts:
-                learner._function = learner._made(state.child("function"))
-            if coming is not None:
-                failure, part = coming["failure"], None
-                if failure is None:
-                    part = learner._made(state.child("next"))
-                learner._next = Refactorization(int(coming["at"]), lambda: _come(part, failure))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"this {cls.TYPE!r} state does not fit: {error!r}; it is damaged or was changed "
-                "by hand"
-            ) from error
-        learner._buffer = EventBuffer.from_state(state.child("buffer"))
-        learner._held_back = EventBuffer.from_state(state.child("held_back"))
+        for name in (*_COUNTS, "n_events"):
+            setattr(learner, name, count(header, name, _OWNER))
+        learner._clock, learner._began = (count(header, name, _OWNER) for name in _CLOCKS)
+        if learner._began > learner._clock:
+            raise StateError(f"'began' of {_OWNER} is above its 'clock'; it is damaged")
+        if header.get("error") is not None:
+            learner.error = number(header, "error", _OWNER, NON_NEGATIVE)
+        if learner.columns is not None:
+            learner._function = learner._made(state.child("function"))
+            learner._restore_next(header, state)
+        for kept in ("buffer", "held_back"):
+            learner._restore_buffer(kept, state.child(kept))
         return learner
 
+    def _restore_next(self, header: dict[str, Any], state: State) -> None:
+        """Take the factorization that is to take over out of a state, if there is one."""
+        coming = header.get("next")
+        if coming is None:
+            return
+        with reading(_OWNER):
+            at, failure = count(coming, "at", _OWNER), coming["failure"]
+        if not self._clock < at or not (failure is None or isinstance(failure, str)):
+            raise StateError(
+                f"'next' of {_OWNER} must have an 'at' above 'clock', {self._clock}, and a text or "
+                f"nothing as 'failure', not {coming!r}"
+            )
+        part = self._made(state.child("next")) if failure is None else None
+        self._next = Refactorization(at, lambda: _come(part, failure))
+
+    def _restore_buffer(self, name: str, state: State) -> None:
+        """Take one of the two buffers out of its state."""
+        expected, found = getattr(self, f"_{name}").state().header, EventBuffer.from_state(state)
+        for option in ("kind", "size", "seed"):
+            if state.header[option] != expected[option]:
+                raise StateError(
+                    f"{option!r} of {name!r} of {_OWNER} is {state.header[option]!r}, not "
+                    f"{expected[option]!r}"
+                )
+        found.check(len(self.columns or ()), len(self.classes) if self.is_classifier else None)
+        setattr(self, f"_{name}", found)
+
     def _made(self, state: State) -> ClusteredFunction:
-        return ClusteredFunction.from_state(state, self._make_optimizer())
+        """Return a function out of its state."""
+        function = ClusteredFunction.from_state(state, self._make_optimizer())
+        columns = len(self.columns or ())
+        if function.features.centers.shape[1] != columns:
+            raise StateError(
+                f"array 'centers' of {_OWNER} must have {columns} columns, not "
+                f"{function.features.centers.shape[1]}"
+            )
+        return function
 
     # Merging
 
@@ -498,3 +527,5 @@ _OWN = (
 )
 """Options that are plain JSON, by their names."""
 _COUNTS = ("n_factorizations",)
+_CLOCKS = ("clock", "began")
+_OWNER = "this 'streaming-meka' state"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.learners.expert_pool import BANKS, WINDOW, ExpertPool
 
@@ -81,12 +82,24 @@ class Upkeep:
         StateError
             If an array is missing or does not fit.
         """
-        for name, own in self.arrays().items():
-            if name not in arrays or arrays[name].shape != own.shape:
-                raise StateError(f"array {name!r} of a pool of experts must have shape {own.shape}")
-        self._drift[...] = arrays["drift"]
-        self._sleeping[...] = arrays["sleeping"]
-        self.alarms = int(arrays["alarms"][0])
+        found, _ = taken(_DECLARED, arrays, {}, "a pool of experts")
+        drift, sleeping = found["drift"], found["sleeping"]
+        counts = (drift[[0, 2]], sleeping[:-1, 1:])
+        if any(NON_NEGATIVE.fault(some) for some in counts):
+            raise StateError(
+                "array 'drift' or 'sleeping' of a pool of experts holds a count, a sum of squares "
+                "or a number of reviews below 0"
+            )
+        self._drift[...], self._sleeping[...] = drift, sleeping
+        self.alarms = int(found["alarms"][0])
+
+
+_LOSSES = Domain(least=-1e200, most=1e200)
+_DECLARED = (
+    Declared("drift", "float64", (5,), _LOSSES),
+    Declared("sleeping", "float64", (len(BANKS) + 1, 3), _LOSSES),
+    Declared("alarms", "float64", (1,), Domain(least=0, most=2**53, whole=True)),
+)
 
 
 def _limits() -> tuple[float, float, float]:
