@@ -49,10 +49,10 @@ from the seed, what a batch of predictions needs, and the interpreter's own."""
 ROOM = 2 << 30
 """Bytes of address space that a mutation may take."""
 SECONDS = 1.0
-"""Of the processor, beyond what the model took before it was damaged."""
+"""Of the processor."""
 _STUCK = 60.0
 """Seconds after which a process ends itself and says where it was."""
-_D, _LEARNED, _MORE = 3, 120, 20
+_D, _LEARNED, _FEW, _MORE = 3, 120, 2, 20
 
 
 # --- learners -------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ def _guests(task: str) -> Any:
     )
 
 
-def _meka(task: str, optimizer: str = "sgd") -> Any:
-    sizes: dict[str, Any] = {"first": 40, "lag": 25, "buffer_size": 50, "growth": 8}
+def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
+    sizes: dict[str, Any] = {"first": first, "lag": 25, "buffer_size": 50, "growth": 8}
     kind = "regression" if task == "numbers" else "classification"
     return create(
         "streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes
@@ -142,10 +142,14 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "online-nystrom": ("three", _nystrom),
     "online-nystrom newton": ("numbers", lambda task: _nystrom(task, optimizer="newton")),
     "streaming-meka": ("numbers", _meka),
-    "streaming-meka newton": ("three", lambda task: _meka(task, "newton")),
+    "streaming-meka newton": ("three", lambda task: _meka(task, "newton", 65)),
     "streaming-meka plain": ("two", _plain_meka),
+    "multi-kernel new": ("two", _multi),
+    "doubly-stochastic new": ("two", _adagrad),
+    "online-nystrom new": ("numbers", _nystrom),
+    "streaming-meka new": ("three", _meka),
 }
-"""What each one learns, and its maker."""
+"""What each one learns, and its maker. New ones have learned few events."""
 POOLED = tuple(name for name in LEARNERS if name.startswith("multi-kernel"))
 OF_ONE_KERNEL = tuple(name for name in LEARNERS if name not in POOLED)
 
@@ -153,7 +157,7 @@ OF_ONE_KERNEL = tuple(name for name in LEARNERS if name not in POOLED)
 def trained(name: str) -> State:
     """Return the state of a learner that has learned some events."""
     task, make = LEARNERS[name]
-    model, (X, y) = make(task), events(_LEARNED)
+    model, (X, y) = make(task), events(_FEW if name.endswith("new") else _LEARNED)
     model.learn_many(X, labels(task, y))
     state: State = model.state()
     return State(json.loads(json.dumps(state.header)), state.arrays)
@@ -389,11 +393,10 @@ def _check(predictions: Any, P: Any) -> None:
         numbers = np.array([p for p in predictions if p is not None], np.float64)
         assert np.isfinite(numbers).all(), f"predictions are not finite: {numbers}"
     else:
-        P = P[~np.isnan(P).all(axis=1)] if P.shape[1] > 1 else P
         assert ((P >= 0.0) & (P <= 1.0 + 1e-9)).all(), f"no probabilities: {P}"
 
 
-def judged(state: State, task: str, seed: int) -> dict[str, Any]:
+def judged(state: State, task: str, seed: int, *, again: bool = False) -> dict[str, Any]:
     """Return what became of a mutation, what it was, and its time and memory."""
     tracemalloc.reset_peak()
     before, began = tracemalloc.get_traced_memory()[0], time.process_time()
@@ -410,6 +413,10 @@ def judged(state: State, task: str, seed: int) -> dict[str, Any]:
     memory = tracemalloc.get_traced_memory()[1] - before
     if not found.startswith("FAULT") and memory > 4 * size + ALLOWANCE:
         found = f"FAULT took {memory:,} bytes for a state of {size:,}"
+    if not found.startswith("FAULT") and seconds > SECONDS:
+        if not again:  # what it takes may have been compiled only now
+            return judged(state, task, seed, again=True)
+        found = f"FAULT took {seconds:.1f} s"
     return {"seed": seed, "found": found, "said": said, "seconds": seconds, "memory": memory}
 
 
