@@ -91,12 +91,10 @@ def _guests(task: str) -> Any:
 def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
     sizes: dict[str, Any] = {"first": first, "lag": 25, "buffer_size": 50, "growth": 8}
     kind = "regression" if task == "numbers" else "classification"
-    return create(
-        "streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes
-    )
+    return create("streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes)
 
 
-def _plain_meka(task: str) -> Any:
+def _plain_meka(_: str) -> Any:
     sizes: dict[str, Any] = {"first": 100, "lag": 40, "buffer_size": 30, "buffer": "recent"}
     return StreamingMeka(Gaussian(bandwidth=50.0), rank=4, n_clusters=3, loss="softmax", **sizes)
 
@@ -106,7 +104,7 @@ def _nystrom(task: str, **options: Any) -> Any:
     return create("online-nystrom", task=kind, max_landmarks=12, **options)
 
 
-def _adagrad(task: str) -> Any:
+def _adagrad(_: str) -> Any:
     """Return a learner that has gathered events, and whose columns are scaled as of old."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
     model = Scaled(DoublyStochastic(Gaussian(), step=AdaGrad(0.5), loss="logistic", **options))
@@ -134,9 +132,7 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "doubly-stochastic numbers": (
         "numbers",
-        lambda _: create(
-            "doubly-stochastic", task="regression", sampler="hadamard", block_size=64
-        ),
+        lambda _: create("doubly-stochastic", task="regression", sampler="hadamard", block_size=64),
     ),
     "doubly-stochastic adagrad": ("two", _adagrad),
     "online-nystrom": ("three", _nystrom),
@@ -188,8 +184,10 @@ def mutated(state: State, seed: int) -> tuple[State, str]:
     header, arrays = copy.deepcopy(state.header), dict(state.arrays)
     said = []
     for _ in range(1 + int(rng.integers(3)) * int(rng.integers(4) == 0)):
-        damage = _damage_header if rng.random() < 0.45 else _damage_arrays
-        said.append(damage(rng, header, arrays))
+        if rng.random() < 0.45:
+            said.append(_damage_header(rng, header))
+        else:
+            said.append(_damage_arrays(rng, arrays))
     try:
         return State(header, arrays), "; ".join(said)
     except InvalidInput as error:
@@ -212,7 +210,7 @@ def _places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from _places(value, (*path, key))
 
 
-def _damage_header(rng: np.random.Generator, header: Any, arrays: Arrays) -> str:
+def _damage_header(rng: np.random.Generator, header: Any) -> str:
     path = _one_of(rng, list(_places(header)))
     holder = header
     for key in path[:-1]:
@@ -265,7 +263,7 @@ def _words(header: Any) -> list[str]:
     return [*found, "laplacian", "matern", "cauchy", "linear", "hinge", "quantile", "float64"]
 
 
-def _damage_arrays(rng: np.random.Generator, header: Any, arrays: Arrays) -> str:
+def _damage_arrays(rng: np.random.Generator, arrays: Arrays) -> str:
     name, other = (_one_of(rng, list(arrays)) for _ in range(2))
     array, chance = arrays[name], rng.random()
     if chance < 0.5:
@@ -302,10 +300,7 @@ def _other_values(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
         if new.dtype == bool:
             new = new.view(np.uint8) != 0
         return new, f"bit {bit} turned in {some.sum()}"
-    if new.dtype.kind == "f":
-        value = _one_of(rng, _FLOATS)
-    else:
-        value = _one_of(rng, _INTS)
+    value = _one_of(rng, _FLOATS if new.dtype.kind == "f" else _INTS)
     with np.errstate(all="ignore"):
         flat[some] = np.array([value]).astype(new.dtype)[0]
     return new, f"{value} in {some.sum()}"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
+from streamk.errors import StateError
 from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel
 from streamk.landmarks import Admission
@@ -136,8 +137,15 @@ class ClusteredFunction:
         return State(whole.header, {**whole.arrays, **own, **counts})
 
     @classmethod
-    def from_state(cls, state: State, optimizer: Optimizer) -> Self:
+    def from_state(cls, state: State, optimizer: Optimizer, columns: int) -> Self:
         """Return the function whose state this is, with an optimizer that has learned nothing.
+
+        Parameters
+        ----------
+        state : State
+        optimizer : Optimizer
+        columns : int
+            Those that events have.
 
         Raises
         ------
@@ -146,6 +154,11 @@ class ClusteredFunction:
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         features = GrowingFeatures.from_state(state.child("features"))
+        if features.centers.shape[1] != columns:
+            raise StateError(
+                f"array 'centers' of {_OWNER} must have {columns} columns, not "
+                f"{features.centers.shape[1]}"
+            )
         optimizer.load(state.arrays, features.size)
         optimizer.n_steps = count(header, "n_steps", _OWNER)
         error = None

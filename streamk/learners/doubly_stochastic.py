@@ -354,7 +354,8 @@ class DoublyStochastic(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format.
+            If the state is another learner's, of a newer format or damaged. Also if it is of no
+            step, and the first one would be on more than 2^20 features or 2^24 coefficients.
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
@@ -384,11 +385,27 @@ class DoublyStochastic(Supervised):
             raise StateError(f"'scale' of {_OWNER} is {scale}, too close to 0")
         if function.n_steps and learner.columns is None:
             raise StateError(f"{_OWNER} has taken steps and has no columns; it is damaged")
+        learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
         if state.header["format"] != 1:
             learner._load_gathered(state.arrays)
         return learner
+
+    def _check_first_step(self) -> None:
+        """Raise StateError if a first step took memory that nothing in the state bears out.
+
+        After it the coefficients that there are tell how many one step moves.
+        """
+        features = min(self.block_size, self.max_features)
+        if self.n_steps == 0 and (
+            features > _FIRST_FEATURES or features * self._n_outputs() > _FIRST_COEFFICIENTS
+        ):
+            raise StateError(
+                f"{_OWNER} has taken no step, and its first one would be on {features:,} features "
+                f"of {self._n_outputs()} outputs by its 'block_size' and 'max_features'; make a "
+                "new learner instead"
+            )
 
     def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take gathered events out of a state."""
@@ -460,6 +477,8 @@ class DoublyStochastic(Supervised):
 _OWNER = "this 'doubly-stochastic' state"
 _SCALES = Domain(least=-(2.0**60), most=2.0**60)
 """Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
+_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
+"""Of the first step of a learner that is made from a state."""
 _GATHERED = ("gathered", "gathered_labels")
 """Arrays of the events that wait for their step."""
 _OPTIONS = (

@@ -146,21 +146,31 @@ class EventBuffer:
         buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
         return buffer
 
-    def check(self, columns: int, classes: int | None) -> None:
-        """Raise StateError unless the events kept are of so many columns, and labels of classes.
+    def restored(self, state: State, columns: int, classes: int | None) -> Self:
+        """Return the buffer of a state, which must be of the options that this one has.
 
         Parameters
         ----------
+        state : State
         columns : int
+            Those that its events must have.
         classes : int or None
-            Labels are numbers of so many classes; None: they are any numbers.
+            Its labels must be numbers of so many classes; None: they are any numbers.
+
+        Raises
+        ------
+        StateError
+            If it is not so, or as of `from_state`.
         """
-        if not len(self):
-            return
-        if self._X.shape[1] != columns:
+        found = self.from_state(state)
+        mine, others = ((one.kind, one.size, one._seed) for one in (self, found))
+        if mine != others:
+            raise StateError(f"kind, size and seed of {_OWNER} must be {mine}, not {others}")
+        if len(found) and found._X.shape[1] != columns:
             raise StateError(
-                f"array 'X' of {_OWNER} must have {columns} columns, not {self._X.shape[1]}"
+                f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
             )
-        fault = None if classes is None else Domain(0, classes - 1, whole=True).fault(self._y)
+        fault = None if classes is None else Domain(0, classes - 1, whole=True).fault(found._y)
         if fault:
             raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
+        return found

@@ -242,6 +242,10 @@ class OnlineNystrom(OfCoordinates):
         learner.n_events = count(header, "n_events", _OWNER)
         learner._optimizer.n_steps = count(header, "n_steps", _OWNER)
         learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))
+        for name in ("kernel", *_OF_LANDMARKS):
+            mine, theirs = getattr(learner, name), getattr(landmarks, name)
+            if mine != theirs:
+                raise StateError(f"{name!r} of {_OWNER} is {mine!r}, but {theirs!r} of 'landmarks'")
         columns = len(learner.columns or ())
         if landmarks.n_events and landmarks.points.shape[1] != columns:
             raise StateError(

@@ -427,48 +427,20 @@ class StreamingMeka(OfCoordinates):
             learner.error = number(header, "error", _OWNER, NON_NEGATIVE)
         if learner.columns is not None:
             learner._function = learner._made(state.child("function"))
-            learner._restore_next(header, state)
-        for kept in ("buffer", "held_back"):
-            learner._restore_buffer(kept, state.child(kept))
+            if header.get("next") is not None:
+                learner._next = Refactorization.of(
+                    header["next"], learner._clock, lambda: learner._made(state.child("next"))
+                )
+        columns = len(learner.columns or ())
+        classes = len(learner.classes) if learner.is_classifier else None
+        for name in ("buffer", "held_back"):
+            known = getattr(learner, f"_{name}")
+            setattr(learner, f"_{name}", known.restored(state.child(name), columns, classes))
         return learner
 
-    def _restore_next(self, header: dict[str, Any], state: State) -> None:
-        """Take the factorization that is to take over out of a state, if there is one."""
-        coming = header.get("next")
-        if coming is None:
-            return
-        with reading(_OWNER):
-            at, failure = count(coming, "at", _OWNER), coming["failure"]
-        if not self._clock < at or not (failure is None or isinstance(failure, str)):
-            raise StateError(
-                f"'next' of {_OWNER} must have an 'at' above 'clock', {self._clock}, and a text or "
-                f"nothing as 'failure', not {coming!r}"
-            )
-        part = self._made(state.child("next")) if failure is None else None
-        self._next = Refactorization(at, lambda: _come(part, failure))
-
-    def _restore_buffer(self, name: str, state: State) -> None:
-        """Take one of the two buffers out of its state."""
-        expected, found = getattr(self, f"_{name}").state().header, EventBuffer.from_state(state)
-        for option in ("kind", "size", "seed"):
-            if state.header[option] != expected[option]:
-                raise StateError(
-                    f"{option!r} of {name!r} of {_OWNER} is {state.header[option]!r}, not "
-                    f"{expected[option]!r}"
-                )
-        found.check(len(self.columns or ()), len(self.classes) if self.is_classifier else None)
-        setattr(self, f"_{name}", found)
-
     def _made(self, state: State) -> ClusteredFunction:
-        """Return a function out of its state."""
-        function = ClusteredFunction.from_state(state, self._make_optimizer())
         columns = len(self.columns or ())
-        if function.features.centers.shape[1] != columns:
-            raise StateError(
-                f"array 'centers' of {_OWNER} must have {columns} columns, not "
-                f"{function.features.centers.shape[1]}"
-            )
-        return function
+        return ClusteredFunction.from_state(state, self._make_optimizer(), columns)
 
     # Merging
 
@@ -512,13 +484,6 @@ class StreamingMeka(OfCoordinates):
         X = np.zeros((len(theirs), len(places)))
         X[:, [places[name] for name in other.columns or ()]] = theirs
         return X, other._classes.decode(y.astype(np.intp)) if self.is_classifier else y
-
-
-def _come(function: ClusteredFunction | None, failure: str | None) -> ClusteredFunction:
-    """Return a function that was made before, or raise what it failed of."""
-    if function is None:
-        raise InvalidInput(failure or "")
-    return function
 
 
 _OWN = (
