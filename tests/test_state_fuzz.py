@@ -184,7 +184,7 @@ def test_what_a_stream_of_any_scale_leaves_is_loaded(model: str, task: str, scal
     for part, factor in enumerate((1.0, scale, 1.0, 0.0, scale)):
         X = rng.normal(size=(90, 3)) * [factor, 1.0, 1e3]
         X[rng.random(X.shape) < 0.1] = np.nan
-        unit = min(factor or 1.0, 1e18)  # labels of single precision end near 1e19
+        unit = min(factor or 1.0, 1e15)  # squares are of single precision
         y = unit * (np.nansum(X[:, 1:], axis=1) + part)
         labelled: Any = y if task == "regression" else np.where(y > 0.0, "up", "down")
         learner.learn_many(X, labelled)
