@@ -131,6 +131,7 @@ def test_an_array_of_no_use_is_named(name: str, array: str, value: Any, match: s
         ("doubly-stochastic new", {"max_features": 2**34, "block_size": 2**34}),
         ("doubly-stochastic", {"n_steps": 2**40, "max_features": 2**34}),
         ("doubly-stochastic", {"columns": "abc"}),
+        ("doubly-stochastic numbers", {"widths": [64] * 1000}),
         ("online-nystrom", {"n_steps": -1}),
         ("online-nystrom", {"max_landmarks": 11}),
         ("streaming-meka", {"rank": 2**40}),
@@ -142,6 +143,21 @@ def test_an_array_of_no_use_is_named(name: str, array: str, value: Any, match: s
 def test_a_header_that_asks_for_more_than_there_is(name: str, change: dict[str, Any]) -> None:
     with pytest.raises(StateError):
         from_state(damaged(name, change))
+
+
+def test_arrays_of_no_numbers_prove_no_size() -> None:
+    """A learner without classes has coefficients of no outputs, for any number of features."""
+    none: Any = {"classes": [], "n_steps": 2**40, "max_features": 2**34}
+    empty = np.zeros((2**28, 0, 64), np.float32)
+    with pytest.raises(StateError, match="without columns or classes"):
+        from_state(damaged("doubly-stochastic", none, learner__coefficients=empty))
+    state = trained("streaming-meka plain")
+    arrays = {**state.arrays, "function.coefficients": np.zeros((2**40, 0))}
+    arrays["function.features.cluster0.map"] = np.zeros((0, 2**40))
+    arrays["function.features.cluster0.landmarks"] = np.zeros((0, 3))
+    none = {"classes": [], "loss": {"name": "softmax"}, "next": None}
+    with pytest.raises(StateError, match="more columns than there are landmarks"):
+        from_state(State({**state.header, **none}, arrays))
 
 
 @pytest.mark.parametrize("name", ["doubly-stochastic numbers", "online-nystrom", "streaming-meka"])

@@ -376,15 +376,15 @@ class DoublyStochastic(Supervised):
             widths = tuple(header.get("widths", ()))
             if header["columns"] is not None:
                 function.add_columns(tuple(listed(header, "columns", _OWNER)), widths)
-            if function.widths != widths:
-                raise ValueError(f"groups {widths} do not hold the columns")
+            if function.widths != widths or sum(widths[:-1]) > len(learner.columns or ()):
+                raise ValueError(f"groups {widths} do not hold the columns, or some are not needed")
         function.n_steps = count(header, "n_steps", _OWNER)
         learner.n_events = count(header, "n_events", _OWNER)
         scale = number(header, "scale", _OWNER, _SCALES)
         if not abs(scale) >= 1.0 / _SCALES.most:
             raise StateError(f"'scale' of {_OWNER} is {scale}, too close to 0")
-        if function.n_steps and learner.columns is None:
-            raise StateError(f"{_OWNER} has taken steps and has no columns; it is damaged")
+        if function.n_steps and (learner.columns is None or not learner._n_outputs()):
+            raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
         learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)

@@ -237,6 +237,8 @@ class GrowingFeatures:
             cluster, sizes = _restored(state.child(f"cluster{s}"), sizes)
             made._clusters.append(cluster)
         made.rank = sizes["rank"]
+        if made.rank > sum(len(one.landmarks) for one in made._clusters):
+            raise StateError(f"arrays 'map' of {_OWNER} have more columns than there are landmarks")
         made.size = made.rank + sum(len(one.columns) for one in made._clusters)
         places = sorted(place for one in made._clusters for place in one.columns)
         if places != list(range(made.rank, made.size)) or header.get("size") != made.size:
