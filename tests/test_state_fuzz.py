@@ -217,3 +217,16 @@ def test_all_trained_states_are_sound() -> None:
         if name in chosen(list(LEARNERS)):
             assert fate(trained(name), task) == "harmless", name
             assert labels(task, events(3)[1]).shape == (3,)
+
+
+@pytest.mark.parametrize("model", ["online-nystrom", "streaming-meka", "doubly-stochastic"])
+@pytest.mark.parametrize("step", [50.0, 1e4, 1e200])
+def test_what_steps_that_are_too_large_leave_is_loaded(model: str, step: float) -> None:
+    learner = create(model, task="regression", step=step)
+    X, y = events(200)
+    for part in range(20):
+        some = slice(10 * part, 10 * part + 10)
+        with contextlib.suppress(InvalidInput):
+            learner.learn_many(X[some], y[some])
+        again = from_state(learner.state())
+        assert np.isfinite(again.predict_many(X[:5])).all()

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import CHUNK, Backend
-from streamk.declared import NON_NEGATIVE, Declared, taken
+from streamk.declared import Declared, Domain, taken
+from streamk.learners.outputs import bounded
 
 SCALES = (2.0**-40, 2.0**40)
 """A scale below the first (or above the other) is multiplied into the array, once in a long time.
@@ -92,6 +93,13 @@ class Coefficients:
             scale = 1.0
         self.scale = scale
 
+    def bound(self) -> None:
+        """Make coefficients that overflowed numbers again, so that a state has no others."""
+        values = self._backend.get(self.all_values)
+        near = bounded(values)
+        if near is not values:
+            self.all_values[...] = self._backend.put(near)
+
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
         if n_outputs > self.n_outputs:
@@ -131,9 +139,12 @@ class Coefficients:
             self.all_squares[:chunks] += (1.0 - weight) * other.all_squares[:chunks]
 
     def arrays(self, chunks: int) -> dict[str, NDArray[Any]]:
-        """Return NumPy copies of the unscaled arrays of the first chunks, by name."""
+        """Return NumPy copies of the unscaled arrays of the first chunks, by name.
+
+        Coefficients that overflowed in the last step are bounded.
+        """
         get = self._backend.get
-        arrays = {"coefficients": get(self.all_values[:chunks].copy())}
+        arrays = {"coefficients": bounded(get(self.all_values[:chunks].copy()))}
         if self._keeps_squares:
             arrays["squares"] = get(self.all_squares[:chunks].copy())
         return arrays
@@ -149,7 +160,8 @@ class Coefficients:
         declared = [Declared("coefficients", self._dtype.name, ("chunks", "outputs", CHUNK))]
         if self._keeps_squares:
             shape = declared[0].shape
-            declared.append(Declared("squares", self._dtype.name, shape, NON_NEGATIVE))
+            squares = Domain(least=0.0, infinite=True)  # a gradient's may overflow
+            declared.append(Declared("squares", self._dtype.name, shape, squares))
         sizes = {"chunks": chunks, "outputs": self.n_outputs}
         found, _ = taken(declared, arrays, sizes, "random features")
         self._take(found, chunks, scale)

@@ -114,11 +114,16 @@ class Optimizer:
         done = self._learn(np.ascontiguousarray(Phi), labels, Q, F)
         self.n_steps += done
         if done < len(Phi):
+            self._bound()
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
         return F
+
+    def _bound(self) -> None:
+        """Make coefficients that overflowed numbers again, so that a state has no others."""
+        self.W = bounded(self.W)
 
     def _labels(self, y: Matrix) -> NDArray[Any]:
         """Return labels as `Loss` takes them."""
@@ -137,8 +142,8 @@ class Optimizer:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name."""
-        return {"coefficients": self.W}
+        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        return {"coefficients": bounded(self.W)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
         """Take what `arrays` gave, checking that it is of so many landmarks.
@@ -323,8 +328,12 @@ class Newton(Optimizer):
         return keep ** (n - first) * (1.0 - keep**first) / (1.0 - keep**n)
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name."""
-        return {**super().arrays(), "root": self.T}
+        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        return {**super().arrays(), "root": bounded(self.T)}
+
+    def _bound(self) -> None:
+        super()._bound()
+        self.T = bounded(self.T)
 
     _declared = (*Optimizer._declared, Declared("root", "float64", ("landmarks", "landmarks")))
 
