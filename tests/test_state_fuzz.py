@@ -219,6 +219,18 @@ def test_all_trained_states_are_sound() -> None:
             assert labels(task, events(3)[1]).shape == (3,)
 
 
+@pytest.mark.parametrize(("factor", "unit"), [(1e-160, 1.0), (1e149, 1.2e154)])
+def test_what_numbers_near_the_last_ones_leave_is_loaded(factor: float, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    learner = create("online-nystrom", task="regression", max_landmarks=8)
+    with np.errstate(all="ignore"):
+        for part in range(4):
+            X = factor * rng.normal(size=(90, 3))
+            y = unit * rng.uniform(-1.0, 1.0, 90) * (1.0 if part % 2 else 1e-20)
+            learner.learn_many(X, y)
+            assert np.isfinite(from_state(learner.state()).predict_many(X[:4])).all()
+
+
 @pytest.mark.parametrize("model", ["online-nystrom", "streaming-meka", "doubly-stochastic"])
 @pytest.mark.parametrize("step", [50.0, 1e4, 1e200])
 def test_what_steps_that_are_too_large_leave_is_loaded(model: str, step: float) -> None:

@@ -119,7 +119,9 @@ class LabelScale:
             self._begin(block, median, own or deviation)
             mean, deviation = self._now()
         reach = _FURTHEST * deviation or math.inf
-        self._bounds = np.array([mean - reach, mean + reach])
+        bounds = np.array([mean - reach, mean + reach])
+        # The variance of labels near the largest that are taken overflows.
+        self._bounds = np.array([-math.inf, math.inf]) if np.isnan(bounds).any() else bounds
 
     def _now(self) -> tuple[float, float]:
         """Return mean and deviation, which is 0 where all labels were the same."""

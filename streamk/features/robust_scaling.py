@@ -23,8 +23,8 @@ _BLOCK = 1 << 18
 _STRETCH = 0.05
 """Part of itself that the factor of all columns has to move by before it is replaced."""
 
-_UNIT = Domain(least=1e-153, most=1e153)
-"""Factors of all columns: those whose squares are numbers."""
+_UNIT = Domain(least=1e-163, most=1e163)
+"""Factors of all columns, one over the root of a variance that is a number above 0."""
 
 
 class RobustScale:
