@@ -1,18 +1,19 @@
 """What a model's state may hold: each array's name, dtype, shape and domain, said once.
 
 A learner lists its arrays as `Declared`; the list makes them (`Declared.zeros`) and checks those of
-a state (`taken`), before anything is allocated by sizes that the state tells. Numbers of a header
-are read with `count` and `number`.
+a state (`taken`), before anything is allocated by sizes that the state tells.
 
 A length in a shape is a number, the name of a size, or a sum of one and a number. A size that is
 not known yet is that of the first array which has it: sizes then come from arrays that are there,
-not from a header that could claim any.
+not from a header that could claim any. What is made of a header is made within `reading`, and its
+numbers are read with `count` and `number`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -31,7 +32,9 @@ __all__ = [
     "Declared",
     "Domain",
     "count",
+    "listed",
     "number",
+    "reading",
     "taken",
     "within",
 ]
@@ -57,6 +60,8 @@ class Domain:
         Whether values are whole numbers.
     sum_to_one : bool, default False
         Whether the last axis sums to 1, up to rounding.
+    infinite : bool, default False
+        Whether infinities within the bounds are allowed.
     """
 
     least: float = -math.inf
@@ -64,6 +69,7 @@ class Domain:
     missing: bool = False
     whole: bool = False
     sum_to_one: bool = False
+    infinite: bool = False
 
     def fault(self, array: Numbers) -> str | None:
         """Return how an array leaves the domain, None if it does not."""
@@ -77,7 +83,8 @@ class Domain:
             if self.missing:
                 array = np.where(np.isnan(array), max(self.least, min(self.most, 0.0)), array)
             least, most = float(array.min()), float(array.max())  # NaN if any is
-            if not (math.isfinite(least) and math.isfinite(most)):
+            finite = math.isfinite(least) and math.isfinite(most)
+            if not finite and (math.isnan(least) or not self.infinite):
                 return "holds a value that is not finite"
         if least < self.least:
             return f"holds {least:g}, below {self.least:g}"
@@ -254,6 +261,40 @@ def number(header: Mapping[str, Any], name: str, owner: str, domain: Domain = FI
     if fault:
         raise StateError(f"{name!r} of {owner} is out of bounds: it {fault}")
     return float(value)
+
+
+def listed(header: Mapping[str, Any], name: str, owner: str) -> list[Any]:
+    """Return a list of a header; raise StateError unless it is one."""
+    value = header.get(name)
+    if not isinstance(value, list):
+        raise StateError(f"{name!r} of {owner} must be a list, not {value!r}")
+    return value
+
+
+@contextmanager
+def reading(owner: str) -> Iterator[None]:
+    """Raise StateError where something is made of entries of a header that do not fit.
+
+    Parameters
+    ----------
+    owner : str
+        Whose header it is, for the message.
+
+    Examples
+    --------
+    >>> with reading("a model"):
+    ...     {"step": 1.0}["loss"]
+    Traceback (most recent call last):
+        ...
+    streamk.errors.StateError: the header of a model does not fit: KeyError('loss'); it is damaged
+    or was changed by hand
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise StateError(
+            f"the header of {owner} does not fit: {error!r}; it is damaged or was changed by hand"
+        ) from error
 
 
 def _length(length: Length, sizes: Mapping[str, int]) -> int:

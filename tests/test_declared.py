@@ -17,11 +17,13 @@ from streamk.declared import (
     Declared,
     Domain,
     count,
+    listed,
     number,
+    reading,
     taken,
     within,
 )
-from streamk.errors import StateError
+from streamk.errors import InvalidInput, StateError
 
 PAIR = (
     Declared("weights", "float32", ("outputs", ("columns", 1))),
@@ -87,6 +89,8 @@ def test_a_known_size_is_not_taken_from_an_array() -> None:
         (Domain(0, 4, whole=True), [0.0, 4.0], [0.5]),
         (Domain(0, 4, whole=True), [0.0, 4.0], [5.0]),
         (Domain(1, 2, missing=True), [np.nan, 1.5], [np.nan, 0.0]),
+        (Domain(infinite=True), [-np.inf, np.inf], [np.inf, np.nan]),
+        (Domain(least=0, infinite=True), [0.0, np.inf], [-np.inf]),
     ],
 )
 def test_domains(domain: Domain, good: list[float], bad: list[float]) -> None:
@@ -120,3 +124,22 @@ def test_a_part_of_an_array_has_a_domain_of_its_own() -> None:
     within(array[1], NON_NEGATIVE, "sums", "a model")
     with pytest.raises(StateError, match="array 'sums' of a model holds -1, below 0"):
         within(array[0], NON_NEGATIVE, "sums", "a model")
+
+
+@pytest.mark.parametrize("value", [None, "ab", {"a": 1}, 3])
+def test_lists(value: Any) -> None:
+    assert listed({"n": ["a", 2]}, "n", "a model") == ["a", 2]
+    with pytest.raises(StateError, match="'n' of a model must be a list"):
+        listed({"n": value}, "n", "a model")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("n"), TypeError("n"), OverflowError("n"), AttributeError("n")]
+)
+def test_what_a_header_makes_raise(error: Exception) -> None:
+    with pytest.raises(StateError, match="header of a model does not fit"), reading("a model"):
+        raise error
+    with pytest.raises(StateError, match="wrong option"), reading("a model"):
+        raise InvalidInput("wrong option")
+    with pytest.raises(StateError, match=r"^as it is$"), reading("a model"):
+        raise StateError("as it is")

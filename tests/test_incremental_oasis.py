@@ -418,7 +418,7 @@ def test_a_damaged_state_is_refused(name):
     state = landmarks.state()
     without = {key: array for key, array in state.arrays.items() if key != name}
     for arrays_ in (without, {**state.arrays, name: state.arrays[name][:-1]}):
-        with pytest.raises(StateError, match=f"{name}|fit"):
+        with pytest.raises(StateError, match=f"{name}|shape"):
             IncrementalOasis.from_state(State(state.header, arrays_))
 
 

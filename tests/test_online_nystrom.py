@@ -358,7 +358,7 @@ def test_a_damaged_state_is_explained() -> None:
     model = learner("squared", "newton")
     model.learn_many(*stream("squared", 30))
     state = model.state()
-    with pytest.raises(StateError, match="'root' of the state must have shape"):
+    with pytest.raises(StateError, match="'root' of an optimizer must have the shape"):
         OnlineNystrom.from_state(State(state.header, {**state.arrays, "root": np.zeros((2, 2))}))
     with pytest.raises(StateError, match="is damaged or was changed by hand"):
         OnlineNystrom.from_state(State({**state.header, "optimizer": "luck"}, state.arrays))

@@ -421,7 +421,7 @@ def test_a_state_of_something_else_is_refused():
     for name in RunningQuantiles(2).state().arrays:
         state = observed(events(20)).state()
         state.arrays[name] = state.arrays[name][1:]
-        with pytest.raises(StateError, match="must have shape"):
+        with pytest.raises(StateError, match="array"):
             RunningQuantiles.from_state(state)
     for name, value in [
         ("events", -1),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import reading
+from streamk.errors import InvalidInput
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
@@ -457,10 +458,8 @@ class Meka:
             If it is the state of something else, of a newer format, or is damaged.
         """
         state.expect("meka", format=1)
-        try:
+        with reading("a MEKA's state"):
             return cls(**parts_of(state, threads))
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"damaged state of a MEKA: {error!r}") from error
 
     # Inside
 

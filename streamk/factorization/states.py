@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk import kernels
+from streamk.declared import Declared, Domain, number, taken
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.clusters import divided
 from streamk.state import State
@@ -17,30 +20,34 @@ _OWN = ("type", "format", "shift", "clear")
 
 def parts_of(state: State, threads: int | None) -> dict[str, Any]:
     """Return the fields of a `Meka`, or raise one of many errors if the state is damaged."""
-    a, header = state.arrays, dict(state.header)
+    header = dict(state.header)
     kernel = kernels.from_json({k: v for k, v in header.items() if k not in _OWN})
+    a = _checked(state.arrays)
     ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
-    if min(ranks) < 1:
-        raise ValueError("a cluster has no directions")
+    if not ranks:
+        raise ValueError("it has no clusters")
     clusters = divided(a["centers"], a["labels"], threads)
-    W = BlockDiagonal(a["W"], clusters.rows, ranks)
-    landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
-    sizes = [m * k for m, k in zip(counts, ranks, strict=True)]
-    maps = np.split(a["maps"], np.cumsum(sizes)[:-1])
-    shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
-    shift: Any = header["shift"]
-    L = Links(a["L"], a["pairs"], ranks)
     # Compiled loops go by these sizes and look at no others.
-    numbers = sum(n * k for n, k in zip(W.sizes, ranks, strict=True))
-    links = sum(ranks[s] * ranks[t] for s, t in L.pairs.tolist())
-    d = a["centers"].shape[1]
-    own = [a[name].shape for name in ("points", "W", "L", "landmarks")]
-    if own != [(len(a["labels"]), d), (numbers,), (links,), (sum(counts), d)]:
-        raise ValueError("its arrays do not fit each other")
+    pairs = a["pairs"].tolist()
+    parts = [m * k for m, k in zip(counts, ranks, strict=True)]
+    wanted = {
+        "W": sum(len(rows) * k for rows, k in zip(clusters.rows, ranks, strict=True)),
+        "L": sum(ranks[s] * ranks[t] for s, t in pairs),
+        "landmarks": sum(counts),
+        "maps": sum(parts),
+    }
+    if any(len(a[name]) != length for name, length in wanted.items()):
+        raise ValueError(f"its arrays do not fit each other: these lengths do, {wanted}")
+    if any(s > t for s, t in pairs) or len(set(map(tuple, pairs))) < len(pairs):
+        raise ValueError("array 'pairs' has a pair twice, or one that is not ascending")
+    W, L = BlockDiagonal(a["W"], clusters.rows, ranks), Links(a["L"], a["pairs"], ranks)
+    landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
+    maps = np.split(a["maps"], np.cumsum(parts)[:-1])
+    shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
     return {
         "kernel": kernel,
         "points": a["points"],
-        "shift": float(shift),
+        "shift": number(header, "shift", _OWNER),
         "_clusters": clusters,
         "_W": W,
         "_L": L,
@@ -49,3 +56,30 @@ def parts_of(state: State, threads: int | None) -> dict[str, Any]:
         "_threads": threads,
         "_clear": bool(header["clear"]),
     }
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a state, each of which fits by itself."""
+    found, sizes = taken(_DECLARED, arrays, {}, _OWNER)
+    clusters = Domain(0, sizes["clusters"] - 1)
+    # W and L are stored in single precision or in double.
+    stored = {name: getattr(arrays.get(name), "dtype", None) for name in ("W", "L")}
+    dtype = {name: "float32" if kind == np.float32 else "float64" for name, kind in stored.items()}
+    more = (
+        Declared("labels", "int32", ("points",), clusters),
+        Declared("pairs", "int64", ("links", 2), clusters),
+        Declared("W", dtype["W"], ("coordinates",)),
+        Declared("L", dtype["L"], ("products",)),
+    )
+    return found | taken(more, arrays, sizes, _OWNER)[0]
+
+
+_OWNER = "a MEKA's damaged state"
+_DECLARED = (
+    Declared("centers", "float64", ("clusters", "columns")),
+    Declared("points", "float64", ("points", "columns")),
+    Declared("ranks", "int64", ("clusters",), Domain(1, 2**31)),
+    Declared("counts", "int64", ("clusters",), Domain(0, 2**31)),
+    Declared("landmarks", "float64", ("landmarks", "columns")),
+    Declared("maps", "float64", ("weights",)),
+)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import Declared, Domain, count, taken
 from streamk.errors import StateError
 from streamk.features.scaling import RunningScale
 from streamk.state import JSON, State
@@ -118,7 +119,9 @@ class LabelScale:
             self._begin(block, median, own or deviation)
             mean, deviation = self._now()
         reach = _FURTHEST * deviation or math.inf
-        self._bounds = np.array([mean - reach, mean + reach])
+        bounds = np.array([mean - reach, mean + reach])
+        # The variance of labels near the largest that are taken overflows.
+        self._bounds = np.array([-math.inf, math.inf]) if np.isnan(bounds).any() else bounds
 
     def _now(self) -> tuple[float, float]:
         """Return mean and deviation, which is 0 where all labels were the same."""
@@ -171,20 +174,26 @@ class LabelScale:
             If the state is something else's, of a newer format, or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        far, shrunk = header.get("far"), header.get("shrunk")
-        recent = state.arrays.get("recent", np.zeros((0, 0)))
-        bounds, scale = state.arrays.get("bounds", np.zeros(0)), cls()
-        whole = far in (0, 1) and isinstance(shrunk, int) and 0 <= shrunk < _PATIENCE
-        if not whole or recent.ndim != 1 or len(recent) >= _BLOCK or bounds.shape != (2,):
+        far, shrunk = (count(header, name, _OWNER) for name in ("far", "shrunk"))
+        arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
+        recent, bounds, scale = arrays["recent"], arrays["bounds"], cls()
+        if far > 1 or shrunk >= _PATIENCE or len(recent) >= _BLOCK or bounds[0] > bounds[1]:
             raise StateError(
                 f"a state of a label scale needs 'far' below 2, 'shrunk' below {_PATIENCE}, fewer "
-                f"than {_BLOCK} 'recent' labels and two 'bounds'; it is damaged or was changed by "
-                "hand"
+                f"than {_BLOCK} 'recent' labels and two ascending 'bounds'; it is damaged or was "
+                "changed by hand"
             )
         scale._scale = RunningScale.from_state(state.child("scale"))
         if len(scale._scale) != 1:
             raise StateError("a label scale is of one column; the state is damaged")
         scale._far, scale._shrunk = far, shrunk
-        scale._recent = recent.astype(np.float64)
-        scale._bounds = bounds.astype(np.float64)
+        scale._recent, scale._bounds = recent.copy(), bounds.copy()
         return scale
+
+
+_OWNER = "a label scale"
+_DECLARED = (
+    Declared("recent", "float64", ("labels",)),
+    Declared("bounds", "float64", (2,), Domain(infinite=True)),
+)
+"""There are no bounds before the first look."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST
+from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED
+from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
 from streamk.features.reservoir import Reservoir
@@ -346,24 +347,22 @@ class RunningQuantiles:
             If the state is something else's, of a newer format, or its parts do not fit.
         """
         state = _in_double_precision(state.expect(cls.TYPE, format=cls.FORMAT))
-        header, arrays = state.header, state.arrays
-        seed, budget, capacity, events, version = (_count(header, name) for name in _COUNTS)
-        distance = header.get("distance")
-        if not isinstance(distance, float) or not distance > 0.0 or seed >= 2**64 or not capacity:
-            raise StateError(
-                "a state of running quantiles needs a distance above 0, a capacity from 1 and a"
-                f" seed below 2^64, not {distance!r}, {capacity!r} and {seed!r}"
-            )
-        quantiles = cls(len(arrays.get("center", ())), seed=seed, budget=budget)
-        own = {name: getattr(quantiles, attribute) for name, attribute in _ARRAYS.items()}
-        own["sample"] = np.empty((min(events, capacity), len(quantiles)))
-        for name, array in own.items():
-            if name not in arrays or arrays[name].shape != array.shape:
-                raise StateError(
-                    f"array {name!r} of running quantiles must have shape {array.shape}"
-                )
-            array[...] = arrays[name]
-        quantiles._sample.capacity, quantiles._sample.rows = capacity, own["sample"]
+        header = state.header
+        budget, events, version = (
+            count(header, name, _OWNER) for name in ("budget", "events", "version")
+        )
+        capacity = count(header, "capacity", _OWNER, least=1)
+        distance = number(header, "distance", _OWNER, DISTANCES)
+        if capacity > _MOST:
+            raise StateError(f"'capacity' of {_OWNER} is {capacity}, above {_MOST}")
+        with reading(_OWNER):
+            seed: Any = header["seed"]
+            check_seed(seed)
+        arrays, _ = taken(_DECLARED, state.arrays, {"rows": min(events, capacity)}, _OWNER)
+        quantiles = cls(0, seed=seed, budget=budget)
+        for name, attribute in _ARRAYS.items():
+            setattr(quantiles, attribute, arrays[name].copy())
+        quantiles._sample.capacity, quantiles._sample.rows = capacity, arrays["sample"].copy()
         quantiles._events, quantiles.version, quantiles.distance = events, version, distance
         quantiles._plan()
         return quantiles
@@ -377,7 +376,22 @@ _ARRAYS = {
     "numeric": "_numeric",
 }
 """The arrays of a state, and the attributes that hold them."""
-_COUNTS = ("seed", "budget", "capacity", "events", "version")
+_OWNER = "running quantiles"
+_BEYOND = 1.001 * SAMPLED  # single precision, of format 1, rounds it
+CENTERS = Domain(least=-_BEYOND, most=_BEYOND)
+"""Of values as they are sampled."""
+INVERSES = Domain(least=1e-40, most=1.0 / _LEAST)
+"""Of scales, which are above `_LEAST` and not above what sampled values are apart."""
+DISTANCES = Domain(least=1e-200, most=1e20)
+"""Of scaled events, whose values are bounded."""
+_DECLARED = (
+    Declared("center", "float64", ("columns",), CENTERS),
+    Declared("inverse", "float64", ("columns",), INVERSES),
+    Declared("knots", "float64", ("columns", KNOTS), CENTERS),
+    Declared("indicator", "bool", ("columns",), FLAGS),
+    Declared("numeric", "bool", ("columns",), FLAGS),
+    Declared("sample", "float64", ("rows", "columns"), Domain(-_BEYOND, _BEYOND, missing=True)),
+)
 
 
 def standardized(
@@ -411,17 +425,8 @@ def _in_double_precision(state: State) -> State:
             rounded = narrow == values
             values[rounded] = narrow[rounded].astype(str).astype(np.float64)
             arrays[name] = np.sort(values) if name == "knots" else values
-    budget = 2 * _count(state.header, "budget")
+    budget = 2 * count(state.header, "budget", _OWNER)
     return State({**state.header, "format": RunningQuantiles.FORMAT, "budget": budget}, arrays)
-
-
-def _count(header: dict[str, JSON], name: str) -> int:
-    value = header.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise StateError(
-            f"{name!r} in a state of running quantiles must be an int from 0, not {value!r}"
-        )
-    return value
 
 
 def _capacity(d: int, budget: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.errors import StateError
+from streamk.declared import Domain, number
 from streamk.features.quantiles import RunningQuantiles
 from streamk.features.scaling import is_plain_event
 from streamk.state import JSON, State
@@ -22,6 +22,9 @@ _BLOCK = 1 << 18
 """Values that are looked at together."""
 _STRETCH = 0.05
 """Part of itself that the factor of all columns has to move by before it is replaced."""
+
+_UNIT = Domain(least=1e-163, most=1e163)
+"""Factors of all columns, one over the root of a variance that is a number above 0."""
 
 
 class RobustScale:
@@ -200,9 +203,8 @@ class RobustScale:
             If the state is something else's, of a newer format, or its arrays do not fit.
         """
         scale = cls()
-        unit = state.expect(cls.TYPE, format=cls.FORMAT).header.get("unit")
-        if not isinstance(unit, float) or not 0.0 < unit < math.inf:
-            raise StateError(f"a state of a robust scale needs a 'unit' above 0, not {unit!r}")
+        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        unit = number(header, "unit", "a robust scale", _UNIT)
         scale._quantiles = RunningQuantiles.from_state(state.child("quantiles"))
         scale._unit = unit
         scale._fit()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.errors import StateError
+from streamk.declared import FLAGS, NON_NEGATIVE, Declared, Domain, taken
 from streamk.state import State
 
 _FLOAT64 = np.dtype(np.float64)
@@ -156,7 +156,10 @@ class RunningScale:
 
     def copy(self) -> RunningScale:
         """Return an independent copy."""
-        return RunningScale.from_state(self.state())
+        other = RunningScale(0)
+        for name in _ARRAYS:
+            setattr(other, f"_{name}", getattr(self, f"_{name}").copy())
+        return other
 
     def select(self, order: Sequence[int | None]) -> RunningScale:
         """Return a copy whose columns are those numbered; None is one that was always zero."""
@@ -182,14 +185,19 @@ class RunningScale:
         StateError
             If the state is something else's, of a newer format, or its arrays do not fit.
         """
-        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
-        scale = cls(len(arrays.get("count", ())))
-        for name in _ARRAYS:
-            own = getattr(scale, f"_{name}")
-            if name not in arrays or arrays[name].shape != own.shape:
-                raise StateError(f"array {name!r} of a running scale must have shape {own.shape}")
-            setattr(scale, f"_{name}", arrays[name].astype(own.dtype))
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        found, _ = taken(_DECLARED, state.arrays, {}, "a running scale")
+        scale = cls(0)
+        for name, array in found.items():
+            setattr(scale, f"_{name}", array.copy())
         return scale
 
 
-_ARRAYS = ("count", "mean", "squares", "numeric")
+_DECLARED = (
+    Declared("count", "float64", ("columns",), NON_NEGATIVE),
+    Declared("mean", "float64", ("columns",)),
+    Declared("squares", "float64", ("columns",), Domain(least=0.0, infinite=True)),
+    Declared("numeric", "bool", ("columns",), FLAGS),
+)
+"""Squares of numbers near the largest are infinite."""
+_ARRAYS = tuple(each.name for each in _DECLARED)

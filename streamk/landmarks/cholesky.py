@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from streamk.backends import LANES
 from streamk.backends import incremental as backend
+from streamk.declared import POSITIVE, Declared, Domain
+from streamk.errors import StateError
 
 Matrix = NDArray[np.float64]
 
@@ -176,11 +178,42 @@ class GrowingCholesky:
     def from_state(
         cls, factor: Matrix, inverse_diagonal: Matrix, capacity: int = 0
     ) -> GrowingCholesky:
-        """Return the factor that `state` described."""
+        """Return the factor that `state` described, of a matrix with a diagonal of 1.
+
+        Parameters
+        ----------
+        factor : float64 array of shape (l, l)
+        inverse_diagonal : float64 array of shape (l,)
+            As `FACTOR` declares them.
+        capacity : int, default 0
+
+        Raises
+        ------
+        StateError
+            If it is the factor of no such matrix.
+        """
         made = cls(capacity)
         n = len(factor)
-        made._make_room(n)
-        made._room[:n, :n] = np.tril(factor) + np.tril(factor, -1).T
+        made._room = _square(n)  # no more: a state may ask for as much memory as it has
+        own = made._room[:n, :n]
+        own[...] = np.tril(factor)
+        norms = np.einsum("ij,ij->i", own, own)
+        if n and not (own.diagonal().min() > 0.0 and np.abs(norms - 1.0).max() < _ROUNDED):
+            raise StateError(
+                "array 'factor' of landmarks is no Cholesky factor: its diagonal is not positive, "
+                "or the rows have another length than 1"
+            )
+        own += np.tril(own, -1).T
+        made._inverse = np.zeros(len(made._room))
         made._inverse[:n] = inverse_diagonal
         made._size = n
         return made
+
+
+_ROUNDED = 1e-3
+"""By how much the diagonal of the matrix may have moved by rounding."""
+FACTOR = (
+    Declared("factor", "float64", ("landmarks", "landmarks"), Domain(least=-1.001, most=1.001)),
+    Declared("inverse_diagonal", "float64", ("landmarks",), POSITIVE),
+)
+"""The arrays of a state, of a matrix whose diagonal is 1."""

@@ -13,10 +13,11 @@ from streamk import kernels
 from streamk.backends import coordinates
 from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
+from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count, numbers
-from streamk.landmarks.cholesky import GrowingCholesky
+from streamk.landmarks.cholesky import FACTOR, GrowingCholesky
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -414,24 +415,25 @@ class IncrementalOasis:
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = state.header
-        try:
+        with reading(_OWNER):
             made = cls(kernels.from_json(header["kernel"]), **header["options"])
             for name in _COUNTS:
-                setattr(made, name, int(header["counts"][name]))
-            made.residual, made._since = float(header["residual"]), int(header["since"])
-            arrays = {name: np.array(state.arrays[name], np.float64) for name in _ARRAYS}
-        except (KeyError, TypeError, InvalidInput) as error:
-            raise StateError(f"damaged state of incremental landmarks: {error}") from error
-        points, leaned, factor, inverse = (arrays[name] for name in _ARRAYS)
-        n = len(points)
-        if points.ndim != 2 or leaned.shape != (n,) or inverse.shape != (n,):
-            raise StateError("arrays of incremental landmarks do not fit each other")
-        if factor.shape != (n, n):
-            raise StateError(f"array 'factor' of {n} landmarks must have shape ({n}, {n})")
+                setattr(made, name, count(header["counts"], name, _OWNER))
+        made.residual = number(header, "residual", _OWNER, NON_NEGATIVE)
+        made._since = count(header, "since", _OWNER)
+        arrays, sizes = taken(_DECLARED, state.arrays, {}, _OWNER)
+        n = sizes["landmarks"]
+        if n > min(made.n_events, made.max_landmarks):
+            raise StateError(
+                f"{_OWNER} has {n}, but 'n_events' is {made.n_events} and 'max_landmarks' "
+                f"{made.max_landmarks}; it is damaged"
+            )
         if made.n_events:
-            made._points = points
-        made._leaned = leaned
-        made._factor = GrowingCholesky.from_state(factor, inverse, made.max_landmarks + 1)
+            made._points = np.array(arrays["points"], order="C")
+        made._leaned = arrays["leaned"].copy()
+        made._factor = GrowingCholesky.from_state(
+            arrays["factor"], arrays["inverse_diagonal"], made.max_landmarks + 1
+        )
         return made
 
 
@@ -454,9 +456,9 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
             f"max_landmarks={max_landmarks!r} must be at most {_MOST:,}: beyond that, rounding may"
             " be all that tells an event from the landmarks' span"
         )
-    for name, number in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
-        if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
-            raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
+    for name, value in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
+        if not isinstance(value, int | float | np.number) or not 0.0 <= value < math.inf:
+            raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
     if tol >= 1.0:
         raise InvalidInput(
             f"tol={tol!r} must be below 1, the Schur complement of an event that is far from all"
@@ -469,4 +471,9 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
 
 
 _COUNTS = ("n_events", "n_admitted", "n_removed")
-_ARRAYS = ("points", "leaned", "factor", "inverse_diagonal")
+_OWNER = "a state of incremental landmarks"
+_DECLARED = (
+    Declared("points", "float64", ("landmarks", "columns")),
+    Declared("leaned", "float64", ("landmarks",), NON_NEGATIVE),
+    *FACTOR,
+)

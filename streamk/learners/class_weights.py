@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import Declared, Domain, count, reading, taken
+from streamk.errors import InvalidInput
 from streamk.learners.classes import Label, check_labels
 from streamk.state import State
 
@@ -150,20 +151,17 @@ class ClassWeights:
             If the state is something else's, of a newer format, or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        shares, events = state.arrays.get("shares"), header.get("events")
-        whole = isinstance(events, int) and not isinstance(events, bool) and events >= 0
-        if shares is None or shares.ndim != 1 or not whole:
-            raise StateError(
-                "a state of class weights needs 'events', an int from 0, and a 1-dimensional array "
-                f"'shares', not {events!r} and {shares!r}"
-            )
-        try:
+        events = count(header, "events", _OWNER)
+        arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
+        with reading(_OWNER):
             choice = header["choice"]
             found = cls(choice if isinstance(choice, str) else dict(choice))
-        except (KeyError, TypeError, ValueError, InvalidInput) as error:
-            raise StateError(f"a state of class weights does not fit: {error!r}") from error
-        found._events, found._shares = events, shares.astype(np.float64)
+        found._events, found._shares = events, arrays["shares"].copy()
         return found
+
+
+_OWNER = "class weights"
+_DECLARED = (Declared("shares", "float64", ("classes",), Domain(least=0.0, most=1.001)),)
 
 
 def _checked(given: Mapping[Any, float]) -> dict[Label, float]:

@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
+from streamk.errors import StateError
 from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel
 from streamk.landmarks import Admission
@@ -50,7 +52,7 @@ class ClusteredFunction:
     @property
     def shift(self) -> float:
         """Half the sum over clusters of how far their shares of events are from what they were."""
-        if not self.seen.sum():
+        if not (self.seen.sum() and self.sizes.sum()):
             return 0.0
         return 0.5 * float(
             np.abs(self.seen / self.seen.sum() - self.sizes / self.sizes.sum()).sum()
@@ -135,22 +137,45 @@ class ClusteredFunction:
         return State(whole.header, {**whole.arrays, **own, **counts})
 
     @classmethod
-    def from_state(cls, state: State, optimizer: Optimizer) -> Self:
+    def from_state(cls, state: State, optimizer: Optimizer, columns: int) -> Self:
         """Return the function whose state this is, with an optimizer that has learned nothing.
+
+        Parameters
+        ----------
+        state : State
+        optimizer : Optimizer
+        columns : int
+            Those that events have.
 
         Raises
         ------
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        header: dict[str, Any] = state.header
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         features = GrowingFeatures.from_state(state.child("features"))
+        if features.centers.shape[1] != columns:
+            raise StateError(
+                f"array 'centers' of {_OWNER} must have {columns} columns, not "
+                f"{features.centers.shape[1]}"
+            )
         optimizer.load(state.arrays, features.size)
-        optimizer.n_steps = int(header["n_steps"])
-        made = cls(features, optimizer, state.arrays["sizes"], header["error"])
-        made.seen = np.array(state.arrays["seen"])
+        optimizer.n_steps = count(header, "n_steps", _OWNER)
+        error = None
+        if header.get("error") is not None:
+            error = number(header, "error", _OWNER, NON_NEGATIVE)
+        found, _ = taken(_DECLARED, state.arrays, {"clusters": len(features)}, _OWNER)
+        made = cls(features, optimizer, found["sizes"].copy(), error)
+        made.seen = found["seen"].copy()
         return made
+
+
+_OWNER = "a clustered function"
+_EVENTS = Domain(least=0, most=2**53)
+_DECLARED = (
+    Declared("sizes", "int64", ("clusters",), _EVENTS),
+    Declared("seen", "int64", ("clusters",), _EVENTS),
+)
 
 
 def _decided(kernel: Kernel, X: Matrix, labels: Labels, served: Served) -> Matrix:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import CHUNK, Backend
-from streamk.errors import StateError
+from streamk.declared import Declared, Domain, taken
+from streamk.learners.outputs import bounded
 
 SCALES = (2.0**-40, 2.0**40)
 """A scale below the first (or above the other) is multiplied into the array, once in a long time.
@@ -92,6 +93,13 @@ class Coefficients:
             scale = 1.0
         self.scale = scale
 
+    def bound(self) -> None:
+        """Make coefficients that overflowed numbers again, so that a state has no others."""
+        values = self._backend.get(self.all_values)
+        near = bounded(values)
+        if near is not values:
+            self.all_values[...] = self._backend.put(near)
+
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
         if n_outputs > self.n_outputs:
@@ -114,7 +122,7 @@ class Coefficients:
         other = type(self)(
             self._dtype, self.n_outputs, squares=self._keeps_squares, backend=self._backend
         )
-        other.load(self.arrays(self._chunks), self._chunks, self.scale)
+        other._take(self.arrays(self._chunks), self._chunks, self.scale)
         return other
 
     def mix(self, other: Self, weight: float) -> None:
@@ -131,31 +139,42 @@ class Coefficients:
             self.all_squares[:chunks] += (1.0 - weight) * other.all_squares[:chunks]
 
     def arrays(self, chunks: int) -> dict[str, NDArray[Any]]:
-        """Return NumPy copies of the unscaled arrays of the first chunks, by name."""
+        """Return NumPy copies of the unscaled arrays of the first chunks, by name.
+
+        Coefficients that overflowed in the last step are bounded.
+        """
         get = self._backend.get
-        arrays = {"coefficients": get(self.all_values[:chunks].copy())}
+        arrays = {"coefficients": bounded(get(self.all_values[:chunks].copy()))}
         if self._keeps_squares:
             arrays["squares"] = get(self.all_squares[:chunks].copy())
         return arrays
 
-    def load(self, arrays: dict[str, NDArray[Any]], chunks: int, scale: float) -> None:
-        """Take what `arrays` and `scale` gave, checking that it fits so many chunks."""
-        names = ["coefficients"] + (["squares"] if self._keeps_squares else [])
-        for name in names:
-            found = arrays.get(name)
-            shape = (chunks, self.n_outputs, CHUNK)
-            if found is None or found.shape != shape:
-                raise StateError(
-                    f"array {name!r} of the state must have shape {shape}, "
-                    f"not {None if found is None else found.shape}"
-                )
+    def load(self, arrays: Mapping[str, NDArray[Any]], chunks: int, scale: float) -> None:
+        """Take what `arrays` and `scale` gave, after checking that it fits so many chunks.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or its shape or values do not fit.
+        """
+        declared = [Declared("coefficients", self._dtype.name, ("chunks", "outputs", CHUNK))]
+        if self._keeps_squares:
+            shape = declared[0].shape
+            squares = Domain(least=0.0, infinite=True)  # a gradient's may overflow
+            declared.append(Declared("squares", self._dtype.name, shape, squares))
+        sizes = {"chunks": chunks, "outputs": self.n_outputs}
+        found, _ = taken(declared, arrays, sizes, "random features")
+        self._take(found, chunks, scale)
+
+    def _take(self, arrays: Mapping[str, NDArray[Any]], chunks: int, scale: float) -> None:
+        """Take arrays that fit."""
         self._chunks, self.scale = 0, scale
         self._resize(lambda old: old[:0])
         self.grow(chunks)
         put = self._backend.put
-        self.all_values[:chunks] = put(np.ascontiguousarray(arrays["coefficients"], self._dtype))
+        self.all_values[:chunks] = put(np.ascontiguousarray(arrays["coefficients"]))
         if self._keeps_squares:
-            self.all_squares[:chunks] = put(np.ascontiguousarray(arrays["squares"], self._dtype))
+            self.all_squares[:chunks] = put(np.ascontiguousarray(arrays["squares"]))
 
     def _resize(self, change: Callable[[Any], Any]) -> None:
         self.all_values = change(self.all_values)

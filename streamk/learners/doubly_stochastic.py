@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, kernels
+from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_range, check_seed
@@ -353,18 +354,19 @@ class DoublyStochastic(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format.
+            If the state is another learner's, of a newer format or damaged. Also if it is of no
+            step, and the first one would be on more than 2^20 features or 2^24 coefficients.
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
-        try:
+        with reading(_OWNER):
             learner = cls(
                 kernels.from_json(header["kernel"]),
                 loss=loss_by_name(**header["loss"]),
                 task=header["task"],
                 step=step_from_json(header["step"]),
                 dtype=header["dtype"],
-                classes=header["classes"],
+                classes=listed(header, "classes", _OWNER),
                 max_classes=header.get("max_classes", MOST_CLASSES),
                 threads=threads,
                 backend=backend,
@@ -373,34 +375,54 @@ class DoublyStochastic(Supervised):
             function = learner._function
             widths = tuple(header.get("widths", ()))
             if header["columns"] is not None:
-                function.add_columns(tuple(header["columns"]), widths)
-            if function.widths != widths:
-                raise ValueError(f"groups {widths} do not hold the columns")
-            function.n_steps = int(header["n_steps"])
-            learner.n_events = int(header["n_events"])
-            scale = float(header["scale"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
-                "it is damaged or was changed by hand"
-            ) from error
+                function.add_columns(tuple(listed(header, "columns", _OWNER)), widths)
+            if function.widths != widths or sum(widths[:-1]) > len(learner.columns or ()):
+                raise ValueError(f"groups {widths} do not hold the columns, or some are not needed")
+        function.n_steps = count(header, "n_steps", _OWNER)
+        learner.n_events = count(header, "n_events", _OWNER)
+        scale = number(header, "scale", _OWNER, _SCALES)
+        if not abs(scale) >= 1.0 / _SCALES.most:
+            raise StateError(f"'scale' of {_OWNER} is {scale}, too close to 0")
+        if function.n_steps and (learner.columns is None or not learner._n_outputs()):
+            raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
+        learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
-        if header["format"] > 1:
+        if state.header["format"] != 1:
             learner._load_gathered(state.arrays)
         return learner
 
+    def _check_first_step(self) -> None:
+        """Raise StateError if a first step took memory that nothing in the state bears out.
+
+        After it the coefficients that there are tell how many one step moves.
+        """
+        features = min(self.block_size, self.max_features)
+        if self.n_steps == 0 and (
+            features > _FIRST_FEATURES or features * self._n_outputs() > _FIRST_COEFFICIENTS
+        ):
+            raise StateError(
+                f"{_OWNER} has taken no step, and its first one would be on {features:,} features "
+                f"of {self._n_outputs()} outputs by its 'block_size' and 'max_features'; make a "
+                "new learner instead"
+            )
+
     def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take gathered events out of a state."""
-        if not all(name in arrays for name in _GATHERED):
-            raise StateError(f"a {self.TYPE!r} state has arrays {' and '.join(_GATHERED)}")
-        X, y = (arrays[name] for name in _GATHERED)
-        if X.shape != (len(y), len(self.columns or ())) or not len(y) < self.batch_size:
+        numbers = FINITE
+        if self.is_classifier:
+            numbers = Domain(0, len(self.classes) - 1, whole=True)
+        declared = (
+            Declared(_GATHERED[0], self.dtype.name, ("gathered", "columns")),
+            Declared(_GATHERED[1], "float64", ("gathered",), numbers),
+        )
+        found, sizes = taken(declared, arrays, {"columns": len(self.columns or ())}, _OWNER)
+        if not sizes["gathered"] < self.batch_size:
             raise StateError(
-                f"{X.shape} numbers of {len(y)} gathered events do not fit "
-                f"{len(self.columns or ())} columns and batch_size={self.batch_size}"
+                f"{sizes['gathered']} gathered events do not fit batch_size={self.batch_size}"
             )
-        self._gathered = X.astype(self.dtype), y.astype(np.float64)
+        X, y = (found[name].copy() for name in _GATHERED)
+        self._gathered = X, y
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -452,6 +474,11 @@ class DoublyStochastic(Supervised):
         self.n_events += others
 
 
+_OWNER = "this 'doubly-stochastic' state"
+_SCALES = Domain(least=-(2.0**60), most=2.0**60)
+"""Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
+_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
+"""Of the first step of a learner that is made from a state."""
 _GATHERED = ("gathered", "gathered_labels")
 """Arrays of the events that wait for their step."""
 _OPTIONS = (

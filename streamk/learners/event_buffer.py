@@ -7,12 +7,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import Declared, Domain, count, reading, taken
 from streamk.errors import StateError
+from streamk.factorization.checks import check_choice
+from streamk.features.random_features import check_seed
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
 BUFFERS = ("recent", "reservoir")
+_OWNER = "an event buffer"
 _DRAWN = 1024
 """Places that are drawn together."""
 
@@ -126,13 +130,47 @@ class EventBuffer:
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        header: dict[str, Any] = state.header
-        buffer = cls(header["kind"], header["size"], header["seed"])
-        buffer.seen = header["seen"]
-        X, y, numbers = (state.arrays[name] for name in ("X", "y", "numbers"))
-        if X.ndim != 2 or not len(X) == len(y) == len(numbers) == min(buffer.seen, buffer.size):
-            raise StateError("arrays of an event buffer do not fit each other")
-        buffer._X, buffer._y = np.array(X, np.float64), np.array(y, np.float64)
-        buffer._numbers = np.array(numbers, np.int64)
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        size = count(header, "size", _OWNER, least=1)
+        with reading(_OWNER):
+            check_choice("kind", header["kind"], BUFFERS)
+            buffer = cls(header["kind"], size, check_seed(header["seed"]))
+        buffer.seen = count(header, "seen", _OWNER)
+        declared = (
+            Declared("X", "float64", ("events", "columns")),
+            Declared("y", "float64", ("events",)),
+            Declared("numbers", "int64", ("events",), Domain(0, buffer.seen - 1)),
+        )
+        sizes = {"events": min(buffer.seen, size)}
+        found, _ = taken(declared, state.arrays, sizes, _OWNER)
+        buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
         return buffer
+
+    def restored(self, state: State, columns: int, classes: int | None) -> Self:
+        """Return the buffer of a state, which must be of the options that this one has.
+
+        Parameters
+        ----------
+        state : State
+        columns : int
+            Those that its events must have.
+        classes : int or None
+            Its labels must be numbers of so many classes; None: they are any numbers.
+
+        Raises
+        ------
+        StateError
+            If it is not so, or as of `from_state`.
+        """
+        found = self.from_state(state)
+        mine, others = ((one.kind, one.size, one._seed) for one in (self, found))
+        if mine != others:
+            raise StateError(f"kind, size and seed of {_OWNER} must be {mine}, not {others}")
+        if len(found) and found._X.shape[1] != columns:
+            raise StateError(
+                f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
+            )
+        fault = None if classes is None else Domain(0, classes - 1, whole=True).fault(found._y)
+        if fault:
+            raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
+        return found

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import kernels
+from streamk.declared import Declared, Domain, count, reading, taken
+from streamk.errors import StateError
 from streamk.factorization import Meka
+from streamk.factorization.checks import checked_kernel
 from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks import IncrementalOasis
@@ -210,16 +213,71 @@ class GrowingFeatures:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the features whose state this is."""
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        header: dict[str, Any] = state.header
+        """Return the features whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, of a newer format, or its arrays do not fit.
+        """
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         made = cls.__new__(cls)
-        made.kernel, made.centers = kernels.from_json(header["kernel"]), state.arrays["centers"]
-        made.size, made.room, made._clusters = header["size"], header["room"], []
-        for s in range(header["clusters"]):
-            part = state.child(f"cluster{s}")
-            a, grown = part.arrays, IncrementalOasis.from_state(part.child("grown"))
-            columns = a["columns"].tolist()
-            made._clusters.append(_Cluster(a["landmarks"], a["map"], grown, a["kept"], columns))
-        made.rank = int(made._clusters[0].map.shape[1])
+        with reading(_OWNER):
+            made.kernel = checked_kernel(kernels.from_json(header["kernel"]))
+        made.room = count(header, "room", _OWNER)
+        found, sizes = taken(_DECLARED, state.arrays, {}, _OWNER)
+        if count(header, "clusters", _OWNER, least=1) != sizes["clusters"]:
+            raise StateError(
+                f"'clusters' of {_OWNER} are {header['clusters']}, not as many as there are "
+                f"'centers', {sizes['clusters']}"
+            )
+        made.centers = np.array(found["centers"], order="C")
+        made._clusters = []
+        for s in range(sizes["clusters"]):
+            cluster, sizes = _restored(state.child(f"cluster{s}"), sizes)
+            made._clusters.append(cluster)
+        made.rank = sizes["rank"]
+        if made.rank > sum(len(one.landmarks) for one in made._clusters):
+            raise StateError(f"arrays 'map' of {_OWNER} have more columns than there are landmarks")
+        made.size = made.rank + sum(len(one.columns) for one in made._clusters)
+        places = sorted(place for one in made._clusters for place in one.columns)
+        if places != list(range(made.rank, made.size)) or header.get("size") != made.size:
+            raise StateError(
+                f"arrays 'columns' of {_OWNER} must number the features from {made.rank} to "
+                f"{made.size - 1} once each, and its 'size' be {made.size}"
+            )
         return made
+
+
+def _restored(state: State, sizes: dict[str, int]) -> tuple[_Cluster, dict[str, int]]:
+    """Return a cluster out of its state, and the sizes that all clusters have in common."""
+    # What differs from one to the next is not known yet.
+    common = {name: size for name, size in sizes.items() if name in ("columns", "rank")}
+    found, own = taken(_OF_CLUSTER, state.arrays, common, "a cluster")
+    landmarks, kept = found["landmarks"], found["kept"]
+    numbers = Declared("kept", "int64", ("kept",), Domain(0, len(landmarks) - 1))
+    taken([numbers], found, own, "a cluster")
+    grown = IncrementalOasis.from_state(state.child("grown"))
+    points = grown.points
+    if grown.n_events and points.shape[1] != own["columns"]:
+        raise StateError(
+            f"array 'points' of a cluster must have {own['columns']} columns, not {points.shape[1]}"
+        )
+    if len(points) != own["kept"] + own["gained"]:
+        raise StateError(
+            f"a cluster has {len(points)} landmarks in array 'points', but {own['kept']} in 'kept' "
+            f"and {own['gained']} in 'columns'; it is damaged"
+        )
+    landmarks, V = (np.array(found[name], order="C") for name in ("landmarks", "map"))
+    cluster = _Cluster(landmarks, V, grown, kept.copy(), found["columns"].tolist())
+    return cluster, {**sizes, "rank": own["rank"]}
+
+
+_OWNER = "growing features"
+_DECLARED = (Declared("centers", "float64", ("clusters", "columns")),)
+_OF_CLUSTER = (
+    Declared("landmarks", "float64", ("landmarks", "columns")),
+    Declared("map", "float64", ("landmarks", "rank")),
+    Declared("kept", "int64", ("kept",)),
+    Declared("columns", "int64", ("gained",)),
+)

@@ -8,11 +8,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LARGEST
+from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.quantiles import RunningQuantiles
 from streamk.learners.classes import Label
 from streamk.learners.expert_pool import FURTHEST
+from streamk.learners.merging import check_mergeable
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
 from streamk.learners.steady_scale import SteadyScale
 from streamk.state import JSON, State
@@ -249,28 +252,43 @@ class Guests:
             If the state is something else's, of a newer format, or is damaged.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        try:
-            places = range(header["learners"])
+        places = range(count(header, "learners", _OWNER, least=1))
+        with reading(_OWNER):
             fresh = [restored(state.child(f"fresh-{n}")) for n in places]
             guests = cls(fresh, is_classifier=is_classifier)
             guests._learners = [restored(state.child(f"learner-{n}")) for n in places]
-            guests._born = int(header["born"])
-            guests._early = bool(header["early"])
-            guests._scale.restore(state.arrays)
-            for name in _ARRAYS:
-                setattr(guests, f"_{name}", state.arrays[name].astype(np.float64))
+            for learner, new in zip(guests._learners, fresh, strict=True):
+                check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
             known = {(learner.columns or (), learner.classes) for learner in guests._learners}
             ((guests._columns, guests._classes),) = known
-            n, d = len(guests._numbers), len(guests._columns)
-            own = [getattr(guests, f"_{name}").shape for name in _ARRAYS]
-            if own != [(2,), (n, d), (n,)] or len(guests._scale.center) != d:
-                raise ValueError(f"arrays {', '.join(_ARRAYS)} do not fit {d} columns")
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
-                "it is damaged or was changed by hand"
-            ) from error
+        guests._born = count(header, "born", _OWNER)
+        guests._early = bool(header.get("early"))
+        guests._restore_arrays(state)
         return guests
+
+    def _restore_arrays(self, state: State) -> None:
+        """Take the arrays of a state, when columns and classes are known."""
+        numbers = FINITE
+        if self._is_classifier:
+            numbers = Domain(0, len(self._classes) - 1, whole=True)
+        declared = (
+            Declared("unit", "float64", (2,), Domain(least=-1e9, most=1e9)),
+            Declared("events", "float64", ("early", "columns"), _EVENTS),
+            Declared("numbers", "float64", ("early",), numbers),
+        )
+        found, sizes = taken(declared, state.arrays, {"columns": len(self._columns)}, _OWNER)
+        if not found["unit"][0] >= _LEAST_UNIT:
+            raise StateError(f"array 'unit' of {_OWNER} begins with {found['unit'][0]}")
+        if sizes["early"] >= (_EARLY if self._early else 1):
+            raise StateError(f"arrays 'events' and 'numbers' of {_OWNER} have too many events")
+        for name, array in found.items():
+            setattr(self, f"_{name}", array.copy())
+        self._scale.restore(state.arrays)
+        if len(self._scale.center) != len(self._columns):
+            raise StateError(
+                f"array 'center' of {_OWNER} must have {len(self._columns)} numbers, not "
+                f"{len(self._scale.center)}"
+            )
 
     # Merging
 
@@ -321,6 +339,9 @@ class Guests:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
 
 
+_OWNER = "guests"
+_LEAST_UNIT = 1e-9
+_EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _ARRAYS = ("unit", "events", "numbers")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import StateError
+from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken
 from streamk.learners.arena import side_by_side
 from streamk.state import State
 
@@ -88,17 +88,25 @@ class ErrorQuantiles:
         StateError
             If the state is something else's, of a newer format, or its arrays do not fit.
         """
-        arrays = state.expect(cls.TYPE, format=cls.FORMAT).arrays
-        found = cls()
-        for name in _ARRAYS:
-            own = found._arrays[name]
-            if name not in arrays or arrays[name].shape != own.shape:
-                raise StateError(f"array {name!r} of error quantiles must have shape {own.shape}")
-            own[...] = arrays[name]
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        loops, found = _loops(), cls()
+        sizes = {"trackers": loops.TRACKERS, "levels": len(loops.LEVELS)}
+        arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")
+        for name, array in arrays.items():
+            found._arrays[name][...] = array
         return found
 
 
-_ARRAYS = ("tracked", "weights", "correction", "size", "count")
+_STEPS = Domain(least=-1e15, most=1e15)
+"""What trackers reach by steps of less than 1 each."""
+_DECLARED = (
+    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
+    Declared("weights", "float64", ("trackers",), SHARES),
+    Declared("correction", "float64", ("levels",), _STEPS),
+    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
+    Declared("count", "float64", (1,), NON_NEGATIVE),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)
 
 
 def _normal_quantile(level: float) -> float:

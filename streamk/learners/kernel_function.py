@@ -13,6 +13,7 @@ from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.learners.coefficients import SCALES, Coefficients
+from streamk.learners.outputs import bounded
 from streamk.learners.steps import AdaGrad, Step
 from streamk.losses import Loss
 
@@ -169,8 +170,7 @@ class KernelFunction:
         """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
         if len(X) == 1 and (alone := self.decide_one(X[0])) is not None:
             return alone[None]
-        F: NDArray[np.float64] = self._get(self._decide(self.put(X)))
-        return F
+        return bounded(self._get(self._decide(self.put(X))))
 
     def decide_one(self, x: Any) -> NDArray[np.float64] | None:
         """Return f(x) of one event, float64 of shape (n_outputs,), where that goes a short way.
@@ -389,6 +389,7 @@ class KernelFunction:
 
     def _check_finite(self, finite: bool) -> None:
         if not finite:
+            self.coefficients.bound()
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
                 "or take a smaller step"

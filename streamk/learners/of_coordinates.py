@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
+from streamk.declared import listed
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.kernels import Kernel
@@ -152,14 +153,14 @@ class OfCoordinates(Supervised):
     @staticmethod
     def _options(header: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments to make a learner by, from what `_header` gave."""
-        step = header["step"]
+        step, columns = header["step"], header["columns"]
         return {
             "kernel": kernels.from_json(header["kernel"]),
             "loss": loss_by_name(**header["loss"]),
             "task": header["task"],
             "step": None if step is None else step_from_json(step),
-            "columns": header["columns"],
-            "classes": header["classes"],
+            "columns": None if columns is None else listed(header, "columns", "a learner"),
+            "classes": listed(header, "classes", "a learner"),
             "max_classes": header.get("max_classes", MOST_CLASSES),
             **{name: header[name] for name in _PLAIN},
         }

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import count, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
@@ -235,17 +236,22 @@ class OnlineNystrom(OfCoordinates):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
-        try:
+        with reading(_OWNER):
             own = {name: header[name] for name in _OF_LANDMARKS}
             learner = cls(**cls._options(header), **own)
-            learner.n_events = int(header["n_events"])
-            learner._optimizer.n_steps = int(header["n_steps"])
-        except (KeyError, TypeError, ValueError) as error:
+        learner.n_events = count(header, "n_events", _OWNER)
+        learner._optimizer.n_steps = count(header, "n_steps", _OWNER)
+        learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))
+        for name in ("kernel", *_OF_LANDMARKS):
+            mine, theirs = getattr(learner, name), getattr(landmarks, name)
+            if mine != theirs:
+                raise StateError(f"{name!r} of {_OWNER} is {mine!r}, but {theirs!r} of 'landmarks'")
+        columns = len(learner.columns or ())
+        if landmarks.n_events and landmarks.points.shape[1] != columns:
             raise StateError(
-                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
-                "it is damaged or was changed by hand"
-            ) from error
-        learner._landmarks = IncrementalOasis.from_state(state.child("landmarks"))
+                f"array 'landmarks.points' of {_OWNER} must have {columns} columns, not "
+                f"{landmarks.points.shape[1]}"
+            )
         learner._optimizer.load(state.arrays, learner.n_features)
         return learner
 
@@ -321,5 +327,6 @@ class OnlineNystrom(OfCoordinates):
         self._optimizer.join(parts, common_events)
 
 
+_OWNER = "this 'online-nystrom' state"
 _OF_LANDMARKS = ("max_landmarks", "tol", "half_life")
 """Options that are plain JSON, by their names."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from streamk.backends import LossCode, coordinates
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import Declared, taken
+from streamk.errors import InvalidInput
 from streamk.landmarks import Change, carried
+from streamk.learners.outputs import bounded
 from streamk.learners.resolving import RIDGE, curvature, resolved
 from streamk.learners.steps import Step
 from streamk.losses import Loss
@@ -81,10 +83,10 @@ class Optimizer:
         raise NotImplementedError
 
     def outputs(self, Q: Matrix) -> Matrix:
-        """Return the outputs (n, outputs) of events with coordinates Q (n, l)."""
+        """Return the outputs (n, outputs), bounded, of events with coordinates Q (n, l)."""
         F = np.empty((len(Q), self.n_outputs))
         self._twin.outputs(np.ascontiguousarray(Q), self.W, F)
-        return F
+        return bounded(F)
 
     def learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None = None) -> Matrix:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
@@ -112,11 +114,16 @@ class Optimizer:
         done = self._learn(np.ascontiguousarray(Phi), labels, Q, F)
         self.n_steps += done
         if done < len(Phi):
+            self._bound()
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
         return F
+
+    def _bound(self) -> None:
+        """Make coefficients that overflowed numbers again, so that a state has no others."""
+        self.W = bounded(self.W)
 
     def _labels(self, y: Matrix) -> NDArray[Any]:
         """Return labels as `Loss` takes them."""
@@ -135,8 +142,8 @@ class Optimizer:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name."""
-        return {"coefficients": self.W}
+        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        return {"coefficients": bounded(self.W)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
         """Take what `arrays` gave, checking that it is of so many landmarks.
@@ -144,19 +151,19 @@ class Optimizer:
         Raises
         ------
         StateError
-            If an array is missing or of another shape.
+            If an array is missing, of another shape or not finite.
         """
-        self.W = _loaded(arrays, "coefficients", (size, self.n_outputs))
+        sizes = {"landmarks": size, "outputs": self.n_outputs}
+        found, _ = taken(self._declared, arrays, sizes, "an optimizer")
+        self._take({name: np.array(array, order="C") for name, array in found.items()})
 
+    _declared: ClassVar[tuple[Declared, ...]] = (
+        Declared("coefficients", "float64", ("landmarks", "outputs")),
+    )
 
-def _loaded(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Matrix:
-    found = arrays.get(name)
-    if found is None or found.shape != shape:
-        raise StateError(
-            f"array {name!r} of the state must have shape {shape}, "
-            f"not {None if found is None else found.shape}"
-        )
-    return np.array(found, dtype=np.float64, order="C")
+    def _take(self, arrays: Mapping[str, Matrix]) -> None:
+        """Take arrays that fit."""
+        self.W = arrays["coefficients"]
 
 
 class StochasticGradient(Optimizer):
@@ -321,16 +328,16 @@ class Newton(Optimizer):
         return keep ** (n - first) * (1.0 - keep**first) / (1.0 - keep**n)
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name."""
-        return {**super().arrays(), "root": self.T}
+        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        return {**super().arrays(), "root": bounded(self.T)}
 
-    def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
-        """Take what `arrays` gave, checking that it is of so many landmarks.
+    def _bound(self) -> None:
+        super()._bound()
+        self.T = bounded(self.T)
 
-        Raises
-        ------
-        StateError
-            If an array is missing or of another shape.
-        """
-        super().load(arrays, size)
-        self.T = _loaded(arrays, "root", (size, size))
+    _declared = (*Optimizer._declared, Declared("root", "float64", ("landmarks", "landmarks")))
+
+    def _take(self, arrays: Mapping[str, Matrix]) -> None:
+        """Take arrays that fit."""
+        super()._take(arrays)
+        self.T = arrays["root"]

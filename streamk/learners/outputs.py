@@ -1,8 +1,9 @@
-"""Coefficients (n, outputs) of a model whose classes grow, or meet another's."""
+"""Outputs that overflowed, and coefficients of a model whose classes grow or meet another's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,28 @@ from streamk.learners.classes import Label
 from streamk.losses import Loss
 
 Matrix = NDArray[np.float64]
+
+_MOST = 1e300
+"""Outputs are bounded by this: twice an output, and the difference of two, are numbers too."""
+_MOST_SINGLE = 1e36
+
+
+def bounded(F: NDArray[Any]) -> NDArray[Any]:
+    """Return outputs or coefficients that are finite, those that overflowed being the largest.
+
+    They are bounded by 1e300, in single precision by 1e36; no number is 0. An event whose output
+    overflowed is not learned, so what is predicted of it is of little worth. But it is a number, by
+    which whoever takes it can see that.
+
+    Examples
+    --------
+    >>> bounded(np.array([[1.0, np.inf, -np.inf, np.nan]]))
+    array([[ 1.e+000,  1.e+300, -1.e+300,  0.e+000]])
+    """
+    most = _MOST if F.dtype == np.float64 else _MOST_SINGLE
+    if (np.abs(F) <= most).all():
+        return F
+    return np.asarray(np.clip(np.nan_to_num(F), -most, most))
 
 
 def widened(W: Matrix, n_outputs: int, loss: Loss) -> Matrix:

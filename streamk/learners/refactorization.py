@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput, StreamkError
+from streamk.declared import count, reading
+from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.factorization import meka
 from streamk.kernels import Kernel
 from streamk.learners.clustered_function import ClusteredFunction
@@ -129,6 +130,34 @@ class Refactorization:
         self._before = self._future
         self._events: _Events | None = None
 
+    @classmethod
+    def of(cls, data: Any, clock: int, make: Callable[[], ClusteredFunction]) -> Refactorization:
+        """Return what was there, or had failed, when the state of a learner was taken.
+
+        Parameters
+        ----------
+        data : dict
+            Of the header of the state: the event to take over at, and the failure, if any.
+        clock : int
+            Events by then.
+        make : callable
+            Returns the function out of the state; asked if it had not failed.
+
+        Raises
+        ------
+        StateError
+            If the data do not fit.
+        """
+        with reading(_OWNER):
+            at, failure = count(data, "at", _OWNER), data["failure"]
+        if at <= clock or not (failure is None or isinstance(failure, str)):
+            raise StateError(
+                f"{_OWNER} must have an 'at' above {clock}, and a text or nothing as 'failure', "
+                f"not {data!r}"
+            )
+        function = make() if failure is None else None
+        return cls(at, lambda: _come(function, failure))
+
     def then(self, follow: Callable[[ClusteredFunction], Any]) -> None:
         """Let the function follow what happened, when it is there."""
         self._events = None
@@ -191,3 +220,13 @@ class Refactorization:
         if found is not None and not isinstance(found, StreamkError):
             raise found
         return found
+
+
+def _come(function: ClusteredFunction | None, failure: str | None) -> ClusteredFunction:
+    """Return a function that was made before, or raise what it failed of."""
+    if function is None:
+        raise InvalidInput(failure or "")
+    return function
+
+
+_OWNER = "a state's next factorization"

@@ -20,6 +20,7 @@ from streamk.learners.doubly_stochastic import DoublyStochastic
 from streamk.learners.locking import OneAtATime
 from streamk.learners.merging import check_mergeable
 from streamk.learners.online_nystrom import OnlineNystrom
+from streamk.learners.outputs import bounded
 from streamk.learners.predictor import Predictor, one_row
 from streamk.learners.prequential import Prequential, Recorder
 from streamk.learners.streaming_meka import StreamingMeka
@@ -288,7 +289,10 @@ class Scaled(OneAtATime, Predictor):
 
     def _restore(self, predicted: NDArray[Any]) -> NDArray[Any]:
         """Return predicted numbers in the label's own unit."""
-        return predicted if self.is_classifier else self._labels.invert(predicted)
+        if self.is_classifier:
+            return predicted
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return bounded(self._labels.invert(predicted))
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
@@ -315,6 +319,17 @@ class Scaled(OneAtATime, Predictor):
         robust, follows = scale.type == RobustScale.TYPE, labels.type == LabelScale.TYPE
         scaled._scale = (RobustScale if robust else RunningScale).from_state(scale)
         scaled._labels = (LabelScale if follows else RunningScale).from_state(labels)
+        columns = len(scaled.columns or ())
+        if len(scaled._scale) != columns:
+            raise StateError(
+                f"the arrays of 'scale' of this {cls.TYPE!r} state are of {len(scaled._scale)} "
+                f"columns, but the learner has {columns}"
+            )
+        if not scaled.is_classifier and len(scaled._labels) != 1:
+            raise StateError(
+                f"the arrays of 'labels' of this {cls.TYPE!r} state must be of one column, not "
+                f"{len(scaled._labels)}"
+            )
         return scaled
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
@@ -364,6 +379,7 @@ class _Restored:
         """Take the outputs of the next events."""
         if self._units is not None:
             units = self._units[self._done : self._done + len(F)]
-            F = F / units[:, 1] + units[:, 0]
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                F = bounded(F / units[:, 1] + units[:, 0])
             self._done += len(F)
         self._add(F)

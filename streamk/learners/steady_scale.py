@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import StateError
-from streamk.features.quantiles import RunningQuantiles, standardized
+from streamk.declared import Declared, taken
+from streamk.features.quantiles import (
+    CENTERS,
+    DISTANCES,
+    INVERSES,
+    RunningQuantiles,
+    standardized,
+)
 
 _FAR, _NEAR = 1.0, 0.3
 """Scales that a center, and parts of itself that a scale or distance, has to move by before it is
 replaced; and what two estimates from one stream may be apart by."""
 _CLOSEST = 1e-3
 """Median distance at least."""
-_ARRAYS = ("center", "inverse", "distance")
 
 
 class SteadyScale:
@@ -89,7 +94,7 @@ class SteadyScale:
     def copy(self) -> SteadyScale:
         """Return a copy."""
         new = SteadyScale()
-        new.restore(self.arrays())
+        vars(new).update(self.arrays())
         return new
 
     def near(self, other: SteadyScale, columns: NDArray[np.bool_]) -> bool:
@@ -119,8 +124,13 @@ class SteadyScale:
         StateError
             If an array is missing or does not fit.
         """
-        found = [arrays.get(name, np.zeros((0, 0))) for name in _ARRAYS]
-        d = len(found[0])
-        if [array.shape for array in found] != [(d,), (d,), (1,)]:
-            raise StateError(f"arrays {', '.join(_ARRAYS)} of {d} columns do not fit each other")
-        self.center, self.inverse, self.distance = (np.array(a, dtype=np.float64) for a in found)
+        for name, array in taken(_DECLARED, arrays, {}, "a steady scale")[0].items():
+            setattr(self, name, array.copy())
+
+
+_DECLARED = (
+    Declared("center", "float64", ("columns",), CENTERS),
+    Declared("inverse", "float64", ("columns",), INVERSES),
+    Declared("distance", "float64", (1,), DISTANCES),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import NON_NEGATIVE, count, number, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.checks import check_choice, checked_kernel
 from streamk.features.columns import Column, column_keys
@@ -414,32 +415,32 @@ class StreamingMeka(OfCoordinates):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
-        try:
+        with reading(_OWNER):
             own = {name: header[name] for name in _OWN}
             learner = cls(**cls._options(header), **own)
-            for name in (*_COUNTS, "n_events"):
-                setattr(learner, name, int(header[name]))
-            learner._clock, learner._began = int(header["clock"]), int(header["began"])
-            learner.error = header["error"]
-            parts, coming = header["parts"], header["next"]
-            if "function" in parts:
-                learner._function = learner._made(state.child("function"))
-            if coming is not None:
-                failure, part = coming["failure"], None
-                if failure is None:
-                    part = learner._made(state.child("next"))
-                learner._next = Refactorization(int(coming["at"]), lambda: _come(part, failure))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"this {cls.TYPE!r} state does not fit: {error!r}; it is damaged or was changed "
-                "by hand"
-            ) from error
-        learner._buffer = EventBuffer.from_state(state.child("buffer"))
-        learner._held_back = EventBuffer.from_state(state.child("held_back"))
+        for name in (*_COUNTS, "n_events"):
+            setattr(learner, name, count(header, name, _OWNER))
+        learner._clock, learner._began = (count(header, name, _OWNER) for name in _CLOCKS)
+        if learner._began > learner._clock:
+            raise StateError(f"'began' of {_OWNER} is above its 'clock'; it is damaged")
+        if header.get("error") is not None:
+            learner.error = number(header, "error", _OWNER, NON_NEGATIVE)
+        if learner.columns is not None:
+            learner._function = learner._made(state.child("function"))
+            if header.get("next") is not None:
+                learner._next = Refactorization.of(
+                    header["next"], learner._clock, lambda: learner._made(state.child("next"))
+                )
+        columns = len(learner.columns or ())
+        classes = len(learner.classes) if learner.is_classifier else None
+        for name in ("buffer", "held_back"):
+            known = getattr(learner, f"_{name}")
+            setattr(learner, f"_{name}", known.restored(state.child(name), columns, classes))
         return learner
 
     def _made(self, state: State) -> ClusteredFunction:
-        return ClusteredFunction.from_state(state, self._make_optimizer())
+        columns = len(self.columns or ())
+        return ClusteredFunction.from_state(state, self._make_optimizer(), columns)
 
     # Merging
 
@@ -485,16 +486,11 @@ class StreamingMeka(OfCoordinates):
         return X, other._classes.decode(y.astype(np.intp)) if self.is_classifier else y
 
 
-def _come(function: ClusteredFunction | None, failure: str | None) -> ClusteredFunction:
-    """Return a function that was made before, or raise what it failed of."""
-    if function is None:
-        raise InvalidInput(failure or "")
-    return function
-
-
 _OWN = (
     *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"),
     *("max_error", "max_shift", "growth", "tol", "seed"),
 )
 """Options that are plain JSON, by their names."""
 _COUNTS = ("n_factorizations",)
+_CLOCKS = ("clock", "began")
+_OWNER = "this 'streaming-meka' state"

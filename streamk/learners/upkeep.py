@@ -89,7 +89,7 @@ class Upkeep:
         owner = "a pool of experts"
         found, _ = taken(_STORED, arrays, {}, owner)
         within(found["drift"][[0, 2]], NON_NEGATIVE, "drift", owner)  # a count, squares
-        within(found["sleeping"][:, 1:], NON_NEGATIVE, "sleeping", owner)  # reviews, naps
+        within(found["sleeping"][:-1, 1:], NON_NEGATIVE, "sleeping", owner)  # reviews, naps
         self._drift[...] = found["drift"]
         self._sleeping[...] = found["sleeping"]
         self.alarms = int(found["alarms"][0])

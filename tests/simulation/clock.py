@@ -33,7 +33,7 @@ def simulated_time(world: World) -> Iterator[None]:
     def dated() -> float:
         return 1.7e9 + world.now if current() else wall()
 
-    def plain(value: Any, *, indent: int | None = None, **options: Any) -> str:
+    def plain(value: Any, *, indent: int | None = None, **options: Any) -> str:  # noqa: ARG001
         return dumps(value, **options)
 
     def no_sleep(seconds: float) -> None:

@@ -1,0 +1,485 @@
+"""States of trained learners that are damaged by chance, and what becomes of them.
+
+`mutated` damages a state by a seed. `fate` loads it, predicts and learns, and says what happened;
+run as a program, this file does so for many seeds, one JSON object a line, so that a crash, or what
+takes too long, is known by the last seed that was begun. To repeat one:
+
+    python tests/state_fuzz.py --first SEED --count 1 --learners NAME,NAME...
+
+with the names that were in use, in their order.
+
+A mutation must be refused, by a StateError or an InvalidInput, or do no harm: predictions and
+probabilities are finite, the latter within [0, 1], before and after 20 more events. It may take a
+second of the processor, and memory of four times the state and `ALLOWANCE`, as Python and NumPy
+allocate it; what anyone allocates is limited to `ROOM` by the operating system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import ctypes
+import faulthandler
+import json
+import math
+import mmap
+import resource
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
+from streamk.learners.registry import create, from_state
+from streamk.learners.steps import AdaGrad
+from streamk.state import State
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+ALLOWANCE = 48 << 20
+"""Bytes that a state of any size may take beside four times its own: features that are made anew
+from the seed, what a batch of predictions needs, and the interpreter's own."""
+ROOM = 2 << 30
+"""Bytes of address space that a mutation may take."""
+SECONDS = 1.0
+"""Of the processor."""
+_STUCK = 60.0
+"""Seconds after which a process ends itself and says where it was."""
+_D, _LEARNED, _FEW, _MORE = 3, 120, 2, 20
+
+
+# --- learners -------------------------------------------------------------------------------------
+
+
+def events(n: int, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return events (n, d), and numbers that follow from them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, _D)) * [1.0, 100.0, 0.01]
+    return X, np.sign(X[:, 0]) * np.abs(X[:, 1]) ** 0.5 + 0.1 * rng.normal(size=n)
+
+
+def labels(task: str, y: np.ndarray[Any, Any]) -> Any:
+    """Return the labels of a task."""
+    if task == "numbers":
+        return y
+    return np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-3.0, 3.0])]
+
+
+def _multi(task: str, **options: Any) -> Any:
+    return MultiKernel(task="regression" if task == "numbers" else "classification", **options)
+
+
+def _guests(task: str) -> Any:
+    loss = {"loss": "squared" if task == "numbers" else "softmax"}
+    options: dict[str, Any] = {"max_features": 256, "block_size": 256, "batch_size": 4}
+    return _multi(
+        task,
+        guests=[
+            OnlineNystrom(Gaussian(), max_landmarks=8, **loss),
+            DoublyStochastic(Gaussian(), **loss, **options),
+        ],
+    )
+
+
+def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
+    sizes: dict[str, Any] = {"first": first, "lag": 25, "buffer_size": 50, "growth": 8}
+    kind = "regression" if task == "numbers" else "classification"
+    return create("streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes)
+
+
+def _plain_meka(_: str) -> Any:
+    sizes: dict[str, Any] = {"first": 100, "lag": 40, "buffer_size": 30, "buffer": "recent"}
+    return StreamingMeka(Gaussian(bandwidth=50.0), rank=4, n_clusters=3, loss="softmax", **sizes)
+
+
+def _nystrom(task: str, **options: Any) -> Any:
+    kind = "regression" if task == "numbers" else "classification"
+    return create("online-nystrom", task=kind, max_landmarks=12, **options)
+
+
+def _adagrad(_: str) -> Any:
+    """Return a learner that has gathered events, and whose columns are scaled as of old."""
+    options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
+    model = Scaled(DoublyStochastic(Gaussian(), step=AdaGrad(0.5), loss="logistic", **options))
+    state = model.state()
+    parts: Any = state.header["parts"]
+    older = {"type": "running-scale", "format": 1}
+    columns: Arrays = {name: np.zeros(0) for name in ("count", "mean", "squares")}
+    columns["numeric"] = np.zeros(0, bool)
+    kept = {k: v for k, v in state.arrays.items() if not k.startswith("scale.")}
+    arrays = kept | {f"scale.{name}": array for name, array in columns.items()}
+    return Scaled.from_state(
+        State({**state.header, "format": 1, "parts": {**parts, "scale": older}}, arrays)
+    )
+
+
+LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "multi-kernel two": ("two", _multi),
+    "multi-kernel three": ("three", lambda task: _multi(task, class_weight="balanced")),
+    "multi-kernel numbers": ("numbers", _multi),
+    "multi-kernel guests": ("three", _guests),
+    "multi-kernel guests of numbers": ("numbers", _guests),
+    "doubly-stochastic": (
+        "three",
+        lambda _: create("doubly-stochastic", task="classification", max_features=512),
+    ),
+    "doubly-stochastic numbers": (
+        "numbers",
+        lambda _: create("doubly-stochastic", task="regression", sampler="hadamard", block_size=64),
+    ),
+    "doubly-stochastic adagrad": ("two", _adagrad),
+    "online-nystrom": ("three", _nystrom),
+    "online-nystrom newton": ("numbers", lambda task: _nystrom(task, optimizer="newton")),
+    "streaming-meka": ("numbers", _meka),
+    "streaming-meka newton": ("three", lambda task: _meka(task, "newton", 65)),
+    "streaming-meka plain": ("two", _plain_meka),
+    "multi-kernel new": ("two", _multi),
+    "doubly-stochastic new": ("two", _adagrad),
+    "online-nystrom new": ("numbers", _nystrom),
+    "streaming-meka new": ("three", _meka),
+}
+"""What each one learns, and its maker. New ones have learned few events."""
+POOLED = tuple(name for name in LEARNERS if name.startswith("multi-kernel"))
+OF_ONE_KERNEL = tuple(name for name in LEARNERS if name not in POOLED)
+
+
+def trained(name: str) -> State:
+    """Return the state of a learner that has learned some events."""
+    task, make = LEARNERS[name]
+    model, (X, y) = make(task), events(_FEW if name.endswith("new") else _LEARNED)
+    model.learn_many(X, labels(task, y))
+    state: State = model.state()
+    return State(json.loads(json.dumps(state.header)), state.arrays)
+
+
+# --- mutations ------------------------------------------------------------------------------------
+
+_NUMBERS: tuple[Any, ...] = (
+    *(0, 1, -1, 2, 7, 63, 64, 1000, 10**6, 2**31 - 1, 2**31, 2**34, 2**40, 2**53, 2**60),
+    *(2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -(2**31), -(2**63)),
+    *(0.0, 0.5, -0.5, 1.5, 1e-320, 1e-200, 1e-30, 1e30, 1e150, 1e308, -1e308),
+)
+_OTHERS: tuple[Any, ...] = (None, True, False, "", "x", "3", [], [1], [[]], {}, {"a": 1})
+_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-320, 1e-30, 1e30, 1e150, 1e308, -1e308)
+_INTS = (-1, 0, 1, 2, 3, 255, 2**15, 2**31 - 1, -(2**31), 2**62, -(2**63))
+_DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64", "bool")
+
+
+def mutated(state: State, seed: int) -> tuple[State, str]:
+    """Return a state that was damaged, and in which way.
+
+    Raises
+    ------
+    InvalidInput
+        If what came of it is no state.
+    """
+    rng = np.random.default_rng(seed)
+    header, arrays = copy.deepcopy(state.header), dict(state.arrays)
+    said = []
+    for _ in range(1 + int(rng.integers(3)) * int(rng.integers(4) == 0)):
+        if rng.random() < 0.45:
+            said.append(_damage_header(rng, header))
+        else:
+            said.append(_damage_arrays(rng, arrays))
+    try:
+        return State(header, arrays), "; ".join(said)
+    except InvalidInput as error:
+        raise InvalidInput(f"{'; '.join(said)}: {error}") from None
+
+
+def _one_of(rng: np.random.Generator, some: Sequence[Any]) -> Any:
+    return some[int(rng.integers(len(some)))]
+
+
+def _places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths to all that is in nested lists and dicts."""
+    items: Any = ()
+    if isinstance(data, dict):
+        items = list(data.items())
+    elif isinstance(data, list):
+        items = list(enumerate(data))
+    for key, value in items:
+        yield (*path, key)
+        yield from _places(value, (*path, key))
+
+
+def _damage_header(rng: np.random.Generator, header: Any) -> str:
+    path = _one_of(rng, list(_places(header)))
+    holder = header
+    for key in path[:-1]:
+        holder = holder[key]
+    key, old = path[-1], holder[path[-1]]
+    chance = rng.random()
+    if isinstance(old, list) and chance < 0.6:
+        holder[key] = new = _other_list(rng, old)
+    elif chance < 0.15:
+        del holder[key]
+        return f"header without {path}"
+    elif chance < 0.2 and isinstance(holder, dict):
+        holder[str(_one_of(rng, ("a", "parts", "next", "gamma")))] = _one_of(rng, _NUMBERS)
+        return f"header with more beside {path}"
+    elif isinstance(old, int | float) and chance < 0.8:
+        new = _one_of(rng, _NUMBERS)
+        if rng.random() < 0.3:
+            new = type(old)(old + _one_of(rng, (1, -1, 2)))
+        holder[key] = new
+    elif isinstance(old, str) and chance < 0.6:
+        words = [v for v in _words(header) if v != old]
+        holder[key] = new = _one_of(rng, words) if words else ""
+    else:
+        holder[key] = new = copy.deepcopy(_one_of(rng, _OTHERS + _NUMBERS))
+    return f"header {path} = {str(new)[:60]!r}"
+
+
+def _other_list(rng: np.random.Generator, old: list[Any]) -> list[Any]:
+    match int(rng.integers(5)):
+        case 0:
+            return old[:-1]
+        case 1:
+            return [*old, *old]
+        case 2:
+            return [*old, _one_of(rng, _OTHERS + _NUMBERS)]
+        case 3:
+            return old[::-1]
+        case _:
+            return [*old, "more", 77]
+
+
+def _words(header: Any) -> list[str]:
+    found = []
+    for path in _places(header):
+        value = header
+        for key in path:
+            value = value[key]
+        if isinstance(value, str):
+            found.append(value)
+    return [*found, "laplacian", "matern", "cauchy", "linear", "hinge", "quantile", "float64"]
+
+
+def _damage_arrays(rng: np.random.Generator, arrays: Arrays) -> str:
+    name, other = (_one_of(rng, list(arrays)) for _ in range(2))
+    array, chance = arrays[name], rng.random()
+    if chance < 0.5:
+        arrays[name], said = _other_values(rng, array)
+    elif chance < 0.6:
+        dtype = _one_of(rng, _DTYPES)
+        with np.errstate(all="ignore"):
+            arrays[name], said = array.astype(dtype), dtype
+    elif chance < 0.85:
+        arrays[name], said = _other_shape(rng, array)
+    elif chance < 0.9:
+        del arrays[name]
+        said = "gone"
+    elif chance < 0.93:
+        arrays[f"{name}.more"] = np.ones((3, 2))
+        said = "with another one beside"
+    else:
+        arrays[name], arrays[other] = arrays[other], array
+        said = f"swapped with {other!r}"
+    return f"array {name!r} {said}"
+
+
+def _other_values(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
+    new = np.array(array)
+    if not new.size:
+        return new, "as it was"
+    flat = new.reshape(-1)
+    some = rng.random(flat.size) < _one_of(rng, (1.0, 0.1, 2.0 / flat.size))
+    some[int(rng.integers(flat.size))] = True
+    if rng.random() < 0.25:
+        bits = flat.view(np.uint8).reshape(flat.size, -1)
+        bit = int(rng.integers(8 * bits.shape[1]))
+        bits[some, bit // 8] ^= np.uint8(1 << bit % 8)
+        if new.dtype == bool:
+            new = new.view(np.uint8) != 0
+        return new, f"bit {bit} turned in {some.sum()}"
+    value = _one_of(rng, _FLOATS if new.dtype.kind == "f" else _INTS)
+    with np.errstate(all="ignore"):
+        flat[some] = np.array([value]).astype(new.dtype)[0]
+    return new, f"{value} in {some.sum()}"
+
+
+def _other_shape(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
+    new = np.array(array)
+    match int(rng.integers(9)):
+        case 0 if new.ndim:
+            new = np.concatenate([new, new])
+        case 1 if new.ndim:
+            new = new[:-1]
+        case 2 if new.ndim:
+            new = new[..., :-1].copy()
+        case 3 if new.ndim:
+            new = np.concatenate([new, new[..., :1]], axis=-1)
+        case 4:
+            new = np.ascontiguousarray(new.T)
+        case 5:
+            new = new.reshape(-1)
+        case 6:
+            new = np.zeros((), new.dtype)
+        case 7:
+            new = np.zeros((0, *new.shape[1:]), new.dtype)
+        case _:
+            new = np.zeros((0, 2**40), new.dtype)
+    return new, f"of shape {new.shape}"
+
+
+# --- what becomes of them -------------------------------------------------------------------------
+
+
+def fate(state: State, task: str) -> str:
+    """Return what became of a state: "refused" in some way, or "harmless".
+
+    Raises
+    ------
+    Exception
+        Whatever is neither.
+    """
+    try:
+        model = from_state(state)
+    except StateError:
+        return "refused"
+    except InvalidInput:
+        return "refused as input"
+    return _used(model, task)
+
+
+def _used(model: Any, task: str) -> str:
+    X, y = events(_MORE, seed=1)
+    named = labels(task, y)
+    try:
+        _look(model, X[:8])
+    except InvalidInput:
+        return "refused when predicting"
+    said, half = "harmless", _MORE // 2
+    try:
+        for x, label in zip(X[:half], named[:half].tolist(), strict=True):
+            model.predict_one(x)
+            model.learn_one(x, label)
+        found = model.predict_then_learn_many(X[half:], named[half:])
+        _check(found.predictions, found.probabilities)
+    except InvalidInput:
+        said = "harmless, learns no more"
+    _look(model, X[:8])
+    model.state()
+    return said
+
+
+def _look(model: Any, X: np.ndarray[Any, Any]) -> None:
+    """Predict in all ways."""
+    found = model.predict_many(X)
+    P = model.predict_proba_many(X) if model.is_classifier else None
+    _check(found, P)
+    model.predict_one(X[0])
+    if P is not None:
+        model.predict_proba_one(X[0])
+    elif hasattr(model, "predict_interval_many"):
+        assert np.isfinite(model.predict_interval_many(X)).all(), "intervals are not finite"
+
+
+def _check(predictions: Any, P: Any) -> None:
+    if P is None:
+        numbers = np.array([p for p in predictions if p is not None], np.float64)
+        assert np.isfinite(numbers).all(), f"predictions are not finite: {numbers}"
+    else:
+        assert ((P >= 0.0) & (P <= 1.0 + 1e-9)).all(), f"no probabilities: {P}"
+
+
+def judged(state: State, task: str, seed: int, *, again: bool = False) -> dict[str, Any]:
+    """Return what became of a mutation, what it was, and its time and memory."""
+    tracemalloc.reset_peak()
+    before, began = tracemalloc.get_traced_memory()[0], time.process_time()
+    said, size = "no state", state.nbytes
+    try:
+        damaged, said = mutated(state, seed)
+        size = damaged.nbytes + len(json.dumps(damaged.header))
+        found = fate(damaged, task)
+    except InvalidInput as error:
+        found, said = "refused as no state", str(error)
+    except Exception as error:
+        found = f"FAULT {type(error).__name__}: {str(error)[:300]}"
+    seconds = time.process_time() - began
+    memory = tracemalloc.get_traced_memory()[1] - before
+    if not found.startswith("FAULT") and memory > 4 * size + ALLOWANCE:
+        found = f"FAULT took {memory:,} bytes for a state of {size:,}"
+    if not found.startswith("FAULT") and seconds > SECONDS:
+        if not again:  # what it takes may have been compiled only now
+            return judged(state, task, seed, again=True)
+        found = f"FAULT took {seconds:.1f} s"
+    return {"seed": seed, "found": found, "said": said, "seconds": seconds, "memory": memory}
+
+
+def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of arrays each of which ends where memory ends that may be touched.
+
+    It stands in for `streamk.learners.arena.side_by_side`, so that compiled code that reads or
+    writes beyond an array crashes. Arrays end at lines of the cache, as they begin there.
+    """
+    libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
+    found = {}
+    for name, array in arrays.items():
+        if not array.nbytes:
+            found[name] = array
+            continue
+        room = -(-array.nbytes // 64) * 64
+        pages = -(-room // page)
+        memory = mmap.mmap(-1, (pages + 1) * page)
+        beyond = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + pages * page
+        if libc.mprotect(ctypes.c_void_p(beyond), ctypes.c_size_t(page), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+        flat = np.frombuffer(memory, np.uint8, array.nbytes, pages * page - room)
+        found[name] = flat.view(array.dtype).reshape(array.shape)
+        found[name][...] = array
+    return found
+
+
+def guard() -> None:
+    """Let all arrays that compiled code reaches by addresses end where memory ends."""
+    from streamk.learners import expert_pool, intervals
+
+    for module in (expert_pool, intervals):
+        module.side_by_side = guarded  # type: ignore[attr-defined]
+
+
+def limit_memory() -> None:
+    """Let this process take no more than so much more of the address space."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * mmap.PAGESIZE + ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Judge mutations of some learners, the learner changing from seed to seed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--guard", action="store_true")
+    chosen = parser.parse_args(arguments)
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    if chosen.guard:
+        guard()
+    names = chosen.learners.split(",")
+    states = {name: trained(name) for name in names}
+    for name, state in states.items():  # compiles what is needed
+        assert fate(state, LEARNERS[name][0]) == "harmless", name
+    limit_memory()
+    tracemalloc.start(1)
+    for seed in range(chosen.first, chosen.first + chosen.count):
+        name = names[seed % len(names)]
+        print(json.dumps({"begun": seed, "learner": name}), flush=True)
+        faulthandler.dump_traceback_later(_STUCK, exit=True)
+        found = judged(states[name], LEARNERS[name][0], seed)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps({"learner": name, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
