@@ -59,7 +59,7 @@ from streamk.engine.locks import lock
 from streamk.engine.reading import Checkpoint, newest_checkpoint
 from streamk.errors import StateError
 
-__all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "ends"]
+__all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "places"]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -235,7 +235,7 @@ class Group:
         lineage = str(found.body["lineage"])
         return all(
             last <= self.stop_of(lineage, partition) or self._has(found, partition)
-            for partition, last in ends(found.body).items()
+            for partition, last in _ends(found.body).items()
         )
 
     def _has(self, found: Checkpoint, partition: str) -> bool:
@@ -253,11 +253,11 @@ class Group:
         return owner is not None and owner.lineage == self.lineage
 
     def commit(
-        self, offsets: Mapping[str, int], epoch: int, until: Mapping[str, int], *, released: bool
+        self, offsets: Mapping[str, int], epoch: int, written: Mapping[str, int], *, released: bool
     ) -> None:
         """Commit the next offset of each partition, as those of a checkpoint.
 
-        `until` and `released` are as of `Owner`.
+        `written` has `Owner.until`, `released` is as there.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Group:
                 epoch=epoch,
                 lineage=self.lineage,
                 released=released,
-                until=until.get(partition, 0),
+                until=written.get(partition, 0),
             )
             metadata[partition] = owner.to_metadata()
         self._source.commit(offsets, metadata)
@@ -316,8 +316,14 @@ def _others(body: Mapping[str, Any]) -> Contents:
     return {str(name): int(events) for name, events in found.items() if name != body["lineage"]}
 
 
-def ends(body: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ends of what a checkpoint has learned of partitions, those not empty."""
+def places(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return where a checkpoint stands in each partition that it has ever had."""
+    learned = body["feed"]["learned"].items()
+    return {partition: ranges[-1][1] for partition, ranges in learned if ranges}
+
+
+def _ends(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ends of what a checkpoint has learned of partitions, of which it has learned."""
     found: dict[str, int] = {}
     for partition, ranges in body["feed"]["learned"].items():
         for start, stop in ranges:
@@ -333,27 +339,35 @@ class Peers:
 
     directory: Path
     newest: tuple[Checkpoint, ...]
-    damaged: tuple[str, ...]
+    damaged: tuple[StateError, ...]
     """Why some have none."""
 
     @classmethod
     def of(cls, store: Store, accept: Callable[[Checkpoint], bool] | None = None) -> Peers:
         """Look at all; of each only what is accepted counts."""
-        newest, damaged = [], []
+        newest: list[Checkpoint] = []
+        damaged: list[StateError] = []
         for path in store.peers():
             try:
                 found = newest_checkpoint(path, accept, key=store.key)
-            except Untrusted:
-                raise
             except StateError as error:
                 _log.warning("passing over %s: %s", path.name, error)
-                damaged.append(str(error))
+                damaged.append(error)
             else:
                 newest += [] if found is None else [found]
         return cls(store.directory, tuple(newest), tuple(damaged))
 
     def absorbed(self, lineage: str) -> bool:
-        """Return whether one of them has absorbed a lineage."""
+        """Return whether one of them has absorbed a lineage.
+
+        Raises
+        ------
+        Untrusted
+            If one says nothing that can be believed.
+        """
+        for error in self.damaged:
+            if isinstance(error, Untrusted):
+                raise error
         return any(lineage in found.body.get("absorbed", ()) for found in self.newest)
 
     def slot_of(self, lineage: str) -> Path:
@@ -362,7 +376,7 @@ class Peers:
             if found.body["lineage"] == lineage:
                 return found.path.parent
         missing = f"there is no checkpoint of it in {self.directory}"
-        raise StateError("; ".join([missing, *self.damaged]))
+        raise StateError("; ".join([missing, *map(str, self.damaged)]))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Peers, ends
+from streamk.engine.group import Group, Peers, places
 from streamk.engine.keys import Key
 from streamk.engine.marks import Marks
 from streamk.engine.packing import fingerprint
@@ -79,6 +79,8 @@ class Keeper:
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
+        self._written: dict[str, int] = {}
+        """Of partitions the offset up to which predictions may be there from before."""
         self._saved_at: Mapping[str, int] = {}
         """The offsets of the last checkpoint."""
         self._store = store
@@ -258,10 +260,10 @@ class Keeper:
         self.saved_events = self._resumed = self._feed.sequencer.events
         self._restarts = Marks.from_json(body.get("restarts"))
         self._rewind(found)
-        for partition, end in ends(body).items():
+        for partition, place in places(body).items():
             stop = self._group.stop_of(self._group.lineage, partition)
-            if end < stop < math.inf:
-                self._feed.miss(partition, end, int(stop), f"committed, but not in {found.path}")
+            if place < stop < math.inf:
+                self._feed.miss(partition, place, int(stop), f"committed, but not in {found.path}")
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
@@ -303,9 +305,12 @@ class Keeper:
                 slots[owner.lineage] = owner.member
             if self._group.shared and owner is not None:
                 kept |= owner.released
-                known = owner.released or (mine and same)
-                until = owner.until if known else self._source.end(partition) or 0
-                self._trainer.revised[partition] = until
+                written = owner.until
+                if not owner.released:
+                    written = max(written, self._source.end(partition) or 0)
+                # What this model wrote in an earlier life it writes again with the same values.
+                self._trainer.revised[partition] = owner.until if mine and same else written
+                self._written[partition] = written
             if place is not None and (offset is None or mine):
                 end, clock = None if self._finished else place["end"], place["clock"]
                 passes += [Pass(partition, *record) for record in place["passes"]]
@@ -451,8 +456,8 @@ class Keeper:
         offsets = self._feed.sequencer.offsets
         if self._store is not None and offsets:
             try:
-                revised = self._trainer.revised
-                self._group.commit(offsets, self._store.epoch, revised, released=released)
+                epoch, written = self._store.epoch, self._written
+                self._group.commit(offsets, epoch, written, released=released)
             except Revoked as error:
                 self._go_back(error)
                 raise

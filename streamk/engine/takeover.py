@@ -9,8 +9,7 @@ from connectors.errors import BadRecord
 from streamk.encoding import Schema
 from streamk.engine.checkpoint import Store
 from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Peers, dead_member, ends
-from streamk.engine.keys import Untrusted
+from streamk.engine.group import Group, Peers, dead_member, places
 from streamk.engine.reading import Checkpoint
 from streamk.engine.training import Trainer
 from streamk.errors import InvalidInput, StateError
@@ -79,8 +78,6 @@ class Takeover:
                         self._absorb(found, runs, f"learned by {member}: not in {found.path}")
                         self._save()  # before its slot is free again
                         _log.info("took over what %s had learned", found.path)
-            except Untrusted:
-                raise
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
                 for partition, (start, stop) in runs.items():
@@ -89,12 +86,12 @@ class Takeover:
 
     def _absorb(self, found: Checkpoint, runs: Mapping[str, tuple[int, int]], reason: str) -> None:
         """Merge the model of a checkpoint, and report what was committed and is not in it."""
-        learned = ends(found.body)
+        known = places(found.body)
         if self._trainer.learns:
             self._merge(found)
         self._feed.inherit(found.body["feed"]["lost"])
         for partition, (start, stop) in runs.items():
-            self._feed.miss(partition, learned.get(partition, start), stop, reason)
+            self._feed.miss(partition, known.get(partition, start), stop, reason)
 
     def _merge(self, found: Checkpoint) -> None:
         if not self._fits(found):

@@ -21,8 +21,8 @@ TRIAL = 64.0
 _SHORTEST = 64.0
 """Reviews that a bank sleeps for at least."""
 _STORED = (
-    Declared("drift", "float64", (5,), Domain(-1e30, 1e30)),
-    Declared("sleeping", "float64", (len(BANKS) + 1, 3), Domain(-1e9, 1e15)),
+    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
+    Declared("sleeping", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
     Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
 )
 _REMEMBERED = 64
