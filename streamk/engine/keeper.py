@@ -12,6 +12,7 @@ from connectors.base import Sink, Source, beginning_of
 from connectors.errors import BadRecord, ConnectorError, Revoked
 from streamk.encoding import Schema
 from streamk.engine.checkpoint import Checkpoint, Store, fingerprint, newest_of_all
+from streamk.engine.clocks import Clock
 from streamk.engine.feed import Feed
 from streamk.engine.group import Owner, dead_member, lineages, new_lineage, was_absorbed
 from streamk.engine.marks import Marks
@@ -174,7 +175,7 @@ class Keeper:
         if self._start_from is None:
             return
         found = newest_of_all(self._start_from)
-        self._check(found, but=("encoding", "delimiter"))
+        self._check(found, but=("encoding", "delimiter", "max_skew"))
         self._trainer.start_from(found.body["training"], self._opened(found))
         self._common_events = self._trainer.model.n_events
         self._origin = [found.body["lineage"], found.epoch]
@@ -206,8 +207,10 @@ class Keeper:
 
         Of the options of the stream those named in `but` may differ.
         """
-        # Those that older checkpoints lack could not be otherwise then.
-        theirs = {"delimiter": ",", "learn": True, **found.body["config"]}
+        # Those that older checkpoints lack could not be otherwise then. The bound of clocks is the
+        # exception: the order so far is fixed without it, and goes on with it.
+        skew = self._config.get("max_skew")
+        theirs = {"delimiter": ",", "learn": True, "max_skew": skew, **found.body["config"]}
         if "batch_size" in theirs:
             raise StateError(
                 f"the checkpoint {found.path} is of a streamk that predicted batches of events"
@@ -267,9 +270,9 @@ class Keeper:
             if place is not None and (committed is None or self._is_me(owner)):
                 end = None if self._finished else place["end"]
                 passes += [Pass(partition, *record) for record in place["passes"]]
-                offset, clock = place["offset"], place["clock"]
+                offset, clock = place["offset"], Clock.from_json(place)
             else:
-                end, clock = None, feed.sequencer.clock
+                end, clock = None, Clock.at(feed.sequencer.clock)
                 offset = committed[0] if committed else beginning_of(self._source, partition)
                 if owner and self._store and owner.member != self._store.name:
                     heirs.setdefault(owner, {})[partition] = offset
