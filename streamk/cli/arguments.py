@@ -21,6 +21,7 @@ __all__ = [
     "number",
     "one_of",
     "seconds",
+    "seconds_or_inf",
     "state_key",
     "whole",
 ]
@@ -206,6 +207,11 @@ def seconds(text: str) -> float:
     if found < 0:
         raise argparse.ArgumentTypeError(f"a time is not negative, but {text} is")
     return found
+
+
+def seconds_or_inf(text: str) -> float:
+    """Read a time in seconds; inf is one too."""
+    return math.inf if text.strip().lower() == "inf" else seconds(text)
 
 
 def share(text: str) -> float:

@@ -122,9 +122,16 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         },
         "taken": body["feed"]["learned"],
         "lost": body["feed"]["lost"],
+        "skewed": _skewed(body["feed"]["sequence"]["partitions"]),
         "finished": body["finished"],
         "schema": body["training"]["schema"],
     }
+
+
+def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
+    """Events with timestamps too far ahead, by partition, where there are several."""
+    found = {name: place.get("skewed", 0) for name, place in places.items()}
+    return {name: n for name, n in found.items() if n and len(found) > 1}
 
 
 def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,6 +186,10 @@ def _text(summary: dict[str, Any]) -> str:
         rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))
     rows += [("not usable", f"{n:,} events: {kind}") for kind, n in counts["bad"].items()]
     rows += [("next offset", f"{n:,} of {name}") for name, n in summary["offsets"].items()]
+    rows += [
+        ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before")
+        for name, n in summary["skewed"].items()
+    ]
     rows += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in summary["lost"]

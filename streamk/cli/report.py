@@ -36,6 +36,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "per_class": report.confusion.recall(),
         "confusion": report.confusion.cells(),
         "lost": report.lost,
+        "skewed": report.skewed,
         "features": model.n_features,
         "classes": list(model.classes),
         "columns": len(model.columns or ()),
@@ -81,6 +82,10 @@ def as_text(report: Report) -> str:
     facts += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in report.lost
+    ]
+    facts += [
+        ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before (--max-skew)")
+        for name, n in report.skewed.items()
     ]
     facts += [("names", sentence) for sentence in report.absent_names]
     if report.epoch is not None:

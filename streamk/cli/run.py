@@ -20,6 +20,7 @@ from streamk.cli.arguments import (
     nearest,
     one_of,
     seconds,
+    seconds_or_inf,
     share,
     state_key,
     whole,
@@ -211,6 +212,13 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         metavar="SECONDS",
         type=seconds,
         help="how long other partitions wait for a silent one (default 1)",
+    )
+    add(
+        "--max-skew",
+        metavar="SECONDS",
+        type=seconds_or_inf,
+        help="how far the timestamp of one event may be ahead of its partition's (default 60; inf:"
+        " any)",
     )
     add("--json", action="store_true", help="end with one line of JSON instead of a table")
     add("--quiet", action="store_true", help="show warnings and errors only")

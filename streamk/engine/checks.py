@@ -64,6 +64,14 @@ def check_seconds(**options: float) -> None:
             raise InvalidInput(f"{name}={value!r} must be a number of seconds, at least 0")
 
 
+def check_skew(max_skew: float) -> None:
+    """Raise `InvalidInput` if the bound of clocks is no number of seconds; it may be infinite."""
+    if not (isinstance(max_skew, int | float) and max_skew >= 0):
+        raise InvalidInput(
+            f"max_skew={max_skew!r} must be a number of seconds, at least 0, or infinite"
+        )
+
+
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise `InvalidInput` if an option is none of the choices of a literal type."""
     if value not in get_args(choices):

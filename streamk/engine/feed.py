@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from connectors.base import Source
 from connectors.errors import OffsetOutOfRange
+from streamk.engine.clocks import UNBOUNDED, Clock
 from streamk.engine.sequence import Pass, Sequencer
 from streamk.errors import EngineError, StateError
 
@@ -51,6 +53,8 @@ class Feed:
         poll.
     idle_timeout : float
         Seconds that others wait for a live partition which brings nothing.
+    max_skew : float
+        Seconds that a record may be ahead of its partition's clock; infinite for no bound.
     data_loss : "fail", "earliest" or "latest"
     journal : function
         Makes passes durable.
@@ -63,10 +67,12 @@ class Feed:
         buffer_events: int,
         buffer_bytes: int,
         idle_timeout: float,
+        max_skew: float,
         data_loss: DataLoss,
         journal: Callable[[list[Pass]], None],
     ) -> None:
-        self.sequencer = Sequencer()
+        self._skew = UNBOUNDED if math.isinf(max_skew) else min(round(1000 * max_skew), UNBOUNDED)
+        self.sequencer = Sequencer(self._skew)
         self.lost: list[Lost] = []
         self._source = source
         self._buffer_events = buffer_events
@@ -81,7 +87,12 @@ class Feed:
     # --- partitions -------------------------------------------------------------------------
 
     def assign(
-        self, partition: str, offset: int, *, clock: int | None = None, end: int | None = None
+        self,
+        partition: str,
+        offset: int,
+        *,
+        clock: Clock | int | None = None,
+        end: int | None = None,
     ) -> None:
         """Read `partition` from `offset`."""
         self.sequencer.assign(partition, offset, clock=clock, end=end)
@@ -261,7 +272,7 @@ class Feed:
             If the data is not its own.
         """
         try:
-            self.sequencer = Sequencer.from_json({**data["sequence"], "partitions": {}})
+            self.sequencer = Sequencer.from_json({**data["sequence"], "partitions": {}}, self._skew)
             places: dict[str, Any] = dict(data["sequence"]["partitions"])
             self._learned = {n: [[a, b] for a, b in r] for n, r in data["learned"].items()}
             self.lost = [dict(lost) for lost in data["lost"]]

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoint import Store
+from streamk.engine.clocks import Clock
 from streamk.engine.feed import Feed
 from streamk.engine.group import Group, Peers, places
 from streamk.engine.keys import Key
@@ -191,7 +192,7 @@ class Keeper:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
-            self._check(found, but=("encoding", "delimiter"))
+            self._check(found, but=("encoding", "delimiter", "max_skew"))
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return
@@ -236,8 +237,10 @@ class Keeper:
         self, found: Checkpoint, but: Collection[str] = ()
     ) -> tuple[str, object, object] | None:
         """Return the name and both values of what keeps a checkpoint from being gone on from."""
-        # Those that older checkpoints lack could not be otherwise then.
-        theirs = {"delimiter": ",", "learn": True, **found.body["config"]}
+        # Those that older checkpoints lack could not be otherwise then. The bound of clocks is the
+        # exception: the order so far is fixed without it, and goes on with it.
+        skew = self._config.get("max_skew")
+        theirs = {"delimiter": ",", "learn": True, "max_skew": skew, **found.body["config"]}
         for name, mine in self._config.items():
             if name not in ("model", *but) and mine != theirs.get(name):
                 return name, theirs.get(name), mine
@@ -312,11 +315,12 @@ class Keeper:
                 self._trainer.revised[partition] = owner.until if mine and same else written
                 self._written[partition] = written
             if place is not None and (offset is None or mine):
-                end, clock = None if self._finished else place["end"], place["clock"]
+                end = None if self._finished else place["end"]
+                clock = Clock.from_json(place)
                 passes += [Pass(partition, *record) for record in place["passes"]]
                 offset = place["offset"] if offset is None else offset
             else:
-                end, clock, changed = None, self._feed.sequencer.clock, True
+                end, clock, changed = None, Clock.at(self._feed.sequencer.clock), True
                 offset = begin
             if end is None and self._until_end:
                 end, changed = self._source.end(partition), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from streamk.engine.checkpoint import Store
 from streamk.engine.checks import (
     check_choice,
     check_seconds,
+    check_skew,
     check_whole,
     label_of,
     policy,
@@ -113,6 +115,9 @@ class Engine:
         Checkpoints that stay on disk, at least 2.
     idle_timeout : float, default 1.0
         Seconds that the other partitions of a live stream wait for one that brings nothing.
+    max_skew : float, default 60.0
+        Seconds that the timestamp of an event may be ahead of its partition's clock, see
+        `streamk.engine.clocks`; infinite for no bound.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional
@@ -183,6 +188,7 @@ class Engine:
         checkpoint_grace: int = 1_000_000,
         keep: int = 2,
         idle_timeout: float = 1.0,
+        max_skew: float = 60.0,
         until_end: bool = False,
         max_events: int | None = None,
         buffer_events: int = 1 << 16,
@@ -204,6 +210,7 @@ class Engine:
         check_whole(0, max_events=max_events, checkpoint_grace=checkpoint_grace)
         check_whole(2, keep=keep)
         check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
+        check_skew(max_skew)
         check_choice("absent", absent, Absent)
         if not 0.0 <= max_bad_share <= 1.0:
             raise InvalidInput(f"max_bad_share={max_bad_share!r} must lie between 0 and 1")
@@ -243,6 +250,7 @@ class Engine:
             buffer_events=buffer_events,
             buffer_bytes=buffer_bytes,
             idle_timeout=idle_timeout,
+            max_skew=max_skew,
             data_loss=data_loss,
             journal=self._note,
         )
@@ -259,6 +267,7 @@ class Engine:
             "ignore": list(ignore),
             "encoding": source.encoding,
             "delimiter": delimiter_of(source),
+            "max_skew": None if math.isinf(max_skew) else float(max_skew),
         }
 
     def run(self) -> Report:
@@ -429,6 +438,7 @@ class Engine:
             history=trainer.metrics.history.columns,
             lost=feed.lost,
             learned=feed.learned,
+            skewed=feed.sequencer.skewed(),
             seconds=seconds,
             events_now=feed.sequencer.events - first,
             model=trainer.model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamk.encoding import Schema
@@ -52,6 +52,9 @@ class Report:
         The last checkpoint; None without.
     absent_names : tuple of str
         A sentence for each ignored field, and the label, that no event of this run had.
+    skewed : dict of partition to int
+        Events taken since the job began whose timestamp lay ahead of the clock that they were
+        placed by (`max_skew`), where there are several partitions.
     """
 
     stopped: Literal["end", "max_events", "request"]
@@ -72,3 +75,4 @@ class Report:
     schema: Schema | None
     epoch: int | None
     absent_names: tuple[str, ...] = ()
+    skewed: dict[str, int] = field(default_factory=dict)

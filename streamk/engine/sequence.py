@@ -1,15 +1,15 @@
 """One sequence out of many partitions, the same whenever and however the events arrive.
 
 What is learned must not depend on timing, so the order of events is a property of the log alone.
-Each partition has a clock, the largest timestamp it has shown so far, and an event sorts by
+Each partition has a clock, the largest timestamp it has shown so far but for records that are too
+far ahead (see `streamk.engine.clocks`), and an event sorts by
 
     (clock of its partition at that event, name of its partition, offset).
 
 Inside a partition the order is the log's own whatever its timestamps do; between partitions it
-follows time. A timestamp after the year 9999, which is one in another unit, moves no clock. An
-event is *ready* once no unfinished partition can still bring one that sorts before it: the clocks
-of all others have passed it. Sizes and moments of polls decide only when an event becomes ready,
-never where it stands.
+follows time. An event is *ready* once no unfinished partition can still bring one that sorts before
+it: the clocks of all others have passed it. Sizes and moments of polls decide only when an event
+becomes ready, never where it stands.
 
 A live partition that falls silent would hold the others back for ever, so it can be *passed
 over*: from its next offset on its events sort no earlier than some time ahead. That is the one
@@ -20,6 +20,7 @@ that is given them again makes the same sequence at once, without waiting.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,16 +30,13 @@ from typing import Any
 import numpy as np
 
 from connectors.base import Chunk
-from streamk.engine.batch import Batch, nbytes
+from streamk.engine.batch import Batch, Int64s, nbytes
+from streamk.engine.clocks import ENOUGH, LATEST, UNBOUNDED, Clock
 from streamk.errors import EngineError, StateError
 
 __all__ = ["Pass", "Sequencer"]
 
-_NEVER = np.iinfo(np.int64).min
-"""The clock of a partition that has shown nothing: before every timestamp."""
-_LATEST = 253_402_300_799_999
-"""The end of the year 9999 in milliseconds. One record that is stamped in microseconds would
-otherwise put its partition behind all others for good."""
+_log = logging.getLogger("streamk.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,57 +48,115 @@ class Pass:
     clock: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A chunk some of whose events are not taken yet, to find the clock at any of them again."""
+
+    before: Clock
+    after: Clock
+    offsets: Int64s
+    timestamps: Int64s
+    passes: list[tuple[int, int]]
+
+
 @dataclass(slots=True)
 class _Lane:
     """What is known of one partition.
 
     Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
-    `taken`, the next offset not taken yet, with `taken_clock`. Events between them
-    are buffered: first the ready ones, then `pending`.
+    `taken`, the next offset not taken yet, with `taken_clock()`. Events between them
+    are buffered: first the ready ones, then `pending`. Of the first chunk `admitted`, whose clock
+    starts from `origin`, `skipped` events are taken.
     """
 
     name: str
     code: int
+    skew: int
     read: int
-    clock: int
+    clock: Clock
     taken: int
-    taken_clock: int
+    origin: Clock
     end: int | None = None
     done: bool = False
     silent: bool = False
     buffered: int = 0
     passes: list[tuple[int, int]] = field(default_factory=list)
     pending: deque[Batch] = field(default_factory=deque)
+    admitted: deque[_Admitted] = field(default_factory=deque)
+    skipped: int = 0
 
     @property
     def frontier(self) -> tuple[int, str]:
         """No event still to come sorts before this."""
-        return self.clock, self.name
+        return self.clock.time, self.name
 
     def admit(self, chunk: Chunk, names: Sequence[str]) -> Batch:
         """Give each event its clock."""
-        times = chunk.timestamps
-        if times.max(initial=0) > _LATEST:
-            times = np.where(times > _LATEST, _NEVER, times)
-        for offset, clock in self.passes:
-            first = int(np.searchsorted(chunk.offsets, offset))
-            if first < len(chunk):
-                times = times.copy()
-                times[first] = max(int(times[first]), clock)  # the running maximum does the rest
-        clocks = np.maximum.accumulate(np.concatenate([[self.clock], times]))[1:]
-        self.read, self.clock = int(chunk.offsets[-1]) + 1, int(clocks[-1])
+        passes = [one for one in self.passes if one[0] <= chunk.offsets[-1]]
+        before, times = self.clock, chunk.timestamps
+        self.clock, clocks = _advance(before, chunk.offsets, times, passes, self.skew)
+        self.admitted.append(_Admitted(before, self.clock, chunk.offsets, times, passes))
+        self.read = int(chunk.offsets[-1]) + 1
         codes = np.full(len(chunk), self.code, dtype=np.intp)
-        values, keys = chunk.values, chunk.keys
-        return Batch(names, codes, chunk.offsets, chunk.timestamps, clocks, values, keys)
+        return Batch(names, codes, chunk.offsets, times, clocks, chunk.values, chunk.keys)
+
+    def note_taken(self, count: int) -> None:
+        """Move past the next `count` events."""
+        self.skipped += count
+        while self.admitted and self.skipped >= len(self.admitted[0].offsets):
+            first = self.admitted.popleft()
+            self.skipped -= len(first.offsets)
+            self.origin = first.after
+
+    def taken_clock(self) -> Clock:
+        """Return the clock after the last event taken."""
+        if not self.skipped:
+            return self.origin
+        first, n = self.admitted[0], self.skipped
+        return _advance(
+            first.before, first.offsets[:n], first.timestamps[:n], first.passes, self.skew
+        )[0]
+
+    def start_over(self) -> None:
+        """Forget what is buffered."""
+        self.clock = self.origin = self.taken_clock()
+        self.pending.clear()
+        self.admitted.clear()
+        self.buffered = self.skipped = 0
+        self.read, self.silent = self.taken, False
+        self.done = self.end is not None and self.read >= self.end
+        self.raise_clock()
 
     def raise_clock(self) -> None:
         """Let the clock follow the passes at or before the next offset."""
-        reached = [clock for offset, clock in self.passes if offset <= self.read]
-        self.clock = max([self.clock, *reached])
+        for offset, time in self.passes:
+            if offset <= self.read:
+                self.clock = self.clock.raised(time, self.skew)
+
+
+def _advance(
+    clock: Clock, offsets: Int64s, times: Int64s, passes: Sequence[tuple[int, int]], skew: int
+) -> tuple[Clock, Int64s]:
+    """Return the clock after these events and its time at each; passes come where they stand."""
+    parts, start = [], 0
+    for offset, time in passes:
+        stop = int(np.searchsorted(offsets, offset))
+        if stop == len(offsets):
+            break
+        clock, found = clock.advance(times[start:stop], skew)
+        parts.append(found)
+        clock, start = clock.raised(time, skew), stop
+    clock, found = clock.advance(times[start:], skew)
+    return clock, np.concatenate([*parts, found]) if parts else found
 
 
 class Sequencer:
     """Merges partitions into one sequence.
+
+    Parameters
+    ----------
+    skew : int
+        Milliseconds that a record may be ahead of its partition's clock.
 
     Examples
     --------
@@ -118,11 +174,13 @@ class Sequencer:
     ['a1', 'b2', 'a3', 'b4']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, skew: int = UNBOUNDED) -> None:
         self.events = 0
         """Events taken so far: the index of the next one in the sequence."""
         self.clock: int | None = None
         """Clock of the last event taken, in milliseconds; None before the first."""
+        self._skew = skew
+        self._told: set[str] = set()
         self._names: list[str] = []
         self._lanes: dict[str, _Lane] = {}
         self._ready: deque[Batch] = deque()
@@ -135,16 +193,24 @@ class Sequencer:
     # --- partitions -------------------------------------------------------------------------
 
     def assign(
-        self, partition: str, offset: int, *, clock: int | None = None, end: int | None = None
+        self,
+        partition: str,
+        offset: int,
+        *,
+        clock: Clock | int | None = None,
+        end: int | None = None,
     ) -> None:
-        """Read `partition` from `offset` on; up to `end` (exclusive) if that is given."""
+        """Read `partition` from `offset` on; up to `end` (exclusive) if that is given.
+
+        `clock` is that of the last event taken of it, or a time in milliseconds to begin at.
+        """
         if partition in self._lanes:
             raise EngineError(f"partition {partition} is read already")
         if partition not in self._names:
             self._names.append(partition)
-        start = _NEVER if clock is None else clock
+        start = clock if isinstance(clock, Clock) else Clock.at(clock)
         code = self._names.index(partition)
-        lane = _Lane(partition, code, offset, start, offset, start, end)
+        lane = _Lane(partition, code, self._skew, offset, start, offset, start, end)
         lane.done = end is not None and offset >= end
         self._lanes[partition] = lane
         self._lanes = dict(sorted(self._lanes.items()))
@@ -161,11 +227,7 @@ class Sequencer:
         self._ready.clear()
         self._start = self.ready = self.buffered_bytes = 0
         for lane in self._lanes.values():
-            lane.pending.clear()
-            lane.buffered = 0
-            lane.read, lane.clock, lane.silent = lane.taken, lane.taken_clock, False
-            lane.done = lane.end is not None and lane.read >= lane.end
-            lane.raise_clock()
+            lane.start_over()
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -216,7 +278,10 @@ class Sequencer:
         if first or stop < len(chunk):
             chunk = chunk.slice(first, stop)
         if len(chunk):
+            skewed = lane.clock.skewed
             lane.pending.append(lane.admit(chunk, self._names))
+            if lane.clock.skewed > skewed:
+                self._tell(lane)
             lane.buffered += len(chunk)
             lane.silent = False
             self.buffered_bytes += nbytes(chunk.values)
@@ -245,15 +310,22 @@ class Sequencer:
             lane.buffered -= len(tail)
             self.buffered_bytes -= nbytes(tail.values)
             cut = int(tail.offsets[0])
+            lane.admitted.pop()  # every pending segment but the first is a whole chunk
         if cut is not None:
-            last = lane.pending[-1]
-            lane.read, lane.clock, lane.done = cut, int(last.clocks[-1]), False
+            lane.read, lane.clock, lane.done = cut, lane.admitted[-1].after, False
             lane.raise_clock()
         return cut
 
     def ahead(self) -> dict[str, int]:
         """Events buffered of each partition that others hold back."""
         return {name: lane.buffered for name, lane in self._lanes.items() if lane.pending}
+
+    def skewed(self) -> dict[str, int]:
+        """Events taken whose timestamp lay too far ahead, by partition; none of a single one."""
+        if len(self._lanes) < 2:
+            return {}
+        found = {name: lane.taken_clock().skewed for name, lane in self._lanes.items()}
+        return {name: n for name, n in found.items() if n}
 
     # --- silence ----------------------------------------------------------------------------
 
@@ -282,7 +354,7 @@ class Sequencer:
         of the newest of it, so that a journal need not be written for every event. The records
         returned must be durable before an event is taken.
         """
-        clock = max(lane.clock for lane in self._lanes.values()) + max(1, ahead)
+        clock = max(lane.clock.time for lane in self._lanes.values()) + max(1, ahead)
         records = [Pass(name, self._lanes[name].read, clock) for name in partitions]
         for record in records:
             self._lanes[record.partition].silent = True
@@ -332,7 +404,7 @@ class Sequencer:
                 last = n - 1 if count == n else int(np.flatnonzero(batch.codes == lane.code)[-1])
                 lane.buffered -= count
                 lane.taken = int(batch.offsets[last]) + 1 if lane.buffered else lane.read
-                lane.taken_clock = int(batch.clocks[last])
+                lane.note_taken(count)
                 if lane.passes:
                     lane.passes = [p for p in lane.passes if p[0] > batch.offsets[last]]
         return batch
@@ -351,7 +423,7 @@ class Sequencer:
         partitions = {
             name: {
                 "offset": lane.taken,
-                "clock": None if lane.taken_clock == _NEVER else lane.taken_clock,
+                **lane.taken_clock().to_json(),
                 "end": lane.end,
                 "passes": [list(p) for p in lane.passes if p[0] >= lane.taken],
             }
@@ -360,12 +432,13 @@ class Sequencer:
         return {"events": self.events, "clock": self.clock, "partitions": partitions}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Sequencer:
+    def from_json(cls, data: Mapping[str, Any], skew: int = UNBOUNDED) -> Sequencer:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
-        sequencer = cls()
+        sequencer = cls(skew)
         try:
             for name, lane in data["partitions"].items():
-                sequencer.assign(name, lane["offset"], clock=lane["clock"], end=lane["end"])
+                clock = Clock.from_json(lane)
+                sequencer.assign(name, lane["offset"], clock=clock, end=lane["end"])
                 sequencer.replay(Pass(name, o, c) for o, c in lane["passes"])
             sequencer.events, sequencer.clock = data["events"], data["clock"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -373,6 +446,24 @@ class Sequencer:
         return sequencer
 
     # --- inside -----------------------------------------------------------------------------
+
+    def _tell(self, lane: _Lane) -> None:
+        """Warn of the first event of a partition that is too far ahead of the one before."""
+        if lane.name in self._told or len(self._lanes) < 2:
+            return
+        self._told.add(lane.name)
+        batch = lane.pending[-1]
+        ahead = np.flatnonzero((batch.timestamps > batch.clocks) & (batch.timestamps <= LATEST))
+        first = int(ahead[0])
+        _log.warning(
+            "partition %s: the timestamp of offset %d is %.0f s ahead of those before it; it is"
+            " placed by theirs until %d records in a row are so far ahead (--max-skew %g)",
+            lane.name,
+            int(batch.offsets[first]),
+            (int(batch.timestamps[first]) - int(batch.clocks[first])) / 1000,
+            ENOUGH,
+            self._skew / 1000,
+        )
 
     def _settle(self, lane: _Lane) -> None:
         if lane.end is not None and lane.read >= lane.end:
