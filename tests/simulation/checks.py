@@ -157,7 +157,8 @@ def agreed(broker: Broker, directories: Iterable[Path]) -> tuple[dict[str, Check
     heard: dict[str, int] = {}
     for _, _, text in broker.accepted:
         data = json.loads(text)
-        heard[data["lineage"]] = max(heard.get(data["lineage"], 0), int(data["epoch"]))
+        lineage = str(data.get("lineage"))
+        heard[lineage] = max(heard.get(lineage, 0), int(data.get("epoch", 0)))
     found, lost = {}, []
     for slot in [path for directory in directories for path in sorted(directory.glob("member-*"))]:
         try:

@@ -175,7 +175,7 @@ class Run:
         if self.plan.return_all:
             for worker in self.workers:
                 worker.start()
-            until = self.world.now + 15.0
+            until = self.world.now + 10.0
             self.go(lambda: self.world.now < until and any(w.running for w in self.workers))
             self._stop_all()
         return self.drain(self.workers[self.world.random.randrange(len(self.workers))])
@@ -215,7 +215,7 @@ class Run:
                 self.world.note(worker.process, "kill", "at the end")
                 self.world.kill(worker.process)
             worker.stop()
-            until = self.world.now + rng.choice((0.0, 8.0))
+            until = self.world.now + rng.choice((0.0, 6.0))
             self.go(lambda worker=worker, until=until: worker.running or self.world.now < until)  # type: ignore[misc]
         for worker in self.workers:
             worker.stop()
