@@ -182,11 +182,13 @@ class Run:
 
     def drain(self, last: Worker) -> list[Problem]:
         """Let one worker learn all that is left, alone, and judge what it knows."""
-        last.reports.clear()
+        before = len(last.reports)
         self.world.now += 2 * self.broker.session
         self.broker.tick(None)  # the dead are no members any more
         last.start(until_end=True)
         self.go(lambda: last.running)
+        if len(last.reports) == before and not last.failures:
+            return [Problem("unfinished", f"{last.host} has no report")]
         return self._failures() or judge_group(self, last)
 
     def _disturbed(self, options: dict[str, Any], done: Callable[[], bool] = lambda: False) -> None:
