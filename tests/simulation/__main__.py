@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from .runs import simulate
+from .runs import Verdict, simulate
 
 
 def main() -> int:
@@ -19,6 +22,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
     parser.add_argument("--seed", type=int, help="this one only")
     parser.add_argument("--trace", action="store_true", help="print each step")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--without", default="", help="kinds of problems to leave out: a,b")
     chosen = parser.parse_args()
     seeds = range(chosen.first, chosen.first + chosen.seeds)
@@ -30,19 +34,14 @@ def main() -> int:
     failed, began = 0, time.monotonic()
     shm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as root:
-        for seed in seeds:
-            verdict = simulate(
-                seed,
-                Path(root) / str(seed),
-                ignore=ignore,
-                trace=print if chosen.trace else None,
-            )
+        one = partial(_simulated, Path(root), tuple(ignore), chosen.trace)
+        for verdict in _all(one, seeds, chosen.jobs):
             faults += verdict.faults
             if verdict.problems:
                 failed += 1
                 print(verdict, flush=True)
                 for kind in {problem.kind for problem in verdict.problems}:
-                    kinds.setdefault(kind, []).append(seed)
+                    kinds.setdefault(kind, []).append(verdict.seed)
     seconds = time.monotonic() - began
     print(f"{len(seeds)} seeds in {seconds:.0f} s, {1000 * seconds / len(seeds):.0f} ms each")
     print("faults met:", ", ".join(f"{kind} {n:,}" for kind, n in faults.most_common()))
@@ -50,6 +49,20 @@ def main() -> int:
         print(f"{kind}: {len(found)} seeds, such as {', '.join(map(str, found[:8]))}")
     print(f"{failed} of {len(seeds)} seeds failed")
     return 1 if failed else 0
+
+
+def _simulated(root: Path, ignore: tuple[str, ...], trace: bool, seed: int) -> Verdict:
+    told = print if trace else None
+    return simulate(seed, root / str(seed), ignore=ignore, trace=told)
+
+
+def _all(one: Callable[[int], Verdict], seeds: range, jobs: int) -> Iterator[Verdict]:
+    """Run all seeds, in their order, by so many processes."""
+    if jobs == 1:
+        yield from map(one, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(one, seeds, chunksize=8)
 
 
 if __name__ == "__main__":

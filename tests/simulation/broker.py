@@ -164,7 +164,7 @@ class Broker:
         seat = self.seats.get(member)
         if seat is None:
             self.seats[member] = Seat(self.world.now)
-            self._prepare()
+            self.prepare()
         seat = self.seats[member]
         seat.joined, seat.partitions = True, ()
         self.tick(member)
@@ -172,9 +172,10 @@ class Broker:
     def leave(self, member: str) -> None:
         """A member goes."""
         if self.seats.pop(member, None) is not None:
-            self._prepare()
+            self.prepare()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Begin a rebalance, if none is under way."""
         if self.preparing is None:
             self.world.happened["rebalance"] += 1
             self.preparing = self.world.now + self.session

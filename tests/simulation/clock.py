@@ -33,8 +33,8 @@ def simulated_time(world: World) -> Iterator[None]:
     def dated() -> float:
         return 1.7e9 + world.now if current() else wall()
 
-    def plain(value: Any, *, indent: int | None = None, **options: Any) -> str:  # noqa: ARG001
-        return dumps(value, **options)
+    def plain(value: Any, **options: Any) -> str:
+        return dumps(value, **{**options, "indent": None})
 
     def no_sleep(seconds: float) -> None:
         if current() is None:

@@ -78,6 +78,12 @@ class Disk:
 
         return call
 
+    def unsynced(self, under: str) -> list[str]:
+        """Directories made at or below a path whose names the power can take away."""
+        made = [path for operation, path, _ in self._names if operation == "create"]
+        top = f"{self.root}/{under}"
+        return [path for path in made if path.startswith(top) and Path(path).is_dir()]
+
     # --- losses -----------------------------------------------------------------------------
 
     def after_kill(self, process: Process) -> None:

@@ -73,7 +73,7 @@ class Plan:
             workers=workers,
             shared=rng.random() < 0.8,
             span=span,
-            calm=span + rng.uniform(3.0, 30.0),
+            calm=span + rng.uniform(3.0, 20.0),
             gaps=rng.random() < 0.5,
             retention=retention,
             real=single and rng.random() < 0.25,
@@ -82,7 +82,7 @@ class Plan:
             return_all=rng.random() < 0.5,
             until_end=single and rng.random() < 0.5,
             most=rng.choice((5, 20, 60)),
-            switching=rng.choice((0.05, 0.3, 0.8)),
+            switching=rng.choice((0.02, 0.1, 0.5)),
             options={
                 "window": 8,
                 "checkpoint_every": rng.choice((8, 16, 32, 64)),

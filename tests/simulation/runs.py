@@ -175,18 +175,20 @@ class Run:
         if self.plan.return_all:
             for worker in self.workers:
                 worker.start()
-            until = self.world.now + 15.0
+            until = self.world.now + 10.0
             self.go(lambda: self.world.now < until and any(w.running for w in self.workers))
             self._stop_all()
         return self.drain(self.workers[self.world.random.randrange(len(self.workers))])
 
     def drain(self, last: Worker) -> list[Problem]:
         """Let one worker learn all that is left, alone, and judge what it knows."""
-        last.reports.clear()
+        before = len(last.reports)
         self.world.now += 2 * self.broker.session
         self.broker.tick(None)  # the dead are no members any more
         last.start(until_end=True)
         self.go(lambda: last.running)
+        if len(last.reports) == before and not last.failures:
+            return [Problem("unfinished", f"{last.host} has no report")]
         return self._failures() or judge_group(self, last)
 
     def _disturbed(self, options: dict[str, Any], done: Callable[[], bool] = lambda: False) -> None:
@@ -215,7 +217,7 @@ class Run:
                 self.world.note(worker.process, "kill", "at the end")
                 self.world.kill(worker.process)
             worker.stop()
-            until = self.world.now + rng.choice((0.0, 8.0))
+            until = self.world.now + rng.choice((0.0, 6.0))
             self.go(lambda worker=worker, until=until: worker.running or self.world.now < until)  # type: ignore[misc]
         for worker in self.workers:
             worker.stop()

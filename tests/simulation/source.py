@@ -215,7 +215,7 @@ class GroupSource(LoneSource):
 
 def _pause(timeout: float, share: float) -> float:
     """Seconds that a poll without events takes: sometimes much longer than it was asked to."""
-    return 0.01 if timeout == 0.0 else 0.1 + 0.8 * share * share
+    return 0.01 if timeout == 0.0 else 0.1 + 1.1 * share
 
 
 def event_of(number: int) -> dict[str, object]:

@@ -25,9 +25,11 @@ class Stage(Run):
     root : Path
     shared : bool
         One checkpoint directory for both.
+    ordered : bool
+        See `Disk`.
     """
 
-    def __init__(self, root: Path, *, shared: bool = True) -> None:
+    def __init__(self, root: Path, *, shared: bool = True, ordered: bool = True) -> None:
         plan = Plan(
             seed=0,
             kind="group",
@@ -41,12 +43,17 @@ class Stage(Run):
             retention=False,
             real=False,
             sink="topic",
-            ordered=True,
+            ordered=ordered,
             return_all=False,
             until_end=False,
             most=6,
             switching=1.0,
-            options={"window": 8, "checkpoint_every": 8, "idle_timeout": 0.2},
+            options={
+                "window": 8,
+                "checkpoint_every": 8,
+                "idle_timeout": 0.2,
+                "data_loss": "earliest",
+            },
             rates={},
             budget=0,
         )
@@ -94,6 +101,14 @@ class Stage(Run):
         """Let time pass while nobody runs."""
         self.world.now += seconds
         self.broker.tick(None)
+
+    def rebalance(self) -> None:
+        """Have the group divide its partitions again."""
+        self.broker.prepare()
+
+    def delete(self, partition: str, events: int) -> None:
+        """Retention: what comes next of a partition is gone, so many events of it."""
+        self.broker.logs[partition].delete_before(self.done(partition) + events)
 
     def kill(self, worker: Worker) -> None:
         """End a worker's process where it stands."""
