@@ -93,13 +93,6 @@ class Coefficients:
             scale = 1.0
         self.scale = scale
 
-    def bound(self) -> None:
-        """Make coefficients that overflowed numbers again, so that a state has no others."""
-        values = self._backend.get(self.all_values)
-        near = bounded(values)
-        if near is not values:
-            self.all_values[...] = self._backend.put(near)
-
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
         if n_outputs > self.n_outputs:
@@ -141,7 +134,7 @@ class Coefficients:
     def arrays(self, chunks: int) -> dict[str, NDArray[Any]]:
         """Return NumPy copies of the unscaled arrays of the first chunks, by name.
 
-        Coefficients that overflowed in the last step are bounded.
+        Coefficients that overflowed are bounded, so that a state loads.
         """
         get = self._backend.get
         arrays = {"coefficients": bounded(get(self.all_values[:chunks].copy()))}

@@ -389,7 +389,6 @@ class KernelFunction:
 
     def _check_finite(self, finite: bool) -> None:
         if not finite:
-            self.coefficients.bound()
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
                 "or take a smaller step"

@@ -114,16 +114,11 @@ class Optimizer:
         done = self._learn(np.ascontiguousarray(Phi), labels, Q, F)
         self.n_steps += done
         if done < len(Phi):
-            self._bound()
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
                 "smaller step"
             )
         return F
-
-    def _bound(self) -> None:
-        """Make coefficients that overflowed numbers again, so that a state has no others."""
-        self.W = bounded(self.W)
 
     def _labels(self, y: Matrix) -> NDArray[Any]:
         """Return labels as `Loss` takes them."""
@@ -142,7 +137,7 @@ class Optimizer:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        """The arrays to go on from, by name; what overflowed is bounded, so that a state loads."""
         return {"coefficients": bounded(self.W)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
@@ -328,12 +323,8 @@ class Newton(Optimizer):
         return keep ** (n - first) * (1.0 - keep**first) / (1.0 - keep**n)
 
     def arrays(self) -> dict[str, Matrix]:
-        """The arrays to go on from, by name; those that overflowed at the last event, bounded."""
+        """The arrays to go on from, by name; what overflowed is bounded, so that a state loads."""
         return {**super().arrays(), "root": bounded(self.T)}
-
-    def _bound(self) -> None:
-        super()._bound()
-        self.T = bounded(self.T)
 
     _declared = (*Optimizer._declared, Declared("root", "float64", ("landmarks", "landmarks")))
 
