@@ -105,10 +105,25 @@ class Clock:
             return after, np.concatenate([ahead, later])
         running = np.maximum.accumulate(np.concatenate([[self.time], times]))
         # No move at all is longer than all of them together.
-        if top - self.time > skew and int(np.diff(running).max()) > skew:
+        if top - self.time > skew and self._reaches_beyond(running, skew):
             return self._one_by_one(times.tolist(), skew)
         moves = (*self.moves, *_last_moves(running))[-ENOUGH:]
         return Clock(int(running[-1]), moves, (), self.skewed), running[1:]
+
+    def _reaches_beyond(self, running: Int64s, skew: int) -> bool:
+        """Return whether a step of the running maximum is longer than the bound at it."""
+        if int(running[-1]) - self.time >= UNBOUNDED:
+            return True  # the steps would overflow
+        steps = np.diff(running)
+        if int(steps.max()) <= skew:
+            return False
+        steps = steps[steps > 0]
+        long = np.flatnonzero(steps > skew)
+        none = [0] * (ENOUGH - len(self.moves))
+        before = np.concatenate([np.array([*none, *self.moves], dtype=np.int64), steps])
+        lasts = np.lib.stride_tricks.sliding_window_view(before, ENOUGH)[long]
+        second = np.partition(lasts, ENOUGH - 2, axis=1)[:, ENOUGH - 2]
+        return bool((steps[long] > _PACE * second).any())
 
     def _one_by_one(self, times: list[int], skew: int) -> tuple[Clock, Int64s]:
         """Do what `advance` says, for records some of which are far ahead."""

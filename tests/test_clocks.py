@@ -1,0 +1,394 @@
+"""One record from a machine whose time is wrong does not move the clock of its partition."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import WhimsicalSource, events, learner, same_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_clocks import NaiveClock
+
+from connectors.base import Chunk
+from connectors.memory import MemorySource
+from streamk.cli import main
+from streamk.cli.report import as_json, as_text
+from streamk.engine import Engine, Report, read_checkpoint
+from streamk.engine.clocks import NEVER, Clock
+from streamk.engine.sequence import Pass, Sequencer
+from streamk.errors import InvalidInput, StateError
+
+MINUTE = 60_000
+Log = dict[str, list[int]]  # partition -> timestamps by offset
+Place = tuple[str, int]
+
+unhurried = settings(deadline=None, max_examples=150)
+whims = st.integers(0, 2**32).map(random.Random)
+
+
+def some_times(whim: random.Random) -> list[int]:
+    """Timestamps of stretches of all sorts: dense, sparse, late, far ahead, in bursts."""
+    now, found = whim.randrange(100_000), []
+    for _ in range(whim.randrange(1, 7)):
+        gap = whim.choice([0, 1, 10, 900, 1100, 5000])
+        now += whim.choice([0, 0, 10**6])
+        wrong = whim.choice([0.0, 0.02, 0.3, 0.9])
+        for _ in range(whim.randrange(1, 60)):
+            now += whim.choice([gap, whim.randrange(gap + 1)])
+            ahead = whim.choice([1000, 1001, -5000, 50_000, 10**15, whim.randrange(3000)])
+            found.append(now + ahead * (whim.random() < wrong))
+    return found
+
+
+def oracle(log: Log, skew: int, passes: list[Pass] | None = None) -> list[Place]:
+    """Sort by (clock, partition, offset)."""
+    keyed = []
+    for partition, times in log.items():
+        clock = NaiveClock(skew)
+        for offset, time in enumerate(times):
+            for one in sorted(passes or [], key=lambda one: one.offset):
+                if one.partition == partition and one.offset <= offset:
+                    clock.passed(one.clock)
+            now = clock.record(time)
+            keyed.append((-math.inf if now is None else now, partition, offset))
+    return [(partition, offset) for _, partition, offset in sorted(keyed)]
+
+
+def naive(times: list[int], skew: int) -> tuple[list[int], NaiveClock]:
+    clock = NaiveClock(skew)
+    clocks = [clock.record(time) for time in times]
+    return [NEVER if now is None else now for now in clocks], clock
+
+
+def clocks_of(times: list[int], skew: int = MINUTE) -> tuple[list[int], Clock]:
+    after, found = Clock().advance(np.array(times), skew)
+    assert (found.tolist(), after.skewed) == (naive(times, skew)[0], naive(times, skew)[1].skewed)
+    return found.tolist(), after
+
+
+# --- the rule ---------------------------------------------------------------------------------
+
+
+@unhurried
+@given(whims)
+def test_chunks_of_any_size_give_the_clocks_of_the_rule(whim: random.Random) -> None:
+    times, skew = some_times(whim), whim.choice([0, 1000, 10**7])
+    clock, found, at = Clock(), [], 0
+    while at < len(times):
+        size = whim.choice([1, 3, 16, 40, 1000])
+        clock, some = clock.advance(np.array(times[at : at + size]), skew)
+        found += some.tolist()
+        at += size
+        clock = Clock.from_json(json.loads(json.dumps(clock.to_json())))
+    expected, last = naive(times, skew)
+    assert found == expected
+    assert (clock.moves, clock.beyond) == (tuple(last.moves[-16:]), tuple(last.beyond))
+    assert clock.skewed == last.skewed
+
+
+@unhurried
+@given(whims)
+def test_the_clock_is_never_before_the_smallest_of_the_last_16(whim: random.Random) -> None:
+    times = [time for time in some_times(whim) if time < 10**15]
+    found, _ = clocks_of(times, 1000) if times else ([], None)
+    for i in range(15, len(found)):
+        assert found[i] >= min(times[i - 15 : i + 1])
+
+
+def test_a_record_at_the_bound_moves_the_clock_and_one_past_it_does_not() -> None:
+    found, after = clocks_of([0, MINUTE, 2 * MINUTE + 1])
+    assert found == [0, MINUTE, MINUTE]
+    assert after.skewed == 1
+    assert clocks_of([0, MINUTE + 1, 1], skew=MINUTE)[0] == [0, 0, 1]
+
+
+def test_fifteen_records_ahead_are_not_believed_and_sixteen_are() -> None:
+    ahead = [50 * MINUTE + i for i in range(16)]
+    assert clocks_of([0, *ahead[:15], 5, *ahead[:15]])[0][-1] == 5
+    found, after = clocks_of([0, *ahead])
+    assert found == [0] * 16 + [ahead[-1]]
+    assert after.skewed == 15
+
+
+def test_after_a_night_the_first_fifteen_records_stand_at_its_beginning() -> None:
+    evening, morning = list(range(1000)), [8 * 60 * MINUTE + i for i in range(1000)]
+    found, _ = clocks_of(evening + morning)
+    assert found[:1000] == evening
+    assert found[1000:1015] == [999] * 15
+    assert found[1015:] == morning[15:]
+    # The night is no pace: a record far ahead just after it is not believed.
+    found, _ = clocks_of([*evening, *morning[:20], morning[0] + 50 * MINUTE, *morning[20:]])
+    assert found[-1] == morning[-1]
+
+
+@pytest.mark.parametrize("gap", [2 * MINUTE, 5 * MINUTE, 24 * 60 * MINUTE])
+def test_a_sparse_partition_keeps_its_pace(gap: int) -> None:
+    times = [i * gap for i in range(200)]
+    found, after = clocks_of(times)
+    assert found[:16] == [0] * 16
+    assert found[16:] == times[16:]
+    assert after.skewed == 15
+
+
+def test_records_at_random_keep_a_pace_too() -> None:
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.exponential(5 * MINUTE, size=20_000)).astype(int).tolist()
+    _, after = clocks_of(times)
+    assert after.skewed < 0.05 * len(times)
+
+
+def test_bursts_are_late_by_no_more_than_a_few() -> None:
+    times = [hour * 60 * MINUTE + i for hour in range(100) for i in range(5)]
+    assert clocks_of(times)[0][40:] == times[40:]
+    times = [hour * 60 * MINUTE + i for hour in range(100) for i in range(10)]
+    found, _ = clocks_of(times)
+    assert all(time - now <= 120 * MINUTE for now, time in zip(found, times, strict=True))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_a_producer_whose_time_is_wrong_moves_nothing(share: float) -> None:
+    rng = np.random.default_rng(1)
+    n = 200_000
+    wrong = rng.random(n) < share
+    wrong[0] = False
+    times = np.arange(n) + 50 * MINUTE * wrong
+    # Nor after a night, when the records of both kinds are far ahead.
+    times[n // 2 :] += 8 * 60 * MINUTE
+    right = np.arange(n) + 8 * 60 * MINUTE * (np.arange(n) >= n // 2)
+    after, found = Clock().advance(times, MINUTE)
+    assert (found <= right).all()
+    assert (right[: n // 2] - found[: n // 2]).max() < 100
+    assert (right[n // 2 + 5000 :] - found[n // 2 + 5000 :]).max() < 100
+    assert after.skewed >= int(wrong.sum())
+
+
+def test_a_pass_is_no_move_and_lets_go_what_it_reaches() -> None:
+    clock, _ = Clock().advance(np.array([0, 1, 10 * MINUTE, 90 * MINUTE]), MINUTE)
+    raised = clock.raised(9 * MINUTE, MINUTE)
+    assert (raised.time, raised.moves) == (9 * MINUTE, clock.moves)
+    assert raised.beyond == (90 * MINUTE,)
+    assert raised.raised(5, MINUTE) is raised
+
+
+def test_timestamps_that_would_overflow_are_ordered_all_the_same() -> None:
+    lowest = NEVER + 1
+    assert clocks_of([lowest, 0, 5, 6], skew=1000)[0] == [lowest] * 4
+    assert clocks_of([lowest, *range(20)], skew=1000)[0][-1] == 19
+    assert clocks_of([2**63 - 1, 3, 2**63 - 1, 4])[0] == [NEVER, 3, 3, 4]
+
+
+def test_the_state_of_before_the_bound_is_a_time_alone() -> None:
+    assert Clock.from_json({"clock": 7, "offset": 1}) == Clock(7)
+    place = {"offset": 0, "clock": 1, "moves": 3, "end": None, "passes": []}
+    with pytest.raises(StateError):
+        Sequencer.from_json({"events": 0, "clock": None, "partitions": {"a": place}})
+
+
+# --- the order --------------------------------------------------------------------------------
+
+
+def chunk(partition: str, times: list[int], first: int) -> Chunk:
+    offsets = np.arange(first, first + len(times))
+    return Chunk(partition, offsets, np.array(times), [f"{partition}:{i}" for i in offsets])
+
+
+def some_log(whim: random.Random) -> Log:
+    return {name: some_times(whim) for name in "abc"}
+
+
+def add_some(sequencer: Sequencer, log: Log, whim: random.Random) -> bool:
+    left = [name for name in sequencer.partitions if sequencer.next_offset(name) < len(log[name])]
+    if not left:
+        return False
+    name = whim.choice(left)
+    at = sequencer.next_offset(name)
+    sequencer.add(chunk(name, log[name][at : at + whim.choice([1, 5, 50, 400])], at))
+    return True
+
+
+def taken(sequencer: Sequencer, n: int) -> list[Place]:
+    batch = sequencer.take(n)
+    return [batch.position(i) for i in range(len(batch))]
+
+
+@settings(unhurried, max_examples=60)
+@given(whims)
+def test_restarts_at_any_point_change_nothing(whim: random.Random) -> None:
+    log, skew, got = some_log(whim), whim.choice([0, 1000]), []
+    sequencer = Sequencer(skew)
+    for name, times in log.items():
+        sequencer.assign(name, 0, end=len(times))
+    while not sequencer.exhausted:
+        match whim.choice(["add", "add", "take", "take", "restart", "drop", "reassign", "cut"]):
+            case "add":
+                add_some(sequencer, log, whim)
+            case "take" if sequencer.ready:
+                got += taken(sequencer, whim.randrange(1, 100))
+            case "restart":
+                saved = json.loads(json.dumps(sequencer.to_json()))
+                sequencer = Sequencer.from_json(saved, skew)
+                assert sequencer.to_json() == saved
+            case "drop":
+                sequencer.drop(())
+            case "reassign":
+                place = sequencer.to_json()["partitions"]["b"]
+                sequencer.drop(["b"])
+                clock = Clock.from_json(place)
+                sequencer.assign("b", place["offset"], clock=clock, end=place["end"])
+            case "cut":
+                for name in sequencer.partitions:
+                    sequencer.cut_tail(name, 1)
+    assert got == oracle(log, skew)
+    expected = {name: naive(times, skew)[1].skewed for name, times in log.items()}
+    assert sequencer.skewed() == {name: n for name, n in expected.items() if n}
+
+
+@settings(unhurried, max_examples=60)
+@given(whims)
+def test_the_journal_of_passes_reproduces_the_order(whim: random.Random) -> None:
+    log, skew = some_log(whim), 1000
+    live = Sequencer(skew)
+    for name in log:
+        live.assign(name, 0)
+    journal: list[Pass] = []
+    got: list[Place] = []
+    saved = [(live.to_json(), 0)]
+    while True:
+        silent = live.waiting_for()
+        if silent and whim.random() < 0.5:
+            journal += live.pass_over(silent, whim.choice([1, 1000]))
+        elif not add_some(live, log, whim):
+            break
+        if whim.random() < 0.2:
+            live.drop(())
+        while live.ready and whim.random() < 0.8:
+            got += taken(live, whim.randrange(1, 60))
+            saved.append((live.to_json(), len(got)))
+    live.finish()
+    while live.ready:
+        got += taken(live, 60)
+    assert got == oracle(log, skew, journal)
+    state, known = whim.choice(saved)
+    again = Sequencer.from_json(json.loads(json.dumps(state)), skew)
+    again.replay(journal)
+    while add_some(again, log, whim):
+        pass
+    again.finish()
+    replayed = []
+    while again.ready:
+        replayed += taken(again, 60)
+    assert replayed == got[known:]
+
+
+# --- the engine -------------------------------------------------------------------------------
+
+N = 400
+
+
+def three_partitions(*wrong: int) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Three partitions of the same pace; the records `wrong` of b are 50 minutes ahead."""
+    data = {name: events(N, seed=ord(name)) for name in "abc"}
+    times = {name: [10 * i for i in range(N)] for name in "abc"}
+    for i in wrong:
+        times["b"][i] += 50 * MINUTE
+    return data, times
+
+
+def run(source: Any, **options: Any) -> Report:
+    return Engine(source, learner(), label="y", **options).run()
+
+
+@pytest.mark.parametrize("skew", [60.0, math.inf])
+def test_a_record_50_minutes_ahead_holds_its_partition_only_without_a_bound(
+    skew: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, times = three_partitions(100)
+    source = MemorySource({name: [] for name in data}, live=True)
+    for name, some in data.items():
+        source.extend(name, some, timestamps=times[name])
+    with caplog.at_level(logging.WARNING, "streamk.engine"):
+        # All of it is there, and none of the partitions has ended.
+        report = run(source, max_skew=skew, max_events=3 * N - 310, idle_timeout=30)
+    taken = {name: ranges[-1][1] for name, ranges in report.learned.items()}
+    told = [record.message for record in caplog.records if "--max-skew" in record.message]
+    if skew == math.inf:
+        assert taken["b"] == 100
+        assert (report.skewed, told) == ({}, [])
+    else:
+        assert max(taken.values()) - min(taken.values()) <= 1
+        assert report.skewed == {"b": 1}
+        [line] = told
+        assert line.startswith("partition b: the timestamp of offset 100 is 3000 s ahead")
+        assert as_json(report)["skewed"] == {"b": 1}
+        assert "1 of b: timestamps too far ahead" in as_text(report)
+
+
+def test_the_model_is_the_same_however_the_records_come_and_stops(tmp_path: Path) -> None:
+    data, times = three_partitions(*range(50, N, 3))
+    whole = run(MemorySource(data, timestamps=times))
+    for whim in range(3):
+        place = tmp_path / str(whim)
+        for limit in itertools.chain(range(150, 3 * N, 150), [None]):
+            report = run(
+                WhimsicalSource(data, whim=whim, timestamps=times),
+                checkpoint=place,
+                checkpoint_every=64,
+                max_events=limit,
+            )
+        assert same_model(report.model, whole.model)
+        assert report.skewed == whole.skewed != {}
+
+
+def test_a_checkpoint_belongs_to_its_bound(tmp_path: Path) -> None:
+    data, times = three_partitions(100)
+    run(MemorySource(data, timestamps=times), checkpoint=tmp_path, max_events=N)
+    with pytest.raises(StateError, match=r"made with max_skew=60.0, this run has None"):
+        run(MemorySource(data, timestamps=times), checkpoint=tmp_path, max_skew=math.inf)
+
+
+def test_a_checkpoint_without_a_bound_goes_on_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streamk.engine.checkpoint import Store
+
+    save = Store.save
+
+    def as_before(self: Store, body: dict[str, Any], *rest: Any) -> Any:
+        body["config"] = {k: v for k, v in body["config"].items() if k != "max_skew"}
+        for one in body["feed"]["sequence"]["partitions"].values():
+            for name in ("moves", "beyond", "skewed"):
+                del one[name]
+        return save(self, body, *rest)
+
+    data, times = three_partitions(300)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "save", as_before)
+        run(MemorySource(data, timestamps=times), checkpoint=tmp_path, max_events=N)
+    report = run(MemorySource(data, timestamps=times), checkpoint=tmp_path)
+    assert report.events == 3 * N
+    assert report.skewed == {"b": 1}
+    [newest] = [max(tmp_path.glob("member-0/????????"))]
+    assert read_checkpoint(newest).body["config"]["max_skew"] == 60.0
+
+
+def test_the_command_takes_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events.ndjson").write_text("".join(json.dumps(e) + "\n" for e in events(50)))
+    command = ["run", f"file:{tmp_path}/events.ndjson", "--label", "y", "--json", "--quiet"]
+    assert main([*command, "--max-skew", "inf"]) == 0
+    assert json.loads(capsys.readouterr().out)["skewed"] == {}
+    assert main([*command, "--max-skew", "-1"]) == 2
+    assert "a time is not negative" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, "60"])
+def test_the_bound_is_checked(wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match="max_skew=.* must be a number of seconds"):
+        run(MemorySource(events(10)), max_skew=wrong)
