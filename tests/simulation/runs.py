@@ -162,7 +162,7 @@ class Run:
         """Let a live job learn all there is, then stop it."""
         if not worker.running:
             worker.start()
-        waited = self.world.now + 10.0 + 5 * self.plan.options["idle_timeout"]
+        waited = self.world.now + 15.0 + 0.3 * self.plan.events
         self.go(lambda: worker.running and self.world.now < waited)
         worker.stop()
         self.go(lambda: worker.running)
