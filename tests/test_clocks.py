@@ -390,5 +390,5 @@ def test_the_command_takes_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, "60"])
 def test_the_bound_is_checked(wrong: Any) -> None:
-    with pytest.raises(InvalidInput, match="max_skew=.* must be a number of seconds"):
+    with pytest.raises(InvalidInput, match=r"max_skew=.* must be a number of seconds"):
         run(MemorySource(events(10)), max_skew=wrong)
