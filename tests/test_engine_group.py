@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from engine_kit import BATCH, learner, same_model, split
 from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.group import Owner, contents
 from streamk.engine.locks import lock
@@ -561,4 +563,19 @@ def test_what_a_takeover_writes_again_says_so(tmp_path: Path) -> None:
     assert again
     assert all(one.value["revision"] is True for one in again)
     once = [one for one in heir.outputs if one.partition in ALL[:2]]
-    assert not any("revision" in one.value for one in once)
+    assert not any(one.value["revision"] for one in once)
+
+
+def test_a_takeover_writes_a_file_of_one_header(tmp_path: Path) -> None:
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:], checkpoint_every=1000)
+        member.rebalance(ALL)
+
+    sink = open_sink(f"csv:{tmp_path / 'out.csv'}")
+    report = run(tmp_path, group, ALL[:2], {4: other_dies}, sink=sink)
+    with (tmp_path / "out.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == report.events
+    assert {one["revision"] for one in found} == {"True", "False"}

@@ -163,6 +163,8 @@ class Group:
         self.absorbed: list[str] = []
         self._source, self._store = source, store
         self._others: Contents = {"": given}
+        self.slots: dict[str, str] = {}
+        """The names of the slots of lineages, for messages, as far as they are known."""
         self._commits: dict[str, tuple[int | None, Owner | None]] = {}
         self._taken: dict[str, Owner] = {}
         """Of each partition what its next commit says of the lineages before this one."""
@@ -294,6 +296,7 @@ class Group:
         if owner is not None and offset is not None:
             before, complete = dict(owner.before), owner.complete
             before.pop(owner.lineage, None)
+            self.slots[owner.lineage] = owner.member
             before[owner.lineage] = owner.start, offset
         start = begin if offset is None else offset
         start, _ = before.pop(self.lineage, (start, 0))

@@ -15,7 +15,7 @@ from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoint import Store
 from streamk.engine.clocks import Clock
 from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Peers, places
+from streamk.engine.group import Group, Owner, Peers, places
 from streamk.engine.keys import Key
 from streamk.engine.marks import Marks
 from streamk.engine.packing import fingerprint
@@ -295,41 +295,24 @@ class Keeper:
         passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, tuple[int, int]]] = {}
         """Where lineages began and stopped, by lineage and partition."""
-        slots: dict[str, str] = {}
+        self._trainer.revised = {} if self._group.shared else None
         for partition in partitions:
-            place = self._places.pop(partition, None)
             offset, owner = self._group.committed(partition)
             begin = beginning_of(self._source, partition) if offset is None else offset
             taken = self._group.take(partition, offset, owner, begin)
             for lineage, run in taken.items():
                 before.setdefault(lineage, {})[partition] = run
-            mine = self._group.is_mine(owner)
             if owner is not None:
-                slots[owner.lineage] = owner.member
-            if self._group.shared and owner is not None:
                 kept |= owner.released
-                written = owner.until
-                if not owner.released:
-                    written = max(written, self._source.end(partition) or 0)
-                # What this model wrote in an earlier life it writes again with the same values.
-                self._trainer.revised[partition] = owner.until if mine and same else written
-                self._written[partition] = written
-            if place is not None and (offset is None or mine):
-                end = None if self._finished else place["end"]
-                clock = Clock.from_json(place)
-                passes += [Pass(partition, *record) for record in place["passes"]]
-                offset = place["offset"] if offset is None else offset
-            else:
-                end, clock, changed = None, Clock.at(self._feed.sequencer.clock), True
-                offset = begin
-            if end is None and self._until_end:
-                end, changed = self._source.end(partition), True
-            end = end if self._until_end else None
-            self._feed.assign(partition, offset, clock=clock, end=end)
+                self._expect(partition, owner, same=same)
+            place = self._places.pop(partition, None)
+            if offset is not None and not self._group.is_mine(owner):
+                place = None
+            changed |= self._read(partition, place, begin, known=offset is not None, passes=passes)
         self._feed.sequencer.replay(passes)
         self._finished = False
         try:
-            changed |= self._store is not None and not self._take_over(before, slots)
+            changed |= self._store is not None and not self._take_over(before)
             if changed:
                 self.save()
             else:
@@ -339,14 +322,51 @@ class Keeper:
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
-    def _take_over(
-        self, before: Mapping[str, Mapping[str, tuple[int, int]]], slots: Mapping[str, str]
+    def _expect(self, partition: str, owner: Owner, *, same: bool) -> None:
+        """Take note of the predictions that may be there of events still to come."""
+        if self._trainer.revised is None:
+            return
+        written = owner.until
+        if not owner.released:
+            written = max(written, self._source.end(partition) or 0)
+        self._written[partition] = written
+        # What this model wrote in an earlier life it writes again with the same values.
+        again = same and self._group.is_mine(owner)
+        self._trainer.revised[partition] = owner.until if again else written
+
+    def _read(
+        self,
+        partition: str,
+        place: Mapping[str, Any] | None,
+        begin: int,
+        *,
+        known: bool,
+        passes: list[Pass],
     ) -> bool:
+        """Read a partition; True if that is something that no checkpoint has.
+
+        From its place in the sequence, if it has one, with the passes there; else, or if the group
+        knows better, from `begin`.
+        """
+        if place is None:
+            offset, end, clock = begin, None, Clock.at(self._feed.sequencer.clock)
+        else:
+            offset, clock = begin if known else place["offset"], Clock.from_json(place)
+            end = None if self._finished else place["end"]
+            passes += [Pass(partition, *record) for record in place["passes"]]
+        is_new = place is None
+        if end is None and self._until_end:
+            end, is_new = self._source.end(partition), True
+        end = end if self._until_end else None
+        self._feed.assign(partition, offset, clock=clock, end=end)
+        return is_new
+
+    def _take_over(self, before: Mapping[str, Mapping[str, tuple[int, int]]]) -> bool:
         """Take over the models of dead members; True if checkpoints hold all of them."""
         assert self._store is not None
         return Takeover(
             self._store, self._group, self._trainer, self._feed, self._is_of_this_job, self.save
-        ).run(before, slots)
+        ).run(before)
 
     def _is_of_this_job(self, found: Checkpoint) -> bool:
         """Return whether a checkpoint began with the model that this job began with."""

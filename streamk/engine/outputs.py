@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from streamk.encoding import BadEvent
 from streamk.engine.batch import Batch
 from streamk.learners.prequential import Prequential
 
-__all__ = ["dead_letter", "predictions", "revisions"]
+__all__ = ["dead_letter", "predictions", "revise"]
 
 _LARGEST_RAW = 1 << 17
 """Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
@@ -57,18 +57,13 @@ def predictions(
     return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
 
 
-def revisions(outputs: list[Output], stops: dict[str, int]) -> list[Output]:
-    """Return outputs, those that lie before the stops of their partitions marked as revisions.
+def revise(outputs: list[Output], stops: Mapping[str, int]) -> None:
+    """Say of each output whether it may replace one that was written before.
 
-    A partition whose outputs have come to its stop is taken out of `stops`.
+    That is so before the `stops` of partitions. All say it, so that they have the same fields.
     """
     for output in outputs:
-        if output.partition in stops:
-            if output.offset < stops[output.partition]:
-                output.value["revision"] = True
-            else:
-                del stops[output.partition]
-    return outputs
+        output.value["revision"] = output.offset < stops.get(output.partition, 0)
 
 
 def dead_letter(batch: Batch, event: BadEvent) -> Output:

@@ -47,17 +47,13 @@ class Takeover:
         self._trainer, self._feed = trainer, feed
         self._fits, self._save = fits, save
 
-    def run(
-        self, before: Mapping[str, Mapping[str, tuple[int, int]]], slots: Mapping[str, str]
-    ) -> bool:
+    def run(self, before: Mapping[str, Mapping[str, tuple[int, int]]]) -> bool:
         """Take over what can be; True if checkpoints hold all there is to know.
 
         Parameters
         ----------
         before : mapping of str to mapping of str to (int, int)
             Where lineages began and stopped in the partitions of this member.
-        slots : mapping of str to str
-            The names of the slots of lineages, for messages, as far as they are known.
 
         Raises
         ------
@@ -69,7 +65,7 @@ class Takeover:
             inside = lineage in (self._group.lineage, *self._group.absorbed)
             if inside or peers.absorbed(lineage):
                 continue
-            member = f"{slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
+            member = f"{self._group.slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
                 path = peers.slot_of(lineage)
                 with dead_member(self._store, path, lineage, self._group.agrees) as found:

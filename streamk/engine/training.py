@@ -26,7 +26,7 @@ from streamk.engine.details import Details
 from streamk.engine.marks import Marks
 from streamk.engine.metrics import Metrics
 from streamk.engine.names import NameCheck
-from streamk.engine.outputs import dead_letter, predictions, revisions
+from streamk.engine.outputs import dead_letter, predictions, revise
 from streamk.engine.surplus import Predicted, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
@@ -108,8 +108,9 @@ class Trainer:
         self._details = details
         self._began = False
         self._first_reason: str | None = None
-        self.revised: dict[str, int] = {}
-        """Of partitions the offset up to which predictions may replace others that were written."""
+        self.revised: dict[str, int] | None = None
+        """Of partitions the offset up to which predictions may replace others that were written.
+        None where there is no group."""
         self._waiting: tuple[Batch, Decoded, list[BadEvent], _Learned] | None = None
         self._classes: set[Label] | None = None
         """Of all events taken; None where they are the model's."""
@@ -322,7 +323,9 @@ class Trainer:
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, predicted, classes, details)
-            self._sink.write(revisions(outputs, self.revised) if self.revised else outputs)
+            if self.revised is not None:
+                revise(outputs, self.revised)
+            self._sink.write(outputs)
         self._score(predicted, classes, decoded.y, there, at)
         self.names.after(len(batch))
         self._judge(len(batch), [event.row for event in decoded.bad])
