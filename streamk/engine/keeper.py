@@ -289,7 +289,7 @@ class Keeper:
         self._group.ask_again()
         if self._unsure:
             self._settle()
-        same, kept = set(partitions) == set(self._places), False
+        same, unsaid = set(partitions) == set(self._places), False
         # A checkpoint has the partitions whose events came in the order of what follows it.
         changed = opened or (bool(partitions) and not same)
         passes = self._store.noted() if self._store else []
@@ -302,8 +302,9 @@ class Keeper:
             taken = self._group.take(partition, offset, owner, begin)
             for lineage, run in taken.items():
                 before.setdefault(lineage, {})[partition] = run
+            # Before anything is learned the group knows whose the partition is, and at work.
+            unsaid |= owner.released if owner is not None else self._group.shared
             if owner is not None:
-                kept |= owner.released
                 self._expect(partition, owner, same=same)
             place = self._places.pop(partition, None)
             if offset is not None and not self._group.is_mine(owner):
@@ -317,7 +318,7 @@ class Keeper:
                 self.save()
             else:
                 self._saved_at = self._feed.sequencer.offsets
-                if kept:
+                if unsaid:
                     self._commit()
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
