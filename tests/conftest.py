@@ -17,6 +17,9 @@ from typing import Any
 import certificates
 import pytest
 
+# A developer's machine may set it; a user's does not, and programs must not need it.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where warnings are errors, let pass what kafka-python 3.0 does by itself."""

@@ -358,7 +358,7 @@ def test_commits_return_with_their_metadata(kafka_address: str, kafka_topic: Mak
         chunks = read(src, 8)
         assert offsets(chunks, zero) == [5, 6, 7, 8, 9]
         assert offsets(chunks, one) == [7, 8, 9]
-        assert src.committed(one) == (7, "member-0/00000003")
+        assert src.committed(one) == (7, "of its own")
 
 
 class Member:
@@ -632,7 +632,10 @@ def test_wrong_credentials_are_not_shown(
     wrong = "wr0ng 'pass' \\ wörd"
     with caplog.at_level(logging.DEBUG), pytest.raises(Unavailable) as error:
         end((local_kafka.sasl_address,), "t", connect_timeout=3.0, security=plain(wrong))
-    assert f"Kafka at {local_kafka.sasl_address} refused to let ada in (PLAIN)" in str(error.value)
+    # kafka-python may see that the connection is closed before it has read the refusal.
+    refused = f"Kafka at {local_kafka.sasl_address} refused to let ada in (PLAIN)"
+    closed = f"no Kafka broker answered at {local_kafka.sasl_address}"
+    assert str(error.value).startswith((refused, closed))
     assert "user name and password are right" in str(error.value)
     everything = caplog.text + str(error.value)
     # What a traceback with local variables would show of every frame but this one.

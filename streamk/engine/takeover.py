@@ -62,11 +62,12 @@ class Takeover:
         """
         saved, peers = True, Peers.of(self._store)
         for lineage, runs in before.items():
-            inside = lineage in (self._group.lineage, *self._group.absorbed)
-            if inside or peers.absorbed(lineage):
+            if lineage in (self._group.lineage, *self._group.absorbed):
                 continue
             member = f"{self._group.slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
+                if peers.absorbed(lineage):
+                    continue
                 path = peers.slot_of(lineage)
                 with dead_member(self._store, path, lineage, self._group.agrees) as found:
                     # Another one may have been faster while this one waited for the lock.

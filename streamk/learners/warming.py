@@ -22,8 +22,8 @@ _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.
 _TWO, _THREE, _NUMBERS = [*"ababababa"], [*"abcabcabc"], _X[:, 0].tolist()
 _LABELLED = (("classification", _TWO), ("classification", _THREE), ("regression", _NUMBERS))
-_OTHERS = 3
-"""Loops that many kernels need for the first events, besides the stages."""
+_OTHERS = 1
+"""Loops that many kernels need for the first events, besides those of learning."""
 
 
 @contextmanager

@@ -145,12 +145,15 @@ def _hand_out(helper: subprocess.Popen[str], left: deque[Compilable], task: str)
 def work() -> None:
     """Compile what is asked for on standard input, and print a line when it is in the cache."""
     gc.disable()  # for good: this process ends soon
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    _say_done()
     for line in sys.stdin:
         task, name = line.split()
         for one in _all(task):
             if one.name == name:
                 one.compile()
-        sys.stdout.write("\n")
+        _say_done()
+
+
+def _say_done() -> None:
+    sys.stdout.write("\n")
     sys.stdout.flush()
