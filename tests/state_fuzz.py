@@ -37,8 +37,8 @@ import numpy as np
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
+from streamk.learners.common.steps import AdaGrad
 from streamk.learners.registry import create, from_state
-from streamk.learners.steps import AdaGrad
 from streamk.state import State
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -418,8 +418,8 @@ def judged(state: State, task: str, seed: int, *, again: bool = False) -> dict[s
 def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of arrays each of which ends where memory ends that may be touched.
 
-    It stands in for `streamk.learners.arena.side_by_side`, so that compiled code that reads or
-    writes beyond an array crashes. Arrays end at lines of the cache, as they begin there.
+    It stands in for `streamk.learners.experts.arena.side_by_side`, so that compiled code that reads
+    or writes beyond an array crashes. Arrays end at lines of the cache, as they begin there.
     """
     libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
     found = {}
@@ -441,7 +441,8 @@ def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def guard() -> None:
     """Let all arrays that compiled code reaches by addresses end where memory ends."""
-    from streamk.learners import expert_pool, intervals
+    from streamk.learners.experts import expert_pool
+    from streamk.learners.multi_kernel.learner import intervals
 
     for module in (expert_pool, intervals):
         module.side_by_side = guarded  # type: ignore[attr-defined]

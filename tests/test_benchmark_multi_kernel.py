@@ -70,7 +70,7 @@ def test_patches_are_undone() -> None:
 
 def test_a_patch_is_of_something_that_is_there() -> None:
     from benchmarks.multi_kernel.variants import Variant
-    from streamk.learners import upkeep
+    from streamk.learners.multi_kernel.learner import upkeep
 
     missing = Variant("", "", patches=((upkeep, "_NONE", 0),))
     with pytest.raises(AttributeError), missing.constants():
@@ -79,7 +79,7 @@ def test_a_patch_is_of_something_that_is_there() -> None:
 
 @pytest.mark.parametrize("bank", range(5))
 def test_a_bank_without_a_say_sleeps(bank: int) -> None:
-    from streamk.learners.expert_pool import BANKS
+    from streamk.learners.experts.expert_pool import BANKS
 
     model = learned(f"no {BANKS[bank]}", stream("Waveform"))
     asleep = ~model._pool.arrays["AWAKE"]

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
-from streamk.learners import MultiKernel, tables
-from streamk.learners.expert_pool import BANKS, WINDOW
-from streamk.learners.rescaling import Scaled, lines, rescale
+from streamk.learners import MultiKernel
+from streamk.learners.experts import tables
+from streamk.learners.experts.expert_pool import BANKS, WINDOW
+from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
 
 # --- classes ----------------------------------------------------------------------------------
 

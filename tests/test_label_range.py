@@ -18,7 +18,7 @@ from streamk.engine import Engine
 from streamk.engine.packing import fingerprint
 from streamk.errors import InvalidInput
 from streamk.learners import MODELS, create, from_state
-from streamk.learners.classes import LARGEST_NUMBER
+from streamk.learners.common.classes import LARGEST_NUMBER
 
 X = np.random.default_rng(0).normal(size=(120, 3)).astype("f")
 Y = X[:, 0] * X[:, 1]

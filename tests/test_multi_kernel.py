@@ -27,7 +27,7 @@ from streamk.engine import Engine
 from streamk.engine.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import MultiKernel, create, from_state
-from streamk.learners.expert_pool import ALPHAS
+from streamk.learners.experts.expert_pool import ALPHAS
 from streamk.state import State
 
 # --- events one by one and at once ----------------------------------------------------------

@@ -21,8 +21,8 @@ from streamk.learners import (
     Scaled,
     StreamingMeka,
 )
-from streamk.learners.guests import Guests
-from streamk.learners.steps import Constant
+from streamk.learners.common.steps import Constant
+from streamk.learners.multi_kernel.guests import Guests
 from streamk.state import State
 
 

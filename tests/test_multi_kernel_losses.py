@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelRegressor
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import MultiKernel, expert_pool
+from streamk.learners import MultiKernel
+from streamk.learners.experts import expert_pool
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamk.backends import pool_arrays
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
-from streamk.learners.upkeep import Upkeep
+from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.losses import loss
 from streamk.state import State
 

@@ -12,9 +12,9 @@ from multi_kernel_kit import KINDS, losses_of, make, opinions_of, stream
 from numpy.typing import NDArray
 
 from streamk.learners import MultiKernel
-from streamk.learners.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
-from streamk.learners.recollection import Recollection
-from streamk.learners.upkeep import PERIOD
+from streamk.learners.experts.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
+from streamk.learners.multi_kernel.recollection import Recollection
+from streamk.learners.multi_kernel.upkeep import PERIOD
 
 
 def opinion(value: float, n: int = 4) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streamk.backends.numba_backend.experts import reviews
-from streamk.learners.upkeep import ALARM, TRIAL
+from streamk.learners.multi_kernel.upkeep import ALARM, TRIAL
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -17,8 +17,10 @@ from unittest import mock
 from numpy.typing import ArrayLike
 
 from benchmarks.multi_kernel.direct import LATE, Make
-from streamk.learners import MultiKernel, expert_pool, upkeep
-from streamk.learners.expert_pool import BANKS, LEVEL
+from streamk.learners import MultiKernel
+from streamk.learners.experts import expert_pool
+from streamk.learners.experts.expert_pool import BANKS, LEVEL
+from streamk.learners.multi_kernel.learner import upkeep
 
 _NEVER = 1e-300
 """Rate of fixed shares that never come back to an expert. With 0 itself, weights of 0 are divided

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from connectors.base import Output, Rows
 from streamk.encoding import BadEvent
 from streamk.engine.batch import Batch
-from streamk.learners.prequential import Prequential
+from streamk.learners.common.prequential import Prequential
 
 __all__ = ["dead_letter", "predictions", "revise"]
 

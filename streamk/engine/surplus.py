@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamk.encoding import BadEvent, Decoded
-from streamk.learners.classes import Label, beyond
-from streamk.learners.prequential import Prequential
+from streamk.learners.common.classes import Label, beyond
+from streamk.learners.common.prequential import Prequential
 
 __all__ = ["Predicted", "surplus_of", "without"]
 

@@ -30,8 +30,8 @@ from streamk.engine.outputs import dead_letter, predictions, revise
 from streamk.engine.surplus import Predicted, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
-from streamk.learners.classes import Label
-from streamk.learners.prequential import Prequential, joined, nothing
+from streamk.learners.common.classes import Label
+from streamk.learners.common.prequential import Prequential, joined, nothing
 
 __all__ = ["Counts", "OnError", "Trainer"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.features.columns import Column
-from streamk.learners.classes import Label
-from streamk.learners.prequential import Prequential
+from streamk.learners.common.classes import Label
+from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 

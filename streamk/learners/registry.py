@@ -10,12 +10,12 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
-from streamk.learners.doubly_stochastic import DoublyStochastic
-from streamk.learners.multi_kernel import MultiKernel
-from streamk.learners.online_nystrom import OnlineNystrom
+from streamk.learners.common.steps import Constant, Step
+from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.meka.learner import StreamingMeka
+from streamk.learners.multi_kernel.learner import MultiKernel
+from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.scaled import Scaled
-from streamk.learners.steps import Constant, Step
-from streamk.learners.streaming_meka import StreamingMeka
 from streamk.losses import Loss
 from streamk.state import State
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.base import Learner
-from streamk.learners.multi_kernel import MultiKernel
+from streamk.learners.multi_kernel.learner import MultiKernel
 
 _MOST = 10
 """Columns that are listed."""

@@ -15,16 +15,16 @@ from streamk.features.label_scaling import LabelScale
 from streamk.features.random_features import check_events
 from streamk.features.robust_scaling import RobustScale
 from streamk.features.scaling import RunningScale
-from streamk.learners.classes import Label
-from streamk.learners.doubly_stochastic import DoublyStochastic
-from streamk.learners.locking import OneAtATime
-from streamk.learners.merging import check_mergeable
-from streamk.learners.online_nystrom import OnlineNystrom
-from streamk.learners.outputs import bounded
-from streamk.learners.predictor import Predictor, one_row
-from streamk.learners.prequential import Prequential, Recorder
-from streamk.learners.streaming_meka import StreamingMeka
-from streamk.learners.supervised import Asked, known
+from streamk.learners.common.classes import Label
+from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.merging import check_mergeable
+from streamk.learners.common.outputs import bounded
+from streamk.learners.common.predictor import Predictor, one_row
+from streamk.learners.common.prequential import Prequential, Recorder
+from streamk.learners.common.supervised import Asked, known
+from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.meka.learner import StreamingMeka
+from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.state import State
 
 OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka

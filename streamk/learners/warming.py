@@ -12,11 +12,11 @@ import numpy as np
 
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
-from streamk.learners.doubly_stochastic import DoublyStochastic
-from streamk.learners.multi_kernel import MultiKernel
-from streamk.learners.online_nystrom import OnlineNystrom
+from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.meka.learner import StreamingMeka
+from streamk.learners.multi_kernel.learner import MultiKernel
+from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.registry import create
-from streamk.learners.streaming_meka import StreamingMeka
 
 _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.

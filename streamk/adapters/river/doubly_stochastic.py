@@ -69,7 +69,7 @@ class DoublyStochasticClassifier(_OneKernel, Classifier):
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     step : float or Step, optional
-        Step size, 1 by default; a number is a constant one, see `streamk.learners.steps` for
+        Step size, 1 by default; a number is a constant one, see `streamk.learners.common.steps` for
         others.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.

@@ -13,7 +13,7 @@ from streamk.adapters.options import MANY, advising
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
 from streamk.adapters.rows import Model
 from streamk.learners import Learner
-from streamk.learners.classes import MOST_CLASSES
+from streamk.learners.common.classes import MOST_CLASSES
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 

@@ -67,7 +67,7 @@ class NystromClassifier(_Nystrom, Classifier):
     optimizer : {"sgd", "newton"}, default "sgd"
         "newton" takes steps of second order, for streams that do not drift.
     step : float or Step, optional
-        Of "sgd" only, 1 by default; see `streamk.learners.steps`.
+        Of "sgd" only, 1 by default; see `streamk.learners.common.steps`.
     regularization : float, optional
         Of "sgd" 0 by default, of "newton" 0.1; see `streamk.learners.OnlineNystrom`.
     forgetting : float, default 1

@@ -87,7 +87,7 @@ class StreamingMekaClassifier(_Streaming, Classifier):
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     optimizer : {"sgd", "newton"}, default "sgd"
     step : float or Step, optional
-        Of "sgd" only, 1 by default; see `streamk.learners.steps`.
+        Of "sgd" only, 1 by default; see `streamk.learners.common.steps`.
     regularization : float, optional
         Of "sgd" 0 by default, of "newton" 0.1; see `streamk.learners.OnlineNystrom`.
     forgetting : float, default 1

@@ -80,7 +80,7 @@ class DoublyStochasticClassifier(Classifier, _OneKernel):
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     step : float or Step, default 1.0
-        Step size; a number is a constant one, see `streamk.learners.steps` for others.
+        Step size; a number is a constant one, see `streamk.learners.common.steps` for others.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     batch_size : int, default 8

@@ -77,7 +77,7 @@ class NystromClassifier(Classifier, _Nystrom):
         Steps of second order, or gradient steps, which the hinge, epsilon-insensitive and quantile
         losses need.
     step : float or Step, optional
-        Of "sgd" only, 1 by default; see `streamk.learners.steps`.
+        Of "sgd" only, 1 by default; see `streamk.learners.common.steps`.
     regularization : float, optional
         Of "newton" 1 by default, of "sgd" 0; see `streamk.learners.OnlineNystrom`.
     forgetting : float, default 1

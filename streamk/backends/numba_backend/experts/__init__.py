@@ -1,4 +1,4 @@
-"""Experts of a pool and their mixing, compiled: see `streamk.learners.multi_kernel`.
+"""Experts of a pool and their mixing, compiled: see `streamk.learners.multi_kernel.learner`.
 
 One event goes through `event.forecast_one`, which evaluates all experts that are awake and mixes
 them, and then through `event.update`, which lets the mixing and the experts learn the label: what

@@ -1,0 +1,1 @@
+"""Parts that several learners share: labels and classes, losses and steps, merging, threads."""

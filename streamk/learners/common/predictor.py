@@ -1,0 +1,181 @@
+"""What follows from a learner's outputs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput, NotLearned
+from streamk.learners.common.class_weights import ClassWeights
+from streamk.learners.common.classes import Classes, Label
+from streamk.state import State
+
+
+class Predictor:
+    """Labels, numbers and probabilities out of outputs, of many events or of one.
+
+    Copies and pickles go through the learner's state.
+    """
+
+    takes_missing: bool = False
+    """Whether a value may be missing (NaN)."""
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_state, (self.state(),)
+
+    def __repr__(self) -> str:
+        learner: Any = self
+        task = "classification" if learner.is_classifier else "regression"
+        columns = len(learner.columns or ())
+        name = type(self).__name__
+        return f"<{name} for {task}: {learner.n_events:,} events, {columns:,} columns>"
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        raise NotImplementedError
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Outputs before any decision, float64 (n, n_outputs)."""
+        raise NotImplementedError
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs of one event x of shape (d,), float64 (n_outputs,)."""
+        raise NotImplementedError
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        raise NotImplementedError
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        raise NotImplementedError
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        raise NotImplementedError
+
+    def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
+        return np.asarray(P.argmax(axis=1))
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels (object array) or numbers (float64), shape (n,), of events X (n, d).
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        return self.predictions(self.decision_many(X))
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, float64 of shape (n, classes), of events X (n, d).
+
+        "softmax" and "logistic" estimate them; see `streamk.losses.Loss.probabilities` for what
+        the other losses give.
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If this is a regression, the columns do not fit or a value is not finite.
+        """
+        return self.probabilities(self.decision_many(X))
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Predicted label or number of one event x of shape (d,)."""
+        return self.prediction(self.decision_one(x))
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Probability of each class for one event x of shape (d,)."""
+        probabilities = self.probabilities(self.decision_one(x)[None])
+        return dict(zip(self.classes, probabilities[0].tolist(), strict=True))
+
+
+class Decider(Predictor):
+    """A predictor that knows its classes, and decides among them by its outputs."""
+
+    is_classifier: bool
+    _classes: Classes
+    THRESHOLD: ClassVar[float] = 0.0
+    """A single output above this stands for the second of two classes."""
+    _weights: ClassWeights | None = None
+    """What it costs to miss each class; only where outputs are probabilities."""
+
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return self._classes.most
+
+    def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
+        return np.asarray(self.weighted(P).argmax(axis=1))
+
+    def weighted(self, P: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities P (n, classes) times what it costs to miss each class, if it does."""
+        return P if self._weights is None else self._weights.scores(P, self.classes)
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        if not self.is_classifier:
+            return F[:, 0]
+        self._need_classes()
+        if self._weights is not None:
+            F = self._weights.scores(F, self.classes)
+        if F.shape[1] > 1:
+            best = F.argmax(axis=1)
+        else:
+            best = ((F[:, 0] > self.THRESHOLD) & (len(self.classes) > 1)).astype(np.intp)
+        return self._classes.decode(best)
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        if not self.is_classifier:
+            return F[0]
+        labels = self._classes.labels
+        if self._weights is not None:
+            F = self._weights.scores(F, labels)
+        if len(F) > 1:
+            return labels[F.argmax()]
+        self._need_classes()
+        return labels[int(len(labels) > 1 and F[0] > self.THRESHOLD)]
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        if not self.is_classifier:
+            raise InvalidInput("a regression has no class probabilities; use predict_many")
+        self._need_classes()
+        if len(self._classes) == 1:
+            return np.ones((len(F), 1))
+        return self._probabilities(F)
+
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what outputs say of two or more classes."""
+        raise NotImplementedError
+
+    def _need_classes(self) -> None:
+        if not self.classes:
+            raise NotLearned("no class is known yet; learn from an event first or pass classes=")
+
+
+def one_row(x: ArrayLike) -> NDArray[Any]:
+    """Return a batch of the event x of shape (d,)."""
+    event = np.asarray(x)
+    if event.ndim != 1:
+        raise InvalidInput(f"one event has shape (columns,), not {event.shape}")
+    return event[None]

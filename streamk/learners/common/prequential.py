@@ -1,0 +1,172 @@
+"""Predictions of events by a model that had learned all events before them, and not the event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.common.classes import Label, stand_in
+
+
+class Prequential(NamedTuple):
+    """Predictions of `predict_then_learn_many`, one a row.
+
+    Attributes
+    ----------
+    predictions : array of shape (n,)
+        Labels (object), None where no class was known yet; or numbers (float64).
+    probabilities : float64 array of shape (n, classes), or None for regression
+        A column for each class known after the last row, in the order of `classes`; NaN where a
+        class was not known yet when the event was predicted.
+    """
+
+    predictions: NDArray[Any]
+    probabilities: NDArray[np.float64] | None
+
+
+class KnowsClasses(Protocol):
+    """The part of a learner that tells its task and classes."""
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes."""
+        ...
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far."""
+        ...
+
+
+class Decides(KnowsClasses, Protocol):
+    """The part of a learner that checks labels and turns outputs into predictions."""
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as they are learned, or raise InvalidInput."""
+        ...
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Return predicted labels or numbers (n,) from outputs F (n, outputs)."""
+        ...
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return class probabilities (n, classes) from outputs F (n, outputs)."""
+        ...
+
+
+class Recorder:
+    """Collects outputs piece by piece; each piece is decided by the learner as it is then.
+
+    Parameters
+    ----------
+    learner : Decides
+    n : int
+        Events in all.
+
+    Examples
+    --------
+    >>> from streamk.learners import MultiKernel
+    >>> recorder = Recorder(MultiKernel(task="regression"), 2)
+    >>> recorder.add(np.array([[1.5], [2.5]]))
+    >>> recorder.result().predictions
+    array([1.5, 2.5])
+    """
+
+    def __init__(self, learner: Decides, n: int) -> None:
+        self._learner, self._n, self._done = learner, n, 0
+        self._predictions = np.empty(n, object) if learner.is_classifier else np.empty(n)
+        self._parts: list[tuple[int, NDArray[np.float64]]] = []
+
+    def add(self, F: NDArray[np.float64]) -> None:
+        """Take the outputs F (m, outputs) of the next m events, before any of them is learned."""
+        learner, first = self._learner, self._done
+        self._done += len(F)
+        if learner.is_classifier and not learner.classes:
+            return
+        self._predictions[first : self._done] = learner.predictions(F)
+        if learner.is_classifier:
+            self._parts.append((first, learner.probabilities(F)))
+
+    def result(self) -> Prequential:
+        """All predictions, with the classes that the learner knows by now."""
+        if not self._learner.is_classifier:
+            return Prequential(self._predictions, None)
+        P = np.full((self._n, len(self._learner.classes)), np.nan)
+        for first, part in self._parts:
+            P[first : first + len(part), : part.shape[1]] = part
+        return Prequential(self._predictions, P)
+
+
+def labels_or_none(
+    learner: Decides, y: Sequence[Any] | NDArray[Any], n: int
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the labels of n events as they are learned, and which of them are known: not None.
+
+    In the place of a label that is not known there is anything.
+
+    Raises
+    ------
+    InvalidInput
+        If there are not n, or one is of no use, naming its row.
+
+    Examples
+    --------
+    >>> from streamk.learners import MultiKernel
+    >>> labels_or_none(MultiKernel(task="regression"), [1.5, None], 2)
+    (array([1.5, 0. ]), array([ True, False]))
+    """
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        return learner.check_labels(y, n), np.ones(n, bool)
+    known = np.array([label is not None for label in y], bool)
+    if not known.all():
+        filler: Any = stand_in(learner.classes, y) if learner.is_classifier else 0.0
+        y = [filler if label is None else label for label in y]
+    return learner.check_labels(y, n), known
+
+
+def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
+    """Yield the longest slices in which all labels are known, or none, in their order.
+
+    Examples
+    --------
+    >>> list(runs(np.array([True, True, False])))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    if known.all():  # as they mostly are
+        ends = [len(known)]
+    else:
+        ends = [*(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
+    for first, stop in zip([0, *ends], ends, strict=False):
+        if first < stop:
+            yield slice(first, stop)
+
+
+def nothing(learner: KnowsClasses, n: int) -> Prequential:
+    """Return the predictions of n events by a learner that has met no column: no class, or 0."""
+    if not learner.is_classifier:
+        return Prequential(np.zeros(n), None)
+    return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
+
+
+def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
+    """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
+    if len(parts) == 1 and _knows_all(parts[0], learner):
+        return parts[0]
+    predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
+    if not learner.is_classifier:
+        return Prequential(predictions, None)
+    P = np.full((len(predictions), len(learner.classes)), np.nan)
+    start = 0
+    for _, part in parts:
+        if part is not None:
+            P[start : start + len(part), : part.shape[1]] = part
+            start += len(part)
+    return Prequential(predictions, P)
+
+
+def _knows_all(one: Prequential, learner: KnowsClasses) -> bool:
+    """Return whether predictions have a column for each class that the learner knows by now."""
+    return one.probabilities is None or one.probabilities.shape[1] == len(learner.classes)

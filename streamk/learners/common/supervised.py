@@ -1,0 +1,243 @@
+"""What learners of one loss have in common: checked events, checked labels, classes that come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column
+from streamk.features.random_features import check_events
+from streamk.learners.common.classes import Label, check_labels, check_numbers, is_number, stand_in
+from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.predictor import Decider
+from streamk.learners.common.prequential import Prequential, Recorder
+from streamk.losses import Loss
+
+
+class Asked(NamedTuple):
+    """What is to be predicted while events are learned."""
+
+    events: NDArray[Any] | None
+    """Each event (n, d) as it is predicted, finite and of the dtype; None: as it is learned."""
+    add: Callable[[NDArray[np.float64]], None]
+    """Takes the outputs of the next events."""
+
+    def part(self, first: int, stop: int) -> Asked:
+        """Return what is asked of some of the events."""
+        return Asked(None if self.events is None else self.events[first:stop], self.add)
+
+    def of(self, events: NDArray[Any]) -> NDArray[Any]:
+        """Return events, given as they are learned, as they are predicted."""
+        return events if self.events is None else self.events
+
+
+def known(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels are there: not None among classes, not NaN among numbers."""
+    if labels.dtype == object:
+        return np.array([label is not None for label in labels.tolist()], dtype=bool)
+    return np.asarray(~np.isnan(labels))
+
+
+class Supervised(OneAtATime, Decider):
+    """A learner of one loss, which learns and decides on events that were checked before."""
+
+    loss: Loss
+    dtype: np.dtype[Any]
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._classes.labels
+
+    def learn_checked(
+        self, events: NDArray[Any], labels: NDArray[Any], asked: Asked | None = None
+    ) -> None:
+        """Learn from events one after the other, each predicted before if that is asked for.
+
+        Parameters
+        ----------
+        events : array of shape (n, d)
+            Finite, of the dtype.
+        labels : array of shape (n,)
+            What `check_labels` or `check_some_labels` gave.
+        asked : Asked, optional
+        """
+        there = known(labels)
+        if self.columns is None and (asked is None or there.any()):
+            self.add_columns(range(events.shape[1]))
+        at = 0
+        for row in (*self._newcomers(labels), len(labels)):
+            if row > at:
+                numbers = self._numbers(labels[at:row], there[at:row])
+                self._follow(events[at:row], numbers, asked and asked.part(at, row))
+            if row < len(labels):  # predicted by the outputs so far, learned by one more
+                some = slice(row, row + 1)
+                if asked is not None:
+                    asked.add(self.decide_checked(asked.of(events)[some]))
+                self._follow(events[some], self._numbers(labels[some], there[some]), None)
+            at = row + 1
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero."""
+        raise NotImplementedError
+
+    def _newcomers(self, labels: NDArray[Any]) -> list[int]:
+        """Return the rows whose classes are new there."""
+        if not self.is_classifier:
+            return []
+        seen, rows = {None, *self.classes}, []
+        for row, label in enumerate(labels.tolist()):
+            if label not in seen:
+                seen.add(label)
+                rows.append(row)
+        return rows
+
+    def _follow(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        raise NotImplementedError
+
+    def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        raise NotImplementedError
+
+    def add_classes(self, labels: Iterable[Label]) -> None:
+        """Append classes that are not known yet, as if they had been passed at the beginning."""
+        self._classes.add(labels)
+        self._fit_outputs()
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        raise NotImplementedError
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events one after the other.
+
+        What is learned depends on the events and their order, not on how they come in calls.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : sequence of n labels: str, int or bool for classes, else finite numbers
+
+        Raises
+        ------
+        InvalidInput
+            If a value or label is not usable, naming its row; nothing of the call is learned. Also
+            if predictions overflow, naming the step; the steps before it are learned.
+        """
+        events = self._check(X)
+        self.learn_checked(events, self.check_labels(y, len(events)))
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event in turn, then learn it, unless its label is None.
+
+        Predictions and what is learned are, bit for bit, those of single events.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : sequence of n labels as of `learn_many`, or None
+
+        Returns
+        -------
+        Prequential
+
+        Raises
+        ------
+        InvalidInput
+            As of `learn_many`.
+        """
+        events = self._check(X)
+        labels, recorder = self.check_some_labels(y, len(events)), Recorder(self, len(events))
+        self.learn_checked(events, labels, Asked(None, recorder.add))
+        return recorder.result()
+
+    def check_some_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return labels as `check_labels` does, some of which may be None.
+
+        These stay None among classes, and become NaN among numbers.
+        """
+        if isinstance(y, np.ndarray) and y.dtype != object:
+            return self.check_labels(y, n)
+        missing = np.array([label is None for label in y], dtype=bool)
+        if not missing.any():
+            return self.check_labels(y, n)
+        filler: Any = stand_in(self.classes, y) if self.is_classifier else 0.0
+        labels = self.check_labels([filler if label is None else label for label in y], n)
+        labels[missing] = None if self.is_classifier else math.nan
+        return labels
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        if self.is_classifier:
+            labels = check_labels(y)
+            self._classes.check(labels)
+            return labels
+        return check_numbers(y, n)
+
+    def number(self, y: Any) -> float | None:
+        """Return a label as the loss takes it, None if it is new or asks for a closer look."""
+        if self.is_classifier:
+            return self._classes.number(y)
+        return y if is_number(y) else None
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Outputs f(x), before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n, n_outputs)
+            One output for regression and for two classes (positive: the second one) under any
+            loss but softmax; else one a class.
+
+        Raises
+        ------
+        InvalidInput
+            If the columns do not fit or a value is not finite.
+        """
+        return self.decide_checked(self._check(X))
+
+    def _check(self, X: ArrayLike) -> NDArray[Any]:
+        return check_events(X, self.dtype, self.columns)
+
+    def _numbers(self, labels: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return labels as the loss takes them, new classes getting their outputs.
+
+        Where there is none, it is NaN.
+        """
+        if not self.is_classifier:
+            return labels
+        numbers = np.full(len(labels), math.nan)
+        numbers[there] = self._classes.encode(labels[there])
+        self._fit_outputs()
+        return numbers
+
+    def _n_outputs(self) -> int:
+        return self.loss.n_outputs(len(self._classes) if self.is_classifier else 0)
+
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.loss.probabilities(F)

@@ -1,0 +1,400 @@
+"""The function that a doubly stochastic learner learns, on checked arrays and numbers alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CHUNK, Backend, Basis, Steps
+from streamk.errors import InvalidInput
+from streamk.features.blocks import FeatureBlocks
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel
+from streamk.learners.common.outputs import bounded
+from streamk.learners.common.steps import AdaGrad, Step
+from streamk.learners.doubly_stochastic.coefficients import SCALES, Coefficients
+from streamk.losses import Loss
+
+_FUSED = 1 << 20
+"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
+
+_PATIENCE = 4
+"""Single events that the same arrays serve before they are prepared for more: it takes the time of
+some."""
+
+
+class _Alone:
+    """What serves single events, as long as what it was made from is the same.
+
+    That is compared, object by object, so whoever changes an array need not know.
+    """
+
+    __slots__ = (
+        "basis", "blocks", "dtype", "outputs", "seen", "shape", "single", "squares", "turns",
+        "values",
+    )  # fmt: skip
+
+    def __init__(self, turns: int, values: Any, squares: Any, blocks: FeatureBlocks) -> None:
+        self.turns, self.values, self.squares = turns, values, squares
+        self.blocks, self.basis = blocks, blocks.basis
+        self.outputs, self.dtype, self.shape = values.shape[1], values.dtype, (blocks.d,)
+        self.seen = 0
+        self.single: Any = None
+
+    def takes(self, x: Any) -> bool:
+        """Whether x is an array of one event just as the compiled functions know it."""
+        return (
+            type(x) is np.ndarray
+            and x.dtype is self.dtype
+            and x.shape == self.shape
+            and x.flags.carray
+        )
+
+
+class KernelFunction:
+    """Coefficients of random features, which follow from the seed (Dai et al. 2014).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    loss : Loss
+    classes : bool
+        Whether labels are numbers of classes (else numbers to be predicted).
+    n_outputs : int
+    seed : int
+    step : Step
+    regularization : float
+    block_size, max_features, cache_bytes : int
+    sampler : str
+    dtype : numpy dtype
+    threads : int or None
+    backend : Backend
+        Options are those of `streamk.learners.DoublyStochastic`, checked there.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: Loss,
+        *,
+        classes: bool,
+        n_outputs: int,
+        seed: int,
+        step: Step,
+        regularization: float,
+        block_size: int,
+        max_features: int,
+        cache_bytes: int,
+        sampler: str,
+        dtype: np.dtype[Any],
+        threads: int | None,
+        backend: Backend,
+    ) -> None:
+        self.columns: tuple[Column, ...] | None = None
+        """The columns of a batch, None before they are set."""
+        self.n_steps = 0
+        self.coefficients = Coefficients(
+            dtype, n_outputs, squares=isinstance(step, AdaGrad), backend=backend
+        )
+        self.put = backend.put
+        """What brings an array of events to where they are learned."""
+        self._kernel, self._seed, self._step = kernel, seed, step
+        self._regularization = regularization
+        self._block_size, self._max_features = block_size, max_features
+        self._n_blocks = -(-max_features // block_size)
+        self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
+        self.sampler = sampler
+        self._backend, self._xp, self._get = backend, backend.xp, backend.get
+        self._loss = (int(loss.code), loss.parameter, classes)
+        self._blocks: FeatureBlocks | None = None
+        self._alone: _Alone | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return min(self.n_steps * self._block_size, self._max_features)
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks that hold the features in use."""
+        return -(-self.n_features // CHUNK)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of coefficients and of what is kept of the features, in bytes."""
+        return self.coefficients.nbytes + (self._blocks.nbytes if self._blocks else 0)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Groups of columns on which the features depend, () if on none."""
+        return self._blocks.widths if self._blocks else ()
+
+    def add_columns(self, names: tuple[Column, ...], widths: tuple[int, ...] = ()) -> None:
+        """Set the columns, or append some to them.
+
+        Parameters
+        ----------
+        names : tuple of str or int
+        widths : tuple of int
+            The groups they are to lie in, where another model's are to be met.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        before = self.columns or ()
+        # Without columns the features are waves of no direction, in whatever groups.
+        widths = widths or (self.widths if before else ())
+        old, self._blocks = (
+            self._blocks,
+            FeatureBlocks(
+                self._kernel,
+                column_keys((*before, *names)),
+                seed=self._seed,
+                backend=self._backend,
+                dtype=self._dtype,
+                cache_bytes=self._cache_bytes,
+                sampler=self.sampler,
+                widths=widths,
+                threads=self._threads,
+            ),
+        )
+        self.columns = (*before, *names)
+        if old is not None:
+            self._blocks.take(old)
+
+    def decide(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return f(x) of each row (Algorithm 2), float64 of shape (n, n_outputs)."""
+        if len(X) == 1 and (alone := self.decide_one(X[0])) is not None:
+            return alone[None]
+        return bounded(self._get(self._decide(self.put(X))))
+
+    def decide_one(self, x: Any) -> NDArray[np.float64] | None:
+        """Return f(x) of one event, float64 of shape (n_outputs,), where that goes a short way.
+
+        Returns
+        -------
+        array or None
+            None if `decide` must be asked: where x is not an array just as the backend takes it,
+            or not finite, or the arrays of coefficients and features are new.
+        """
+        alone = self._served(self.n_steps)
+        if alone is None or not alone.takes(x):
+            return None
+        F = self._xp.empty(alone.outputs)
+        factor = self.coefficients.scale * alone.blocks.amplitude
+        finite = alone.single.predict(self.put(x), factor, F)
+        return self._get(F) if finite else None
+
+    def _decide(self, X: Any) -> Any:
+        """Return f(x) of each row, on the backend's device as X is."""
+        if not self.n_steps:
+            return self._xp.zeros((len(X), self.coefficients.n_outputs))
+        features, coefficients = self._features, self.coefficients
+        A = coefficients.values(0, features.whole(self.n_chunks))
+        return features.decide(X, A, coefficients.scale)
+
+    def learn(self, X: Any, y: NDArray[np.float64]) -> None:
+        """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            What `put` returned, or rows of it.
+        y : float64 array of shape (n,)
+
+        Raises
+        ------
+        InvalidInput
+            If a prediction overflows; nothing is learned then.
+        """
+        t, coefficients, features = self.n_steps + 1, self.coefficients, self._features
+        start, stop, decay, rate = self._plan(t)
+        last = -(-stop // CHUNK)
+        coefficients.grow(last)
+        if len(X) == 1 and (alone := self._served(t)) and self._step_alone(alone, X[0], y[0]):
+            return
+        weight = features.amplitude / len(X)
+        scale = coefficients.lazy_scale(decay)
+        chunks = features.whole(max(last, self.n_chunks))
+        small = len(X) * features.span(start // CHUNK, last) * CHUNK <= _FUSED
+        kept = features.kept(chunks) if small and scale is not None else None
+        targets = self.put(y)
+        if kept is not None and scale is not None:
+            self._learn_fused(X, targets, kept, chunks, start, stop, weight, rate / scale)
+            coefficients.scale = scale
+        else:
+            self._learn_in_parts(X, targets, start, stop, weight, rate, decay)
+        self.n_steps = t
+
+    def learn_one(self, x: Any, y: float) -> bool:
+        """Learn as `learn` from one event, where that goes a short way.
+
+        Returns
+        -------
+        bool
+            False, and nothing is learned, if `learn` must be asked; see `decide_one`.
+        """
+        alone = self._served(self.n_steps + 1)
+        if alone is None or not alone.takes(x):
+            return False
+        return self._step_alone(alone, self.put(x), y)
+
+    def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
+        """Predict and learn events one after the other, where that goes a short way.
+
+        Parameters
+        ----------
+        P : array of shape (n, d) or None
+            The events as they are predicted, which may be X; None not to predict.
+        X : array of shape (n, d)
+            The events as they are learned. Both are what `put` returned, or rows of it.
+        y : float64 array of shape (n,)
+            Labels; an event whose label is NaN is not learned.
+
+        Returns
+        -------
+        rows : int
+            How many events were taken, perhaps 0. The next one must go by `decide` and `learn`.
+        F : float64 array of shape (rows, n_outputs)
+            What was predicted, each event before it was learned; of no use without P.
+        """
+        coefficients, t = self.coefficients, self.n_steps
+        alone = self._served(t) if t >= self._n_blocks else None
+        if alone is None:
+            return 0, np.empty((0, coefficients.n_outputs))
+        count, nu = len(y) - int(np.isnan(y).sum()), self._regularization
+        decays = 1.0 - self._step.sizes(t + 1, count) * nu
+        rates = self._step.rates(t + 1, count)
+        steps = Steps(t, self._block_size, self._max_features, decays, rates, SCALES)
+        F = None if P is None else self._xp.empty((len(X), alone.outputs))
+        amplitude = alone.blocks.amplitude
+        rows, scale = alone.single.follow(P, X, y, coefficients.scale, amplitude, steps, F)
+        coefficients.scale = scale
+        self.n_steps = t + rows - int(np.isnan(y[:rows]).sum())
+        return rows, np.empty((rows, alone.outputs)) if F is None else self._get(F[:rows])
+
+    def _plan(self, t: int) -> tuple[int, int, float, float]:
+        """Return which features step t moves, start and stop, the decay of all and the rate."""
+        start = (t - 1) % self._n_blocks * self._block_size
+        stop = min(start + self._block_size, self._max_features)
+        decay = 1.0 - self._step.size(t) * self._regularization
+        return start, stop, decay, self._step.rate(t) / (stop - start)
+
+    def _step_alone(self, alone: _Alone, x: Any, y: float) -> bool:
+        """Step on one event; False, and nothing is learned, if it must go the way of batches."""
+        t, coefficients, amplitude = self.n_steps + 1, self.coefficients, alone.blocks.amplitude
+        start, stop, decay, rate = self._plan(t)
+        scale = coefficients.lazy_scale(decay)
+        if scale is None:
+            return False
+        F, factor = self._xp.empty(alone.outputs), coefficients.scale * amplitude
+        if not alone.single.step(x, float(y), (start, stop), factor, amplitude, rate / scale, F):
+            return False
+        coefficients.grow(-(-stop // CHUNK))
+        coefficients.scale, self.n_steps = scale, t
+        return True
+
+    def _served(self, steps: int) -> _Alone | None:
+        """Return what serves single events with the features of so many steps, if it pays."""
+        turns = steps if steps < self._n_blocks else self._n_blocks
+        alone, blocks, coefficients = self._alone, self._blocks, self.coefficients
+        if (
+            alone is None
+            or alone.turns != turns
+            or alone.blocks is not blocks
+            or alone.basis is not blocks.basis
+            or alone.values is not coefficients.all_values
+            or alone.squares is not coefficients.all_squares
+        ):
+            if blocks is None or not turns:
+                return None
+            self._alone = alone = _Alone(
+                turns, coefficients.all_values, coefficients.all_squares, blocks
+            )
+        if alone.single is None:
+            alone.seen += 1
+            # A model that grows has other features in each step.
+            if alone.seen == (1 if turns == self._n_blocks else _PATIENCE):
+                self._prepare(alone)
+        return None if alone.single is None else alone
+
+    def _prepare(self, alone: _Alone) -> None:
+        """Prepare for single events, unless the features are too many or not kept."""
+        features = min(alone.turns * self._block_size, self._max_features)
+        chunks = alone.blocks.whole(-(-features // CHUNK))
+        A, squares = self.coefficients.values(0, chunks), self.coefficients.squares(0, chunks)
+        basis = alone.blocks.kept(chunks) if features <= _FUSED else None
+        if basis is not None and len(A) == chunks:
+            alone.basis = basis
+            cosine, wide = self._kernel.cosine, self._kernel.heavy_tailed
+            alone.single = self._backend.single(basis, A, squares, cosine, wide, self._loss)
+
+    def _learn_fused(
+        self,
+        X: Any,
+        y: Any,
+        kept: Basis,
+        chunks: int,
+        start: int,
+        stop: int,
+        weight: float,
+        rate: float,
+    ) -> None:
+        """Step on the features from `start` to `stop` in one call, all constants being kept."""
+        first, coefficients = start // CHUNK, self.coefficients
+        finite = self._backend.step(
+            X,
+            y,
+            kept,
+            coefficients.values(0, chunks),
+            coefficients.squares(0, chunks),
+            (first, start - first * CHUNK, stop - first * CHUNK),
+            self._kernel.cosine,
+            self._kernel.heavy_tailed,
+            self._loss,
+            coefficients.scale * self._features.amplitude,
+            weight,
+            rate,
+            self._xp.empty((len(X), coefficients.n_outputs)),
+            self._features.hands(len(X), chunks),
+        )
+        self._check_finite(finite)
+
+    def _learn_in_parts(
+        self,
+        X: Any,
+        y: Any,
+        start: int,
+        stop: int,
+        weight: float,
+        rate: float,
+        decay: float,
+    ) -> None:
+        """Step on the features from `start` to `stop`, chunk by chunk."""
+        coefficients = self.coefficients
+        F = self._decide(X)
+        self._check_finite(bool(self._xp.isfinite(F).all()))
+        G = self._xp.empty(F.shape, self._dtype)
+        self._backend.loss_gradient(*self._loss, F, y, weight, G)
+        coefficients.decay(decay)
+        rate /= coefficients.scale
+        for begin, g in self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK)):
+            end, edge = begin + len(g), begin * CHUNK
+            values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
+            self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
+
+    def _check_finite(self, finite: bool) -> None:
+        if not finite:
+            raise InvalidInput(
+                f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
+                "or take a smaller step"
+            )
+
+    @property
+    def _features(self) -> FeatureBlocks:
+        assert self._blocks is not None, "columns are set before the first step"
+        return self._blocks

@@ -1,0 +1,493 @@
+"""The doubly stochastic kernel learner (Dai et al. 2014, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import backends, kernels
+from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column
+from streamk.features.random_features import check_dtype, check_range, check_seed
+from streamk.features.samplers import check_sampler
+from streamk.kernels import Kernel
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.merging import check_mergeable, events_apart, matched, share_columns
+from streamk.learners.common.predictor import one_row
+from streamk.learners.common.steps import Constant, Step, step_from_json
+from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+from streamk.losses import Loss
+from streamk.losses import loss as loss_by_name
+from streamk.state import State
+
+
+class DoublyStochastic(Supervised):
+    """Kernel learning by doubly stochastic functional gradients, on an endless stream.
+
+    Each step takes a mini-batch of events and the next block of random features, predicts the
+    events with the coefficients so far (Algorithm 2) and gives the block's features the
+    coefficients ``-gamma_t / m * (mean over the batch of l'(f(x), y) phi(x))`` for a block of m
+    (Algorithm 1, step 5); all earlier coefficients shrink by ``1 - gamma_t * regularization``
+    (step 6). Features are never stored but as a cache: their frequencies follow from the seed.
+    Once there are `max_features`, blocks are visited again in turn.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one.
+    loss : str or Loss, default "softmax"
+        See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
+        "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
+    task : {"classification", "regression"}, optional
+        What labels are. Follows from the loss, except that "squared" is regression by default.
+    seed : int, default 0
+    step : Step, optional
+        Step-size rule; ``Constant(1.0)`` by default.
+    regularization : float, default 0
+        The paper's nu, at least 0.
+    batch_size : int, default 8
+        Events a step. They are gathered, in whatever calls they come, until there are so many; the
+        coefficients stay as they are until then. `finish` takes a step with fewer.
+    block_size : int, default 256
+        Features a step.
+    max_features : int, default 131072
+        Where growing ends.
+    cache_bytes : int, default 2^28
+        Memory for what is kept of the features; 0 keeps nothing. ``iid`` takes 4 bytes a feature
+        and column, ``hadamard`` 8.4 a feature, and 4.4 more for every 1,024 columns past the first.
+    sampler : {"iid", "hadamard"}, default "iid"
+        How frequencies are drawn. ``hadamard`` takes random rotations, for kernels of the
+        Euclidean distance: faster from some 20 columns on, 30 times at 784, and no less exact. Its
+        features depend on the places of the columns: two models merge if they met them in one
+        order.
+    dtype : {"float32", "float64"}, default "float32"
+        Of features and coefficients.
+    columns : sequence of str or int, optional
+        Names of the columns; ``range(d)`` at the first batch by default.
+    classes : sequence of str, int or bool, optional
+        Labels known beforehand, in the order wanted; others are added as they come.
+    max_classes : int, default 1000
+        Classes that there may be. An event whose label would be one more is refused: learning
+        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
+        are these.
+    threads : int, optional
+        All cores by default. Results do not depend on it.
+    backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import DoublyStochastic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=2048)
+    >>> model.learn_many(X[:1500], y[:1500])
+    >>> model.finish()
+    >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.9)
+    True
+    """
+
+    TYPE = "doubly-stochastic"
+    FORMAT = 3
+    """From 2 on with gathered events, from 3 on with the number of classes that there may be."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        loss: str | Loss = "softmax",
+        task: str | None = None,
+        seed: int = 0,
+        step: Step | None = None,
+        regularization: float = 0.0,
+        batch_size: int = 8,
+        block_size: int = 256,
+        max_features: int = 1 << 17,
+        cache_bytes: int = 1 << 28,
+        sampler: str = "iid",
+        dtype: Any = "float32",
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+        threads: int | None = None,
+        backend: str = "auto",
+    ) -> None:
+        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self.kernel = kernel
+        self.step = Constant(1.0) if step is None else step
+        for name, kind in (("kernel", Kernel), ("loss", Loss), ("step", Step)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(
+                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
+                )
+        self.is_classifier = classifies(self.loss, task)
+        self.seed = check_seed(seed)
+        self.regularization = regularization
+        self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
+        self.cache_bytes, self.threads, self._backend = cache_bytes, threads, backend
+        self.sampler, self.dtype = check_sampler(sampler, kernel), check_dtype(dtype)
+        self._check_options()
+        if classes and not self.is_classifier:
+            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        self._classes = Classes(classes, max_classes)
+        self._function = KernelFunction(
+            kernel,
+            self.loss,
+            classes=self.is_classifier,
+            n_outputs=self._n_outputs(),
+            seed=self.seed,
+            step=self.step,
+            regularization=regularization,
+            block_size=block_size,
+            max_features=max_features,
+            cache_bytes=cache_bytes,
+            sampler=sampler,
+            dtype=self.dtype,
+            threads=threads,
+            backend=backends.select(backend),
+        )
+        self.n_events = 0
+        self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
+        if columns is not None:
+            self.add_columns(columns)
+
+    def _check_options(self) -> None:
+        for name, least in (
+            ("batch_size", 1),
+            ("block_size", 1),
+            ("max_features", 1),
+            ("cache_bytes", 0),
+            ("threads", 1),
+        ):
+            value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        check_range(0, self.max_features)
+        nu = self.regularization
+        if not (isinstance(nu, int | float | np.number) and 0 <= nu < math.inf):
+            raise InvalidInput(f"regularization={self.regularization!r} must be at least 0")
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._function.columns
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return self._function.n_features
+
+    @property
+    def n_steps(self) -> int:
+        """Mini-batches learned, t of Algorithm 1."""
+        return self._function.n_steps
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
+        return self._function.nbytes + sum(array.nbytes for array in self._gathered)
+
+    @property
+    def n_gathered(self) -> int:
+        """Events that wait for the step of their mini-batch; they count among `n_events`."""
+        return len(self._gathered[1])
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
+        return self._function.coefficients.dense(self.n_features)
+
+    # Learning
+
+    def _follow(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        if self.batch_size == 1:
+            self._follow_singly(events, numbers, asked)
+            return
+        at, known = 0, np.flatnonzero(~np.isnan(numbers))
+        while at < len(events):
+            wanted = self.batch_size - self.n_gathered
+            stop = len(events) if len(known) < wanted else int(known[wanted - 1]) + 1
+            if asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
+            some, known = known[:wanted], known[wanted:]
+            self._gather(events[some], numbers[some])
+            at = stop
+
+    def _follow_singly(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Do `_follow` where each event is a step."""
+        function, at = self._function, 0
+        rows = ahead = function.put(events)
+        if asked is not None and asked.events is not None:
+            ahead = function.put(asked.events)
+        while at < len(events):
+            here = rows[at:]
+            there = here if ahead is rows else ahead[at:]
+            done, F = function.follow(None if asked is None else there, here, numbers[at:])
+            self.n_events += done - int(np.isnan(numbers[at : at + done]).sum())
+            if asked is not None:
+                asked.add(F)
+            at += done
+            if at < len(events):  # this one the long way
+                if asked is not None:
+                    asked.add(self.decide_checked(asked.of(events)[at : at + 1]))
+                if not math.isnan(numbers[at]):
+                    function.learn(rows[at : at + 1], numbers[at : at + 1])
+                    self.n_events += 1
+                at += 1
+
+    def _gather(self, events: NDArray[Any], numbers: NDArray[np.float64]) -> None:
+        """Take in events, no more than the mini-batch lacks, and take its step if it is whole."""
+        X, y = self._gathered
+        whole = len(y) + len(numbers) == self.batch_size
+        if len(y):
+            events, numbers = np.vstack([X, events]), np.append(y, numbers)
+        self.n_events += len(numbers) - len(y) - whole
+        self._gathered = events, numbers
+        if whole:
+            self.finish()
+            self.n_events += 1
+
+    def finish(self) -> None:
+        """Take the step of a mini-batch that is not whole, with the events gathered so far.
+
+        Without any nothing is done.
+
+        Raises
+        ------
+        InvalidInput
+            If predictions overflow; the mini-batch is lost then.
+        """
+        X, y = self._gathered
+        if len(y):
+            self._gathered = X[:0], y[:0]
+            self._function.learn(self._function.put(X), y)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x of shape (d,) with label y: with ``batch_size=1``, by a step."""
+        number = self.number(y) if self.batch_size == 1 else None
+        if number is None or not self._function.learn_one(x, number):
+            self.learn_many(one_row(x), [y])
+        else:
+            self.n_events += 1
+
+    # Predicting
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        F = self._function.decide_one(x)
+        return self.decision_many(one_row(x))[0] if F is None else F
+
+    def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        return self._function.decide(events)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        self._function.add_columns(tuple(names))
+        X, y = self._gathered
+        self._gathered = np.pad(X, ((0, 0), (0, len(names)))), y
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        coefficients = self._function.coefficients
+        if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
+            coefficients.split(self.loss.split_binary)
+        coefficients.add_outputs(self._n_outputs())
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "kernel": self.kernel.to_json(),
+            "loss": self.loss.to_json(),
+            "task": "classification" if self.is_classifier else "regression",
+            "step": self.step.to_json(),
+            "columns": None if self.columns is None else list(self.columns),
+            "widths": list(self._function.widths),
+            "classes": list(self.classes),
+            "max_classes": self.max_classes,
+            "scale": self._function.coefficients.scale,
+            "dtype": self.dtype.name,
+        }
+        for name in (*_OPTIONS, "n_steps", "n_events"):
+            header[name] = getattr(self, name)
+        arrays = self._function.coefficients.arrays(self._function.n_chunks)
+        return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
+
+    @classmethod
+    def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, of a newer format or damaged. Also if it is of no
+            step, and the first one would be on more than 2^20 features or 2^24 coefficients.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        header: dict[str, Any] = dict(state.header)
+        with reading(_OWNER):
+            learner = cls(
+                kernels.from_json(header["kernel"]),
+                loss=loss_by_name(**header["loss"]),
+                task=header["task"],
+                step=step_from_json(header["step"]),
+                dtype=header["dtype"],
+                classes=listed(header, "classes", _OWNER),
+                max_classes=header.get("max_classes", MOST_CLASSES),
+                threads=threads,
+                backend=backend,
+                **{name: header[name] for name in _OPTIONS},
+            )
+            function = learner._function
+            widths = tuple(header.get("widths", ()))
+            if header["columns"] is not None:
+                function.add_columns(tuple(listed(header, "columns", _OWNER)), widths)
+            if function.widths != widths or sum(widths[:-1]) > len(learner.columns or ()):
+                raise ValueError(f"groups {widths} do not hold the columns, or some are not needed")
+        function.n_steps = count(header, "n_steps", _OWNER)
+        learner.n_events = count(header, "n_events", _OWNER)
+        scale = number(header, "scale", _OWNER, _SCALES)
+        if not abs(scale) >= 1.0 / _SCALES.most:
+            raise StateError(f"'scale' of {_OWNER} is {scale}, too close to 0")
+        if function.n_steps and (learner.columns is None or not learner._n_outputs()):
+            raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
+        learner._check_first_step()
+        function.coefficients.load(state.arrays, function.n_chunks, scale)
+        learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
+        if state.header["format"] != 1:
+            learner._load_gathered(state.arrays)
+        return learner
+
+    def _check_first_step(self) -> None:
+        """Raise StateError if a first step took memory that nothing in the state bears out.
+
+        After it the coefficients that there are tell how many one step moves.
+        """
+        features = min(self.block_size, self.max_features)
+        if self.n_steps == 0 and (
+            features > _FIRST_FEATURES or features * self._n_outputs() > _FIRST_COEFFICIENTS
+        ):
+            raise StateError(
+                f"{_OWNER} has taken no step, and its first one would be on {features:,} features "
+                f"of {self._n_outputs()} outputs by its 'block_size' and 'max_features'; make a "
+                "new learner instead"
+            )
+
+    def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take gathered events out of a state."""
+        numbers = FINITE
+        if self.is_classifier:
+            numbers = Domain(0, len(self.classes) - 1, whole=True)
+        declared = (
+            Declared(_GATHERED[0], self.dtype.name, ("gathered", "columns")),
+            Declared(_GATHERED[1], "float64", ("gathered",), numbers),
+        )
+        found, sizes = taken(declared, arrays, {"columns": len(self.columns or ())}, _OWNER)
+        if not sizes["gathered"] < self.batch_size:
+            raise StateError(
+                f"{sizes['gathered']} gathered events do not fit batch_size={self.batch_size}"
+            )
+        X, y = (found[name].copy() for name in _GATHERED)
+        self._gathered = X, y
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        Each learner's change since their last common state counts by its share w of the events
+        learned since: ``base + w (self - base) + (1 - w) (other - base)``. The weights add up to
+        1, so the base cancels and only its number of events is needed. Both must have the same
+        options and seed: their random features are then the same ones. Where there is something to
+        take in, mini-batches are finished first: this learner's, and the other's in a copy.
+
+        Parameters
+        ----------
+        other : DoublyStochastic
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is the zero function.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or in the places of their columns where
+            features depend on them, or have fewer events than that.
+        """
+        check_mergeable(self, other)
+        mine, others = events_apart(self, other, common_events)
+        if others == 0:
+            return
+        self.finish()
+        if other.n_gathered:
+            other = type(self).from_state(other.state(), backend=other._backend)
+            other.finish()
+        function = self._function
+        share_columns(function, other._function)
+        self._gathered = np.zeros((0, len(self.columns or ())), self.dtype), np.zeros(0)
+        if self.is_classifier:
+            self._classes.add(other.classes)
+            self._fit_outputs()
+        function.n_steps = max(self.n_steps, other.n_steps)
+        theirs = matched(
+            other._function.coefficients,
+            other.classes,
+            self.classes,
+            n_outputs=function.coefficients.n_outputs,
+            loss=self.loss,
+        )
+        if mine:
+            function.coefficients.mix(theirs, mine / (mine + others))
+        else:
+            function.coefficients = theirs
+        self.n_events += others
+
+
+_OWNER = "this 'doubly-stochastic' state"
+_SCALES = Domain(least=-(2.0**60), most=2.0**60)
+"""Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
+_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
+"""Of the first step of a learner that is made from a state."""
+_GATHERED = ("gathered", "gathered_labels")
+"""Arrays of the events that wait for their step."""
+_OPTIONS = (
+    "seed",
+    "regularization",
+    "batch_size",
+    "block_size",
+    "max_features",
+    "cache_bytes",
+    "sampler",
+)
+"""Options that are plain JSON, by their names."""

@@ -1,0 +1,468 @@
+"""The experts of a multi-kernel learner: their arrays, and what becomes of them all at once."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import backends
+from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, pool_arrays
+from streamk.features.quantiles import KNOTS, RunningQuantiles
+from streamk.learners.experts import cells, class_room, tables
+from streamk.learners.experts.number_loss import kind_of
+from streamk.learners.experts.pool_growth import inherit, take_classes
+from streamk.learners.experts.pool_table import PoolTable
+from streamk.losses import Loss
+
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
+LEVEL = "constant"
+BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
+"""Experts of one kind, in the order of the opinions; after them come those of the constant kernel,
+which never sleep."""
+
+FEATURES = 256
+"""Random features of the Gaussian kernels."""
+SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Median distance over bandwidth, over the root of 2."""
+ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
+LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
+"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
+with, which matters by its logarithm."""
+GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
+"""Rates of the cells, and paces of the tables' factors."""
+CELLS = 1 << 22
+"""Numbers in the cells of a rule, at most."""
+RECENT, WINDOW_BYTES = 1000, 4 << 20
+"""Events in the smoothers' window, and the memory that they may take."""
+NEWTON_COLUMNS = 64
+"""Columns up to which there is a second-order expert: its time grows with their square."""
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of opinions as they are, and of calibrated ones."""
+GRADIENT_RATE = 2e-3
+NEWTON_STARTS = (0.01, 0.1)
+NEWTON_FORGETS = (0.9998, 0.999)
+"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
+FURTHEST = 20.0
+"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
+
+_CLOSEST = 1e-3
+"""Median distance at least, whose powers single precision holds."""
+_RESTART = 0.1
+"""What stays of the sums of squared slopes when experts begin anew."""
+
+
+class ExpertPool(PoolTable):
+    """The experts' arrays for so many columns and outputs.
+
+    Parameters
+    ----------
+    keys : uint64 array of shape (d,)
+        Of the columns, see `streamk.features.columns.column_keys`.
+    task : {BINARY, CLASSES, NUMBERS}
+    classes : int
+        2 or more for classification.
+    seed : int
+    capacity : int, optional
+        Columns that there is room for; d by default.
+    class_room : int, optional
+        Classes that there is room for; `classes` by default.
+    loss : Loss, optional
+        By which numbers are learned and mixed.
+    guests : tuple of str, optional
+        Names of the experts whose outputs come from elsewhere, see `hear`.
+    cells : int, optional
+        Cells of a table of random binning at most, see `tables.folds`; all by default.
+    """
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        *,
+        task: int,
+        classes: int,
+        seed: int,
+        capacity: int | None = None,
+        class_room: int | None = None,
+        loss: Loss | None = None,
+        guests: tuple[str, ...] = (),
+        cells: int = tables.LARGEST,
+    ) -> None:
+        self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
+        self.guests, self.most_cells = guests, cells
+        self.outputs = classes if task == CLASSES else 1
+        self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
+        self.output_room = self.class_room if task == CLASSES else 1
+        """Outputs that there is room for."""
+        self.capacity = max(1, len(keys), capacity or 0)
+        self.keys = keys
+        super().__init__()
+        self.members = tables.members(seed, keys)
+        self.cells_of = cells_of(len(keys), self.outputs)
+        """Cells of each table that is not folded."""
+        self.sizes = sizes_of(
+            task, classes, len(keys), self.capacity, self.output_room, guests, loss, cells
+        )
+        self.experts = self.sizes["EXPERTS"]
+        self._begin()
+        self._lay_out()
+
+    # Arrays
+
+    def _begin(self) -> None:
+        """Make the arrays as they are before the first event."""
+        wanted, sizes = pool_arrays.arrays_of(self.sizes["LOSS"]), pool_arrays.with_room(self.sizes)
+        self.arrays = {
+            each.name.upper(): cells.aligned(each, sizes)
+            if each.name == "cells_a"
+            else each.zeros(sizes)
+            for each in wanted
+        }
+        self._begin_experts()
+        self._begin_mixing()
+        self._project(0)
+
+    def _begin_experts(self) -> None:
+        a, classes = self.arrays, self.sizes["CLASSES"]
+        a["INVERSE"][:] = a["DISTANCE"][:] = 1.0
+        rates = {"LINEAR": (LINEAR_RULES, len(self.keys) + 1), "LADDER": (LADDER_RULES, FEATURES)}
+        for bank, (rules, features) in rates.items():
+            a[f"{bank}_KINDS"][:] = [kind for kind, _ in rules]
+            a[f"{bank}_RATES"][:] = self._paced(rules, features)
+        paced = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
+        cells.begin(a, self.cells_of, self.most_cells, paced)
+        a.update(cells.seats(self.members, self.cells_of, self.most_cells, len(self.keys)))
+        a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON"])
+        a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
+
+    def _begin_mixing(self) -> None:
+        a, e, mixers = self.arrays, self.experts, self.sizes["MIXERS"]
+        starts = np.array([0.0, *NEWTON_STARTS])
+        first: dict[str, Any] = {
+            "AWAKE": True,
+            "BANKS": self._bank_numbers,
+            "ON": 1.0,
+            "ALL": 1.0,
+            "SHARES": 1 / e,
+            "ALPHAS": ALPHAS,
+            "LOUDNESS": 1.0,
+            "PRODUCTS": 1 / e,
+            "PRODUCT_RATES": [GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)],
+            "PRODUCT_STARTS": starts,
+            "FORGETS": [1.0, *NEWTON_FORGETS],
+            "INVERSES": np.eye(e) * starts[:, None, None],
+            "LAST_PRODUCT": 1 / (mixers - 1),
+            "LAST_INVERSE": np.eye(mixers - 1) * loops().mixture.LAST_START,
+            "TOP": 1 / mixers,
+            "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
+        }
+        if "TRACKED" in a:
+            first |= {"TRACKED": np.array([[0.0], [1.0]]), "PINBALL": self._pinball}
+        for name, values in first.items():
+            a[name][...] = values
+
+    def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
+        """Return the rates of step rules on so many features."""
+        return self._pace * np.array(
+            [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
+        )
+
+    @property
+    def _pace(self) -> float:
+        """Factor of rates: one logit has to go where two outputs would go apart."""
+        return 2.0 if self.task == BINARY else 1.0
+
+    def _project(self, first: int) -> None:
+        """Draw the frequencies of the columns from the first one on."""
+        d, chunks = len(self.keys) - first, FEATURES // CHUNK
+        W = np.empty((chunks, d, CHUNK), np.float32)
+        b = np.empty((chunks, CHUNK), np.float32)
+        backends.select("numba").frequencies(
+            self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b
+        )
+        self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
+        self.arrays["PHASES"][:] = b.reshape(FEATURES)
+
+    def _take_seats(self, found: tables.Membership) -> None:
+        """Give the tables their columns."""
+        self.members = found
+        seats = cells.seats(found, self.cells_of, self.most_cells, len(self.keys))
+        self.arrays.update(seats)
+        self.held.update(seats)
+        self.sizes["MEMBERS"] = len(found.columns)
+
+    @property
+    def _pinball(self) -> list[bool]:
+        """Whether an expert descends the pinball loss: by the first step rule of each kind."""
+        firsts = [
+            *(rule == 0 for rule in range(len(LINEAR_RULES))),
+            *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),
+            *(rule == 0 for _ in tables.GROUPS for rule in range(len(GRID_RULES))),
+        ]
+        return firsts + [False] * (self.experts - len(firsts))
+
+    @property
+    def banks(self) -> tuple[str, ...]:
+        """The bank of each expert."""
+        return (*banks_of(self.sizes["NEWTON"]), *self.guests)
+
+    @property
+    def learned_names(self) -> tuple[str, ...]:
+        """The places of arrays that learning changes; the others follow from options and scale."""
+        return tuple(each.name.upper() for each in pool_arrays.learned_of(self.sizes["LOSS"]))
+
+    @property
+    def _bank_numbers(self) -> list[int]:
+        """The number of each expert's bank; those that never sleep share the last one."""
+        return [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in self.banks]
+
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Take over what a scale has found."""
+        d, a = len(scale), self.arrays
+        for name in ("center", "inverse", "knots", "indicator"):
+            a[name.upper()][:d] = getattr(scale, name)
+        a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
+        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
+
+    def hear(self, outputs: NDArray[np.float32]) -> None:
+        """Take in the outputs (guests, K) of guests for the event that is forecast next."""
+        self.arrays["F"][self.experts - len(self.guests) :] = outputs
+
+    def kept(self, events: int) -> NDArray[np.float32]:
+        """Return room for what experts, mixers and their mixture say of so many events."""
+        return np.empty((events, *self.arrays["KEPT"].shape), np.float32)
+
+    # Growing
+
+    def add_columns(self, keys: NDArray[np.uint64]) -> ExpertPool:
+        """Return a pool with more columns that knows what this one does: itself, if it has room."""
+        every = np.concatenate([self.keys, keys])
+        if len(every) > self.capacity:
+            capacity = max(len(every), self.capacity * 3 // 2)
+            return self.successor(every, self.task, self.classes, capacity, self.class_room)
+        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
+        if (cells_of(len(every), self.outputs) != self.cells_of).any():
+            # A pool made of all these columns, as from a state, has other cells.
+            return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
+        known, self.keys = len(self.keys), every
+        self._project(known)
+        a = self.arrays
+        a["LINEAR_RATES"][...] = self._paced(LINEAR_RULES, len(every) + 1)
+        self._take_seats(found)
+        for table in changed:  # its cells mean something else now
+            a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
+        self._point()
+        return self
+
+    def add_cells(self, most: int) -> None:
+        """Give tables more cells, up to so many, if they do not have them."""
+        if most > self.most_cells:
+            found = cells.unfolded(self.held, self.cells_of, self.most_cells, most)
+            self.most_cells = most
+            self.sizes["SLOTS"] = len(found["CELLS_A"])
+            self.replace(**found)
+
+    def add_classes(self, classes: int) -> ExpertPool:
+        """Return a pool of so many classes, more than two, that knows what this one does.
+
+        If this one has room, the two share their memory: this one may still forecast, but not
+        learn.
+        """
+        found = cells_of(len(self.keys), classes)
+        fit = self.task == CLASSES and (found == self.cells_of).all()
+        if not fit or classes > self.class_room:
+            room = self.class_room
+            if classes > room:
+                room = class_room.room_for(classes, room)
+            return self.successor(self.keys, CLASSES, classes, self.capacity, room)
+        new = copy.copy(self)
+        new.classes = new.outputs = classes
+        take_classes(new, self)
+        return new
+
+    def successor(
+        self,
+        keys: NDArray[np.uint64],
+        task: int,
+        classes: int,
+        capacity: int | None = None,
+        class_room: int | None = None,
+        order: Sequence[int] | None = None,
+    ) -> ExpertPool:
+        """Return a pool of other columns and classes that knows what this one knows.
+
+        Its columns include those of this one, in any order; `order` has the new number of each
+        class of this one, by default the old one.
+        """
+        new = ExpertPool(
+            keys,
+            task=task,
+            classes=classes,
+            seed=self.seed,
+            capacity=capacity,
+            class_room=class_room,
+            loss=self.loss,
+            guests=self.guests,
+            cells=self.most_cells,
+        )
+        places = {key: place for place, key in enumerate(keys.tolist())}
+        columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
+        inherit(new, self, columns, list(range(self.classes)) if order is None else list(order))
+        return new
+
+    def shift_labels(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for name in ("LINEAR_A", "LADDER_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
+            self.arrays[name] *= np.float32(factor)
+        if "TRACKED" in self.arrays:
+            self.arrays["TRACKED"] *= factor
+        coefficients = cells.coefficients(self.arrays, self.outputs)
+        coefficients *= np.float32(factor)
+        wealth = (self.arrays["LINEAR_GAINS"] + np.float32(1.0)) * np.float32(factor)
+        self.arrays["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
+        self.arrays["LEVEL"] += np.float32(shift)
+        self.arrays["WINDOW_Y"] += np.float32(shift)
+        self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
+        if self.sizes["NEWTON"]:
+            self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
+
+    def restart(self) -> None:
+        """Begin anew in part, where what was learned has stopped to hold.
+
+        The experts of one step rule of each kind forget everything, the others take long steps
+        again, and the mixing is free to move.
+        """
+        a = self.arrays
+        for bank, axis in (("LINEAR", 0), ("LADDER", 1)):
+            squares = a[f"{bank}_SQUARES"]
+            squares *= np.float32(_RESTART)
+            for array in (a[f"{bank}_A"], squares):
+                np.moveaxis(array, axis, 0)[0] = 0.0
+        cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
+        for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
+            P[...] = np.eye(len(P)) * start
+        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START
+        a["TOP"][:] = 1.0 / len(a["TOP"])
+        a["AWAKE"][:] = True
+
+    def forget_window(self) -> None:
+        """Begin the window anew."""
+        self.set_window(0, 0)
+
+    def join(self, other: ExpertPool, share: float) -> None:
+        """Take in a share of what another pool of the same columns and classes learned."""
+        for name in self.learned_names:
+            if name not in ("WINDOW_Z", "WINDOW_Y", "AWAKE"):
+                mine = self.arrays[name]
+                mine += mine.dtype.type(share) * (other.arrays[name] - mine)
+        awake, window = self.arrays["AWAKE"], BANKS.index(WINDOW)
+        if other.arrays["AWAKE"][window] and not awake[window]:
+            self.forget_window()  # which is from before it fell asleep
+        awake |= other.arrays["AWAKE"]
+
+    def contributions(self) -> dict[str, float]:
+        """Return the part of each bank in the last forecast, summing to 1."""
+        a, banks = self.arrays, np.array(self.banks)
+        F, on = a["F"].astype(np.float64), a["ON"]
+        terms = np.abs(a["PRODUCTS"]) * np.abs(
+            F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
+        ).sum(axis=1)
+        parts = np.vstack([a["SHARES"] * on, terms * on])
+        sums = parts.sum(axis=1, keepdims=True)
+        parts /= np.where(sums > 0, sums, 1.0)
+        last = np.abs(a["LAST_PRODUCT"])
+        parts = (a["TOP"][:-1] + a["TOP"][-1] * last / (last.sum() or 1.0)) @ parts
+        return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
+
+    # State
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return copies of what was learned."""
+        return {name.lower(): self.used(name).copy() for name in self.learned_names}
+
+    def used(self, name: str) -> NDArray[Any]:
+        """Return an array without the outputs that there is only room for; a copy of the cells."""
+        array, axis = self.arrays[name], class_room.SPACED.get(name)
+        if name == "CELLS_A" and self.output_room > self.outputs:
+            return cells.without_room(self.arrays, self.outputs, self.output_room)
+        if axis is None:
+            return array
+        return array[(slice(None),) * axis + (slice(self.outputs),)]
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
+        """Take back what `learned` gave, checked by `streamk.learners.experts.pool_loading`."""
+        for name in self.learned_names:
+            self.arrays[name][...] = arrays[name.lower()]
+        self.set_window(count, following)
+
+
+def banks_of(newton: int) -> tuple[str, ...]:
+    """Return the bank of each expert but the guests, with so many features of second order."""
+    return (
+        *(LINEAR for _ in LINEAR_RULES),
+        *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
+        *(GRIDS for _ in tables.GROUPS for _ in GRID_RULES),
+        *(WINDOW for _ in range(pool_arrays.SMOOTHERS)),
+        *(NEWTON for _ in range(newton > 0)),
+        *(LEVEL for _ in pool_arrays.LEVEL_RATES),
+    )
+
+
+def cells_of(columns: int, outputs: int) -> NDArray[np.int64]:
+    """Return the cells of each table of random binning, not folded, of so many columns."""
+    return tables.slots(tables.widths(columns), outputs, CELLS)
+
+
+def sizes_of(
+    task: int,
+    classes: int,
+    columns: int,
+    capacity: int,
+    output_room: int,
+    guests: Sequence[str],
+    loss: Loss | None,
+    most_cells: int,
+) -> dict[str, int]:
+    """Return the sizes of a pool, see `streamk.backends.pool_arrays`, without making it."""
+    outputs = classes if task == CLASSES else 1
+    newton = capacity + 1 if capacity <= NEWTON_COLUMNS else 0
+    products = 1 + len(NEWTON_STARTS)
+    return pool_arrays.derived(
+        {
+            "TASK": task,
+            "COLUMNS": capacity,
+            "FEATURES": FEATURES,
+            "BANDWIDTHS": len(SHARPNESS),
+            "OUTPUTS": outputs,
+            "CLASSES": 1 if task == NUMBERS else classes,
+            "TABLES": tables.TABLES,
+            "GROUPS": len(tables.GROUPS),
+            "MEMBERS": int(tables.widths(columns).sum()),
+            "SLOTS": int(tables.starts_of(cells_of(columns, outputs), most_cells)[-1]),
+            "EXPERTS": len(banks_of(newton)) + len(guests),
+            "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
+            "LINEAR_RULES": len(LINEAR_RULES),
+            "LADDER_RULES": len(LADDER_RULES),
+            "GRID_RULES": len(GRID_RULES),
+            "NEWTON": newton,
+            "LEVELS": KNOTS,
+            "MIXERS_SHARE": len(ALPHAS),
+            "MIXERS_PRODUCT": products,
+            "MIXERS": len(ALPHAS) + products + 1,
+            "LOSS": kind_of(loss),
+            "GUESTS": len(guests),
+            "OUTPUT_ROOM": output_room,
+        }
+    )
+
+
+def loops() -> Any:
+    """Return the compiled loops, which are not imported before they are needed."""
+    from streamk.backends.numba_backend.experts import event
+
+    return event

@@ -1,0 +1,172 @@
+"""What a pool of experts takes over from another one, of other columns and classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import BINARY, NUMBERS
+from streamk.learners.experts import cells
+
+if TYPE_CHECKING:
+    from streamk.learners.experts.expert_pool import ExpertPool
+
+_COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
+"""What two outputs get of a logit's number: of a coefficient, of one that has a sign but no unit,
+of one without a sign."""
+
+
+def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
+    """Let a pool know what another knows.
+
+    Parameters
+    ----------
+    new, old : ExpertPool
+    columns : int array of shape (d,)
+        The new number of each column of the old pool.
+    order : list of int
+        The new number of each of its classes.
+    """
+    _inherit_coefficients(new, old, columns, order)
+    _inherit_cells(new, old, order)
+    _inherit_mixing(new, old)
+    _inherit_level(new, old, order)
+    _inherit_window(new, old, columns, order)
+
+
+def take_classes(new: ExpertPool, old: ExpertPool) -> None:
+    """Let a copy of a pool, which says already how many classes it has, make use of its room.
+
+    All is as `inherit` leaves it. What changes its place is copied, so that the other pool may
+    still forecast.
+    """
+    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "ACCOUNT")
+    new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
+    columns, order = np.arange(len(old.keys)), list(range(old.classes))
+    new.arrays["SHARES"][...] = old.arrays["SHARES"] / old.arrays["SHARES"].sum(
+        axis=1, keepdims=True
+    )
+    _inherit_level(new, old, order)
+    _inherit_window(new, old, columns, order)
+
+
+def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the constant kernel's levels."""
+    if new.task == NUMBERS:
+        new.arrays["LEVEL"][...] = old.arrays["LEVEL"]
+        return
+    known = order[: old.arrays["LEVEL"].shape[1]]
+    new.arrays["LEVEL"][...] = 0.0
+    new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
+
+
+def _inherit_coefficients(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the models on dense features."""
+    rows = np.append(columns, -1)  # the constant comes last
+    theirs = np.append(np.arange(len(columns)), -1)
+    for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
+        A = _outputs(old.used(f"{name}_A"), axis, old, new, order)
+        if name == "LINEAR":
+            new.used("LINEAR_A")[:, :, rows] = A[:, :, theirs]
+        elif name == "LADDER":
+            new.used("LADDER_A")[...] = A
+        elif new.sizes["NEWTON"] and old.sizes["NEWTON"]:
+            new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
+            P = new.arrays["NEWTON_P"]
+            P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
+    squares = _outputs(old.used("LINEAR_SQUARES"), 1, old, new, order, both=_SIZES)
+    new.used("LINEAR_SQUARES")[:, :, rows] = squares[:, :, theirs]
+    squares = _outputs(old.used("LADDER_SQUARES"), 2, old, new, order, both=_SIZES)
+    new.used("LADDER_SQUARES")[...] = squares
+    for name, both in (("BETS", _PARTS), ("GAINS", _SIZES), ("LARGEST", _SIZES)):
+        found = _outputs(old.arrays[f"LINEAR_{name}"], 0, old, new, order, both=both)
+        new.arrays[f"LINEAR_{name}"][:, rows] = found[:, theirs]
+
+
+def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
+    """Take over the weights of experts and tables."""
+    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE"):
+        new.arrays[name][...] = old.arrays[name]
+    # The second-order expert may have gone.
+    both = set(new.banks) & set(old.banks)
+    here, there = (
+        [n for n, bank in enumerate(banks) if bank in both] for banks in (new.banks, old.banks)
+    )
+    for name in ("SHARES", "PRODUCTS"):
+        new.arrays[name][:, here] = old.arrays[name][:, there]
+    for name in ("LOUDNESS", "CURVATURES"):
+        new.arrays[name][here] = old.arrays[name][there]
+    new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
+    if "TRACKED" in new.arrays:
+        new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
+    inverses = old.arrays["INVERSES"][:, there][:, :, there]
+    new.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
+
+
+def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the tables whose columns and slots stayed; the others begin anew."""
+    there, here = old.arrays["FIRST"], new.arrays["FIRST"]
+    stayed = (np.diff(there) == np.diff(here)) & (old.arrays["DOWN"] == new.arrays["DOWN"])
+    for table in np.flatnonzero(stayed).tolist():
+        stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
+    squares = cells.squares(old.arrays, old.output_room)
+    rows = np.flatnonzero(squares.any(axis=1))  # few, where classes are still being met
+    table_of = np.searchsorted(there, rows, side="right") - 1
+    rows, table_of = rows[stayed[table_of]], table_of[stayed[table_of]]
+    A = cells.coefficients(old.arrays, old.outputs)[rows]
+    to = rows - there[table_of] + here[table_of]
+    cells.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
+    cells.squares(new.arrays, new.output_room)[to] = squares[rows]
+
+
+def _keys_of(pool: ExpertPool, table: int) -> NDArray[np.uint64]:
+    a, b = pool.members.starts[table : table + 2]
+    found: NDArray[np.uint64] = pool.keys[pool.members.columns[a:b]]
+    return found
+
+
+def _inherit_window(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the youngest events, in their order."""
+    count = min(old.count, new.sizes["WINDOW"])
+    rows = (old.next - count + np.arange(count)) % old.sizes["WINDOW"]
+    new.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
+    y = old.arrays["WINDOW_Y"][rows]
+    new.arrays["WINDOW_Y"][:count] = (
+        y if new.task == NUMBERS else np.array(order)[y.astype(np.intp)]
+    )
+    new.set_window(count, count % new.sizes["WINDOW"])
+
+
+def _outputs(
+    there: NDArray[Any],
+    axis: int,
+    old: ExpertPool,
+    new: ExpertPool,
+    order: list[int],
+    *,
+    both: tuple[float, float] = _COEFFICIENTS,
+) -> NDArray[Any]:
+    """Return coefficients of the outputs of another pool; a new class gets zeros.
+
+    One logit stands for the second class against the first. It becomes two outputs, which get it
+    times each of `both`.
+    """
+    if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
+        return there
+    if new.task == BINARY:  # the other way round
+        return there if both == _SIZES else -there
+    if old.task == BINARY:
+        there = np.concatenate([there * there.dtype.type(part) for part in both], axis=axis)
+    shape = list(there.shape)
+    shape[axis] = new.outputs
+    out = np.zeros(shape, there.dtype)
+    where: list[Any] = [slice(None)] * there.ndim
+    where[axis] = order[: there.shape[axis]]
+    out[tuple(where)] = there
+    return out

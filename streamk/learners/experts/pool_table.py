@@ -1,0 +1,126 @@
+"""The table by which compiled loops find the arrays of a pool of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import pool_arrays
+from streamk.learners.experts import class_room
+from streamk.learners.experts.arena import side_by_side
+
+_ROOM = tuple(each.name.upper() for each in pool_arrays.ROOM)
+
+
+class PoolTable:
+    """Arrays and sizes by the names of their places, and the table that says where they are."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.held: dict[str, NDArray[Any]] = {}
+        """The arrays with room for outputs that are still to come."""
+        self.sizes: dict[str, int] = {}
+        self._rooms: list[Room] = []
+
+    def _lay_out(self) -> None:
+        """Put the arrays side by side, and write sizes and addresses into the table."""
+        self.held = side_by_side(self.arrays)
+        at = _places()
+        self._table = np.zeros(at.SIZE, dtype=np.int64)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take the arrays for the outputs that there are."""
+        self.arrays = class_room.fitted(self.held, self.sizes)
+        self.__dict__.pop("table", None)  # which is of another one
+        self._point()
+
+    def widen(self, classes: int, **fresh: NDArray[Any]) -> None:
+        """Become a table of so many outputs and classes, after a copy was made; there is room.
+
+        The `fresh` arrays take the place of those of the same names.
+        """
+        self.held = self.held | side_by_side(fresh)
+        self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
+        self._table, self._rooms = self._table.copy(), []
+        self._table[_places().FRESH] = 0
+        self._fit()
+
+    def replace(self, **fresh: NDArray[Any]) -> None:
+        """Take arrays in the place of those of the same names, for the same outputs."""
+        self.held = self.held | side_by_side(fresh)
+        self._fit()
+
+    def _point(self) -> None:
+        at = _places()
+        for name, size in self.sizes.items():
+            self._table[getattr(at, name)] = size
+        for name, array in self.arrays.items():
+            self._table[getattr(at, name)] = array.ctypes.data
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        from streamk.backends.numba_backend.experts import ahead
+
+        for place, address in ahead.addresses().items():
+            self._table[place] = address
+        return self._table
+
+    @property
+    def count(self) -> int:
+        """Events in the window."""
+        return int(self._table[_places().COUNT])
+
+    @property
+    def next(self) -> int:
+        """Row of the window that the next event takes."""
+        return int(self._table[_places().NEXT])
+
+    def set_window(self, count: int, following: int) -> None:
+        """Say how many events the window has, and which row the next one takes."""
+        at = _places()
+        self._table[at.COUNT], self._table[at.NEXT] = count, following
+
+    @contextmanager
+    def room(self) -> Iterator[NDArray[np.int64]]:
+        """Lend room for a thread that forecasts by this pool: a table of its own."""
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = Room(self)
+        yield room.table_of(self)
+        self._rooms.append(room)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+        return sum(array.nbytes for array in self.held.values())
+
+
+class Room:
+    """What a thread writes while it forecasts by a pool."""
+
+    def __init__(self, pool: PoolTable) -> None:
+        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
+        self._arrays["ALL"][:] = 1.0
+        at = _places()
+        self._at = np.array([getattr(at, name) for name in self._arrays])
+        self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
+
+    def table_of(self, pool: PoolTable) -> NDArray[np.int64]:
+        """Return the pool's table as it is, but for what is written."""
+        table = pool.table.copy()
+        table[self._at] = self._addresses
+        return table
+
+
+def _places() -> Any:
+    from streamk.backends.numba_backend.experts import places
+
+    return places

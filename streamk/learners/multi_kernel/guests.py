@@ -1,0 +1,366 @@
+"""Learners of one kernel whose opinions are mixed with those of a pool's experts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import LARGEST
+from streamk.declared import FINITE, Declared, Domain, count, reading, taken
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column
+from streamk.features.quantiles import RunningQuantiles
+from streamk.learners.common.classes import Label
+from streamk.learners.common.merging import check_mergeable
+from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.scaled import TYPES, OfOneKernel, restored
+from streamk.learners.steady_scale import SteadyScale
+from streamk.state import JSON, State
+
+_LEAST = 1e-30
+"""Least probability whose logarithm is taken; opinions have bounds of their own."""
+_EARLY = 512
+"""Events that are learned anew when the scale changes among them."""
+_OTHER = 8.0
+"""Change of the labels' unit after which guests begin anew: what a loss's parameter, or the first
+steps, were to a label is then another thing."""
+_NOISE = 0.3
+"""By which two estimates of a unit from one stream may differ."""
+
+
+class Guests:
+    """Learners that see the events of a pool of experts in its scale, and its labels in its terms.
+
+    They know the columns and the classes of the pool, in its order. Columns are in units of their
+    spread, 0 where missing, and the median distance of two events is the root of 2. The first
+    estimates of that scale are poor, so whenever it changes among the first 512 events, guests
+    learn these anew. Later they keep the scale that they have, but for columns whose center has
+    moved by more than a scale, or whose scale by more than a factor of 2.
+
+    So it is with the unit of numbers. Later ones are converted to the unit in which the guests
+    began, and what they say back again, so that a change of it changes no prediction. They begin
+    anew where it has changed by more than a factor of 8.
+
+    Parameters
+    ----------
+    learners : sequence of learners of one kernel
+        They have not learned, and stay as they are: copies join.
+    is_classifier : bool
+
+    Raises
+    ------
+    InvalidInput
+        If a learner is of another task or kind, or is not new.
+    """
+
+    TYPE = "guests"
+    FORMAT = 1
+
+    def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
+        if not isinstance(learners, list | tuple):
+            raise InvalidInput(
+                f"guests={learners!r} must be a list of learners, such as [OnlineNystrom()]; "
+                "leave it out for none"
+            )
+        for place, learner in enumerate(learners):
+            _check(learner, f"guests[{place}]", is_classifier)
+        self._fresh = [learner.state() for learner in learners]
+        self._columns: tuple[Column, ...] = ()
+        self._classes: tuple[Label, ...] = ()
+        self._is_classifier = is_classifier
+        self._scale = SteadyScale()
+        self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
+        self._early = True
+        """Whether these, the first events and their labels, are kept to be learned anew."""
+        self._begin(0)
+
+    def _begin(self, n_events: int) -> None:
+        """Begin anew, after so many events of the pool."""
+        self._learners = [self._new(place) for place in range(len(self))]
+        self._unit, self._born = np.array([1.0, 0.0]), n_events
+
+    def _again(self) -> None:
+        """Learn the first events anew, in another scale or unit."""
+        self._begin(self._born)
+        if len(self._numbers):
+            self._teach(self._events, self._numbers)
+
+    def _new(self, place: int) -> OfOneKernel:
+        """Return a learner that has not learned, of the columns and classes of the pool."""
+        learner = restored(self._fresh[place])
+        learner.add_columns(self._columns)
+        if self._classes:
+            learner.add_classes(self._classes)
+        return learner
+
+    def __len__(self) -> int:
+        return len(self._fresh)
+
+    # What they are
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The types of the learners."""
+        return tuple(state.type for state in self._fresh)
+
+    @property
+    def options(self) -> list[dict[str, JSON]]:
+        """What the learners were made of."""
+        return [state.header for state in self._fresh]
+
+    @property
+    def n_features(self) -> int:
+        """Random features or landmarks in use."""
+        return sum(learner.n_features for learner in self._learners)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        own = self._scale.nbytes + self._events.nbytes + self._numbers.nbytes
+        return own + sum(learner.nbytes for learner in self._learners)
+
+    # Growing
+
+    def meet(
+        self, columns: Sequence[Column], classes: Sequence[Label], scale: RunningQuantiles
+    ) -> None:
+        """Take over the columns and classes of the pool; those known come first."""
+        self._scale.add_columns(scale)
+        new, more = columns[len(self._columns) :], len(classes) > len(self._classes)
+        self._columns, self._classes = tuple(columns), tuple(classes)
+        self._events = np.pad(self._events, ((0, 0), (0, len(new))))
+        for learner in self._learners:
+            if new:
+                learner.add_columns(new)
+            if more:
+                learner.add_classes(self._classes)
+
+    def lack(self, classes: int) -> bool:
+        """Whether there are guests, and they have not met so many classes."""
+        return len(self) > 0 and classes > len(self._classes)
+
+    def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:
+        """Raise ValueError unless these are the columns and classes."""
+        if (self._columns, self._classes) != (columns, classes):
+            raise ValueError(
+                f"guests know columns {self._columns} and classes {self._classes}, "
+                f"not {columns} and {classes}"
+            )
+
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Follow a change of the columns' scale."""
+        if self._early:
+            self._scale.take(scale)
+            self._again()
+        else:
+            self._scale.follow(scale)
+
+    def shift_labels(self, factor: float, shift: float, n_events: int) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were.
+
+        With a factor of 0, what was learned by now is noise.
+        """
+        self._unit *= factor
+        self._unit[1] += shift
+        if self._early and factor:
+            self._numbers = self._numbers * factor + shift
+            self._again()
+        elif not (
+            1.0 / _OTHER <= self._unit[0] <= _OTHER
+            and abs(self._unit[1]) <= _OTHER * max(1.0, self._unit[0])
+        ):
+            self._events, self._numbers = self._events[:0], self._numbers[:0]
+            self._begin(n_events)
+
+    # Learning and predicting
+
+    def outputs(self, events: NDArray[np.float64], n_outputs: int) -> NDArray[np.float32]:
+        """Return logits, log-probabilities or numbers, shape (n, guests, outputs), of raw events.
+
+        Parameters
+        ----------
+        events : float64 array of shape (n, d)
+        n_outputs : int
+            Of the pool's experts.
+        """
+        Z = self._scale.transform(events)
+        out = np.zeros((len(events), len(self), n_outputs), np.float32)
+        for place, learner in enumerate(self._learners):
+            F = np.nan_to_num(learner.decide_checked(np.ascontiguousarray(Z, learner.dtype)))
+            if not self._is_classifier:
+                out[:, place] = np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
+            elif len(self._classes) > 1:
+                L = np.log(np.maximum(learner.probabilities(F), _LEAST))
+                out[:, place] = L if n_outputs > 1 else L[:, 1:] - L[:, :1]
+        return out
+
+    def learn(self, events: NDArray[np.float64], number: float) -> None:
+        """Learn from a raw event (1, d) whose label is in the pool's terms."""
+        numbers = np.array([number])
+        self._teach(events, numbers)
+        if self._early:
+            self._events = np.vstack([self._events, events])
+            self._numbers = np.append(self._numbers, numbers)
+            if len(self._numbers) == _EARLY:
+                self._grow_up()
+
+    def _teach(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+        Z = self._scale.transform(events)
+        if self._is_classifier:
+            labels = np.empty(len(numbers), dtype=object)
+            labels[:] = [self._classes[int(number)] for number in numbers]
+        else:
+            labels = (numbers - self._unit[1]) / self._unit[0]
+        for place, learner in enumerate(self._learners):
+            try:
+                learner.learn_checked(np.ascontiguousarray(Z, learner.dtype), labels)
+            except InvalidInput:  # its steps are too long: the others go on
+                self._learners[place] = self._new(place)
+
+    def _grow_up(self) -> None:
+        """Learn nothing anew from now on."""
+        self._early = False
+        self._events, self._numbers = self._events[:0].copy(), self._numbers[:0].copy()
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        parts = {f"learner-{n}": learner.state() for n, learner in enumerate(self._learners)}
+        parts |= {f"fresh-{n}": state for n, state in enumerate(self._fresh)}
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "learners": len(self),
+            "born": self._born,
+            "early": self._early,
+        }
+        nested = State.nest(parts, header)
+        own = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS} | self._scale.arrays()
+        return State(nested.header, {**nested.arrays, **own})
+
+    @classmethod
+    def from_state(cls, state: State, *, is_classifier: bool) -> Self:
+        """Return the guests whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or is damaged.
+        """
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        places = range(count(header, "learners", _OWNER, least=1))
+        with reading(_OWNER):
+            fresh = [restored(state.child(f"fresh-{n}")) for n in places]
+            guests = cls(fresh, is_classifier=is_classifier)
+            guests._learners = [restored(state.child(f"learner-{n}")) for n in places]
+            for learner, new in zip(guests._learners, fresh, strict=True):
+                check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
+            known = {(learner.columns or (), learner.classes) for learner in guests._learners}
+            ((guests._columns, guests._classes),) = known
+        guests._born = count(header, "born", _OWNER)
+        guests._early = bool(header.get("early"))
+        guests._restore_arrays(state)
+        return guests
+
+    def _restore_arrays(self, state: State) -> None:
+        """Take the arrays of a state, when columns and classes are known."""
+        numbers = FINITE
+        if self._is_classifier:
+            numbers = Domain(0, len(self._classes) - 1, whole=True)
+        declared = (
+            Declared("unit", "float64", (2,), Domain(least=-1e9, most=1e9)),
+            Declared("events", "float64", ("early", "columns"), _EVENTS),
+            Declared("numbers", "float64", ("early",), numbers),
+        )
+        found, sizes = taken(declared, state.arrays, {"columns": len(self._columns)}, _OWNER)
+        if not found["unit"][0] >= _LEAST_UNIT:
+            raise StateError(f"array 'unit' of {_OWNER} begins with {found['unit'][0]}")
+        if sizes["early"] >= (_EARLY if self._early else 1):
+            raise StateError(f"arrays 'events' and 'numbers' of {_OWNER} have too many events")
+        for name, array in found.items():
+            setattr(self, f"_{name}", array.copy())
+        self._scale.restore(state.arrays)
+        if len(self._scale.center) != len(self._columns):
+            raise StateError(
+                f"array 'center' of {_OWNER} must have {len(self._columns)} numbers, not "
+                f"{len(self._scale.center)}"
+            )
+
+    # Merging
+
+    def merge(
+        self,
+        other: Guests,
+        common_events: int,
+        both: NDArray[np.bool_],
+        unit: tuple[float, float],
+        *,
+        ahead: bool,
+    ) -> None:
+        """Take in what the guests of another pool learned since the two pools were one.
+
+        Where scale or unit differ by more than two estimates of one stream may, the guests are
+        those of the one pool from then on.
+
+        Parameters
+        ----------
+        other : Guests
+            Of the same options. These here know its columns and classes.
+        common_events : int
+            Of the pools.
+        both : bool array of shape (d,)
+            Columns that both have met.
+        unit : float, float
+            Labels of the other pool times the first plus the second are labels of this one.
+        ahead : bool
+            Whether the other pool has learned more, and the scale of labels is its own from now on.
+        """
+        self._grow_up()
+        places = {name: place for place, name in enumerate(other._columns)}
+        scale = other._scale.select([places.get(name) for name in self._columns], self._scale)
+        factor, shift = unit
+        theirs = other._unit * factor + (0.0, shift)
+        away = abs(theirs[0] / self._unit[0] - 1.0), abs(theirs[1] - self._unit[1])
+        alike = self._scale.near(scale, both) and max(away) <= _NOISE
+        if not (alike or ahead):
+            return
+        if not alike:
+            self._learners = [self._new(place) for place in range(len(self))]
+        common = common_events - self._born if self._born == other._born else 0
+        for mine, its in zip(self._learners, other._learners, strict=True):
+            learner: Any = mine
+            events = max(0, min(common, mine.n_events, its.n_events))
+            learner.merge(its, common_events=events)
+        if ahead:
+            self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
+
+
+_OWNER = "guests"
+_LEAST_UNIT = 1e-9
+_EVENTS = Domain(-LARGEST, LARGEST, missing=True)
+_ARRAYS = ("unit", "events", "numbers")
+
+
+def _check(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
+    """Raise InvalidInput if a learner cannot join."""
+    if not isinstance(learner, tuple(TYPES.values())):
+        kinds = " or ".join(kind.__name__ for kind in TYPES.values())
+        raise InvalidInput(
+            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
+            "the experts have a common one"
+        )
+    if learner.is_classifier != is_classifier:
+        if learner.is_classifier:
+            said = "classes, the experts numbers; give it a loss of numbers, such as loss='squared'"
+        else:
+            said = "numbers, the experts classes; give it a loss of classes, such as loss='softmax'"
+        raise InvalidInput(f"{name} learns {said}, or change the task of the experts")
+    if learner.n_events or learner.columns or learner.classes:
+        raise InvalidInput(
+            f"{name} has learned {learner.n_events} events, or knows columns or classes; "
+            "give a new one, which gets those of the stream"
+        )

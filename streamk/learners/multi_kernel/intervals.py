@@ -1,0 +1,121 @@
+"""How far a predicted number may be off."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken
+from streamk.learners.experts.arena import side_by_side
+from streamk.state import State
+
+_FIRST_SIZE = 1.0
+
+
+class ErrorQuantiles:
+    """Running quantiles of a prediction's errors, wider where the experts disagree.
+
+    Trackers of quantiles (steps of the pinball loss, as in Gibbs and Candes 2021) at several rates,
+    in units of the mean error, of the experts' disagreement on the event and of both, are mixed by
+    a fixed share. Everything is in units of the labels' scale.
+    """
+
+    TYPE = "error-quantiles"
+    FORMAT = 1
+
+    def __init__(self) -> None:
+        loops = _loops()
+        normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
+        # A normal error's mean size is 0.8 deviations.
+        self._arrays = side_by_side(
+            {
+                "count": np.zeros(1),
+                "size": np.full(1, _FIRST_SIZE),
+                "tracked": np.tile(normal / 0.8, (loops.TRACKERS, 1)),
+                "weights": np.full(loops.TRACKERS, 1.0 / loops.TRACKERS),
+                "correction": np.zeros(len(loops.LEVELS)),
+                "likely": np.zeros(loops.TRACKERS),
+                "awake": np.ones(loops.TRACKERS, dtype=bool),
+                "room": np.zeros(len(loops.LEVELS)),
+            }
+        )
+
+    def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
+        """Take in an error, label less prediction, and the opinions (experts, 1) behind it."""
+        _loops().learn(self.table, error, opinions, weights)
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """Return the addresses for the compiled loops, which the first access compiles or loads."""
+        arrays = [array.ctypes.data for array in self._arrays.values()]
+        return np.array([_loops().take_in.address, *arrays], dtype=np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by the state: a table holds addresses."""
+        return self.from_state, (self.state(),)
+
+    def quantiles(
+        self, opinions: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return quantiles of the error, float64 (n, levels), from opinions (n, experts, 1)."""
+        loops, own = _loops(), self._arrays
+        learned = own["size"], own["tracked"], own["weights"], own["correction"]
+        found, row = np.empty((len(opinions), len(levels))), np.empty(len(loops.LEVELS))
+        for n, said in enumerate(opinions):
+            apart = loops.disagreement(said, weights)
+            loops.quantiles(apart, *learned, row)
+            found[n] = np.interp(levels, loops.LEVELS, row)
+        return found
+
+    def rescale(self, factor: float) -> None:
+        """Follow labels whose unit has become 1 / factor of what it was."""
+        self._arrays["size"] *= factor
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        arrays = {name: self._arrays[name].copy() for name in _ARRAYS}
+        return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> ErrorQuantiles:
+        """Return the quantiles whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's, of a newer format, or its arrays do not fit.
+        """
+        state.expect(cls.TYPE, format=cls.FORMAT)
+        loops, found = _loops(), cls()
+        sizes = {"trackers": loops.TRACKERS, "levels": len(loops.LEVELS)}
+        arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")
+        for name, array in arrays.items():
+            found._arrays[name][...] = array
+        return found
+
+
+_STEPS = Domain(least=-1e15, most=1e15)
+"""What trackers reach by steps of less than 1 each."""
+_DECLARED = (
+    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
+    Declared("weights", "float64", ("trackers",), SHARES),
+    Declared("correction", "float64", ("levels",), _STEPS),
+    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
+    Declared("count", "float64", (1,), NON_NEGATIVE),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)
+
+
+def _normal_quantile(level: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(level)
+
+
+def _loops() -> Any:
+    from streamk.backends.numba_backend.experts import spread
+
+    return spread

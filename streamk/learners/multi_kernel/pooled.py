@@ -1,0 +1,368 @@
+"""What a learner with a pool of experts is made of: columns, classes, scales, state, merging."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
+from streamk.declared import count
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column, column_keys
+from streamk.features.quantiles import RunningQuantiles
+from streamk.features.random_features import check_events, check_seed
+from streamk.learners.common.class_weights import Choice, ClassWeights
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label
+from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.predictor import Decider
+from streamk.learners.experts import expert_pool, pool_loading, tables
+from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.experts.number_loss import loss_from_json, number_loss
+from streamk.learners.multi_kernel.guests import Guests
+from streamk.learners.multi_kernel.intervals import ErrorQuantiles
+from streamk.learners.multi_kernel.recollection import Recollection
+from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
+from streamk.learners.multi_kernel.upkeep import Upkeep
+from streamk.learners.scaled import OfOneKernel
+from streamk.losses import Loss
+from streamk.state import JSON, State
+
+FLOAT64 = np.dtype(np.float64)
+
+
+class Pooled(OneAtATime, Decider):
+    """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
+
+    TYPE = "multi-kernel"
+    FORMAT = 4
+    """From 2 on with the weights of the classes, from 3 on with guests, if there are any, from 4 on
+    with the number of classes that there may be."""
+    THRESHOLD = 0.5
+    takes_missing = True
+
+    def __init__(
+        self,
+        *,
+        task: str = "classification",
+        loss: str | Loss | None = None,
+        seed: int = 0,
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+        class_weight: Choice | None = None,
+        guests: Sequence[OfOneKernel] | None = None,
+        pending_bytes: int = 8 << 20,
+        threads: int | None = None,
+    ) -> None:
+        if task not in ("classification", "regression"):
+            raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
+        self.is_classifier = task == "classification"
+        if classes and not self.is_classifier:
+            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        if loss is not None and self.is_classifier:
+            raise InvalidInput(
+                f"loss={loss!r} is for numbers; leave it out or say task='regression'"
+            )
+        self.loss = number_loss(loss)
+        if class_weight is not None and not self.is_classifier:
+            raise InvalidInput(
+                "class_weight= is for classification; leave it out or change the task"
+            )
+        cores = 1 if threads is None else threads
+        for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not (whole and value >= least):
+                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        self.seed = check_seed(seed)
+        self.threads, self.pending_bytes = threads, pending_bytes
+        self.n_events = 0
+        self._guests = Guests(() if guests is None else guests, is_classifier=self.is_classifier)
+        self._classes = Classes(classes, max_classes)
+        if class_weight is not None:
+            self._weights = ClassWeights(class_weight)
+            if classes:
+                self._weights.check(self.classes)
+        numbers = 0 if self.is_classifier else 1
+        self._labels = RunningQuantiles(numbers, seed=self.seed)
+        self._columns: tuple[Column, ...] | None = None
+        self._scale = RunningQuantiles(0, seed=self.seed)
+        self._said = Recollection(pending_bytes)
+        self._errors = None if self.is_classifier else ErrorQuantiles()
+        self._upkeep = Upkeep()
+        self._pool: ExpertPool  # from the first columns on
+        self._shape: tuple[int, ...] = ()
+        self._fresh: bytes | None = None
+        """The event that the pool's room is about, whose opinions are kept nowhere else."""
+        if columns is not None:
+            self.add_columns(columns)
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._classes.labels
+
+    @property
+    def class_weight(self) -> Choice | None:
+        """What it costs to miss each class, as it was chosen."""
+        return None if self._weights is None else self._weights.choice
+
+    @property
+    def guests(self) -> list[dict[str, JSON]]:
+        """The options of the learners that were given to join the experts."""
+        return self._guests.options
+
+    @property
+    def drifts(self) -> tuple[int, ...]:
+        """After how many events experts began anew because of drift: the last 64 times.
+
+        Those before the model was made from a state are not among them.
+        """
+        return tuple(self._upkeep.alarmed)
+
+    @property
+    def n_features(self) -> int:
+        """Random features and tables of random binning in use, and the features of guests."""
+        own = expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
+        return own + self._guests.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the model, in bytes."""
+        held = self._pool.nbytes if self._columns is not None else 0
+        return held + self._scale.nbytes + self._said.nbytes + self._guests.nbytes
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns; in all events so far they were zero."""
+        known = self._columns or ()
+        keys = column_keys(names)
+        if known:
+            twice = np.isin(keys, self._pool.keys)
+            if twice.any():
+                raise InvalidInput(f"column {names[int(twice.argmax())]!r} is there already")
+        if self._columns is None:
+            self._pool = self._new_pool(keys)
+        elif names:
+            self._pool = self._pool.add_columns(keys)
+        self._columns = (*known, *names)
+        self._scale.add_columns(len(names))
+        self._changed()
+
+    def _new_pool(self, keys: NDArray[np.uint64]) -> ExpertPool:
+        task = NUMBERS if not self.is_classifier else BINARY
+        task = CLASSES if len(self._classes) > 2 else task
+        classes = max(2, len(self._classes))
+        return ExpertPool(
+            keys,
+            task=task,
+            classes=classes,
+            seed=self.seed,
+            loss=self.loss,
+            guests=self._guests.names,
+            cells=tables.most_after(self.n_events),
+        )
+
+    def _changed(self) -> None:
+        """Let a pool that is new know the scale; what was said by another does not count."""
+        self._shape = (len(self._columns or ()),)
+        self._guests.meet(self._columns or (), self.classes, self._scale)
+        self._pool.adapt(self._scale)
+        self._said.clear()
+        self._fresh = None
+        self._loops = expert_pool.loops()
+
+    # What follows from a forecast
+
+    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        if F.shape[1] > 1:
+            return np.asarray(F / F.sum(axis=1, keepdims=True))
+        P = np.empty((len(F), 2))
+        P[:, 0], P[:, 1] = 1.0 - F[:, 0], F[:, 0]
+        return P
+
+    def _even(self, n: int) -> NDArray[np.float64]:
+        """Return what is said of n events before any column is known: even odds, or 0."""
+        if not self.is_classifier:
+            return np.zeros((n, 1))
+        classes = max(2, len(self._classes))
+        return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
+
+    def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
+        """Whether x is an array of one event just as the loops know it, with no value too large."""
+        return (
+            type(x) is np.ndarray
+            and x.dtype is FLOAT64
+            and x.shape == self._shape
+            and x.flags.carray
+            # What was predicted just now need not be looked at again. A sum of squares is the fast
+            # way to see it otherwise; a NaN, which is missing, takes the last one.
+            and (
+                x.tobytes() == self._fresh
+                or bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
+            )
+        )
+
+    def _check(self, X: ArrayLike) -> NDArray[np.float64]:
+        return check_events(X, FLOAT64, self._columns, missing=True)
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here, but opinions on events without a label."""
+        parts = {"scale": self._scale.state(), "labels": self._labels.state()}
+        if self._errors is not None:
+            parts["errors"] = self._errors.state()
+        if self._weights is not None:
+            parts["weights"] = self._weights.state()
+        if self._guests:
+            parts["guests"] = self._guests.state()
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "task": "classification" if self.is_classifier else "regression",
+            "loss": None if self.loss is None else self.loss.to_json(),
+            "seed": self.seed,
+            "n_events": self.n_events,
+            "classes": list(self.classes),
+            "max_classes": self.max_classes,
+            "columns": None if self._columns is None else list(self._columns),
+            "pending_bytes": self.pending_bytes,
+        }
+        if self._columns is not None:
+            parts["pool"] = pool_loading.state_of(self._pool, self._upkeep.arrays())
+        return State.nest(parts, header)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, of a newer format, or its arrays do not fit.
+        """
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        try:
+            model = cls(
+                task=header["task"],
+                loss=loss_from_json(header.get("loss")),
+                seed=header["seed"],
+                classes=header["classes"],
+                max_classes=header.get("max_classes", MOST_CLASSES),
+                pending_bytes=header["pending_bytes"],
+            )
+            model.n_events = count(header, "n_events", "a multi-kernel learner")
+            model._scale = RunningQuantiles.from_state(state.child("scale"))
+            model._labels = RunningQuantiles.from_state(state.child("labels"))
+            if not model.is_classifier:
+                model._errors = ErrorQuantiles.from_state(state.child("errors"))
+            elif "weights" in header["parts"]:
+                model._weights = ClassWeights.from_state(state.child("weights"))
+            if "guests" in header["parts"]:
+                model._guests = Guests.from_state(
+                    state.child("guests"), is_classifier=model.is_classifier
+                )
+                model._guests.check(tuple(header["columns"] or ()), model.classes)
+            if header["columns"] is not None:
+                model._columns = tuple(header["columns"])
+                if len(model._columns) != len(model._scale):
+                    raise ValueError(f"{len(model._scale)} columns have a scale")
+                model._restore(state.child("pool"))
+                model._changed()
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
+                "it is damaged or was changed by hand"
+            ) from error
+        return model
+
+    def _restore(self, state: State) -> None:
+        self._pool = pool_loading.load(
+            state,
+            column_keys(self._columns or ()),
+            classes=max(2, len(self._classes)) if self.is_classifier else None,
+            seed=self.seed,
+            loss=self.loss,
+            guests=self._guests.names,
+        )
+        self._upkeep.restore(state.arrays)
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        Coefficients and weights become the means of both, by the events that each learned apart;
+        the scale and the window are those of the one that learned more. Labels and linear experts
+        of the other are converted into that scale, exactly as far as values are not bounded in
+        either. Random features and tables have no such map: where the scales differ by more than
+        estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
+        0.06), they stay as the one that learned more has them, since a mean would be right in
+        neither scale. So do guests, which else merge as they do by themselves.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in task, loss, seed, class weights or guests, naming it, or
+            `common_events` cannot be.
+        """
+        check_mergeable(self, other, ("is_classifier", "loss", "seed", "class_weight", "guests"))
+        apart = events_apart(self, other, common_events)
+        if other._columns is None:
+            return
+        known = self._columns or ()
+        new = tuple(name for name in other._columns if name not in known)
+        if new or self._columns is None:
+            self.add_columns(new)
+        self._classes.add(other.classes)
+        share = apart[1] / max(1, sum(apart))
+        if self._weights is not None and other._weights is not None:
+            order = self._classes.add(other.classes).tolist()
+            self._weights.merge(other._weights, share, order, apart[1])
+        there = {name: place for place, name in enumerate(other._columns)}
+        places = [there.get(name) for name in self._columns or ()]
+        both = np.array([name in there and name in known for name in self._columns or ()])
+        one = Scaled(self._aligned(self), self._scale, self._labels)
+        two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
+        if self._guests:
+            self._merge_guests(other, common_events, both, ahead=share > 0.5)
+        if share > 0.5:
+            one, two, share = two, one, 1.0 - share
+            self._errors = copy.deepcopy(other._errors)
+        self.n_events += apart[1]
+        pools = one.pool, two.pool
+        most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
+        for pool in pools:
+            pool.add_cells(most)
+        rescale(two, one, both)
+        one.pool.join(two.pool, share)
+        self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
+        self._changed()
+
+    def _merge_guests(
+        self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
+    ) -> None:
+        """Take in another's guests; the scale of labels will be the other's if that is ahead."""
+        self._guests.meet(self._columns or (), self.classes, self._scale)
+        mine, theirs = self._labels, other._labels
+        unit = (1.0, 0.0)
+        if not self.is_classifier:
+            unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
+        self._guests.merge(other._guests, common_events, both, unit, ahead=ahead)
+
+    def _aligned(self, other: Pooled) -> ExpertPool:
+        """Return a learner's pool with the columns and classes of this one."""
+        pool, classes = other._pool, max(2, len(self._classes))
+        task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
+        order = [self._classes.number(label) or 0 for label in other.classes]
+        order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
+        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order=order)

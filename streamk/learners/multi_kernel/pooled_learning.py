@@ -1,0 +1,324 @@
+"""How a pool of experts learns from events in their order, and predicts each before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.learners.common.prequential import Recorder
+from streamk.learners.experts import tables
+from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.multi_kernel.pooled import Pooled
+from streamk.learners.multi_kernel.recollection import Recollection
+from streamk.learners.multi_kernel.rescaling import unit_change
+from streamk.learners.multi_kernel.upkeep import PERIOD
+
+_AT_ONCE = 256
+"""Events that are learned before another thread that wants to predict gets its turn."""
+
+
+class PooledLearning(Pooled):
+    """A pool of experts that learns; see `streamk.learners.MultiKernel`.
+
+    Events are learned in runs, mostly a pass of the compiled loops each. None but the first event
+    of a run changes anything that is not in the pool itself: the columns' scale, the labels' unit
+    or the classes.
+    """
+
+    def _learn_events(
+        self,
+        events: NDArray[np.float64],
+        labels: NDArray[Any],
+        recorder: Recorder | None = None,
+    ) -> None:
+        """Learn from events (n, d) with labels (n,), both checked.
+
+        With a recorder, each is predicted first, by what was learned of those before.
+        """
+        first = 0
+        if self._columns is None:
+            self.add_columns(range(events.shape[1]))
+            if recorder is not None:
+                # What is said before any column is known is no opinion to be weighed by.
+                recorder.add(self._even(1))
+                self._learn(events[:1], labels[:1], None)
+                first = 1
+        while first < len(events):
+            most = PERIOD if self._guests else _AT_ONCE  # guests take long
+            most = min(most, self._scale.until_change(), tables.until_more(self.n_events))
+            stop = min(len(events), first + most)
+            if self.is_classifier:
+                stop = first + self._until_new(labels[first:stop])
+            else:
+                stop = min(stop, first + self._labels.until_change())
+            self._learn(events[first:stop], labels[first:stop], recorder)
+            first = stop
+
+    def _until_new(self, labels: NDArray[Any]) -> int:
+        """Return how many labels come before a new class, which is learned on its own at first."""
+        if self._classes.know(labels[1:]):
+            return len(labels)
+        known = self._classes.number
+        for n, label in enumerate(labels[1:], start=1):
+            if known(label) is None:
+                return n
+        return len(labels)
+
+    def _learn(
+        self, events: NDArray[np.float64], labels: NDArray[Any], recorder: Recorder | None
+    ) -> None:
+        """Learn from a run of events, at least one; see `_learn_events`."""
+        old = self._unit
+        moved = self._scale.observe(events)
+        if self.is_classifier:
+            turned = self._classes.number(labels[0]) is None
+        else:
+            turned = self._labels.observe(labels[:, None])
+        predicted = recorder is not None and (moved or turned)
+        if recorder is not None and predicted:
+            # By the pool that does not follow yet.
+            recorder.add(self._restored(self._say(events[0]), old)[None])
+        elif moved or turned:
+            self._say_once(events[0])
+        if moved:
+            self._follow_columns()
+        if self.is_classifier:
+            numbers = self._encode(labels)
+        else:
+            if turned:
+                self._follow_unit(old)
+            numbers = self._standardized(labels)
+        self._learn_rows(events, numbers, recorder, predicted)
+
+    def _follow_columns(self) -> None:
+        """Let the experts follow a change of the columns' scale."""
+        self._settle()
+        self._pool.adapt(self._scale)
+        self._guests.adapt(self._scale)
+
+    def _encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the numbers of the classes; the experts follow where there are new ones."""
+        numbers = self._classes.encode(labels).astype(np.float64)
+        classes, pool = len(self._classes), self._pool
+        if classes > pool.classes:
+            self._pool = pool.add_classes(classes)
+            self._changed()
+        elif self._guests.lack(classes):
+            self._changed()
+        return numbers
+
+    @property
+    def _unit(self) -> tuple[float, float]:
+        """Center and inverse scale of the labels; of classes 0 and 1."""
+        if self.is_classifier:
+            return 0.0, 1.0
+        return float(self._labels.center[0]), float(self._labels.inverse[0])
+
+    def _follow_unit(self, old: tuple[float, float]) -> None:
+        """Let the experts follow a change of the labels' unit."""
+        if not self.n_events:
+            return
+        factor, shift = unit_change(*old, self._labels)
+        self._settle()
+        self._pool.shift_labels(factor, shift)
+        self._said.shift(factor, shift)
+        self._guests.shift_labels(factor, shift, self.n_events)
+        if self._errors is not None and factor:
+            self._errors.rescale(factor)
+
+    def _standardized(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return labels in units of their spread."""
+        center, inverse = self._unit
+        return np.asarray(np.clip((labels - center) * inverse, -FURTHEST, FURTHEST))
+
+    def _restored(
+        self, out: NDArray[np.float64], unit: tuple[float, float] | None = None
+    ) -> NDArray[np.float64]:
+        """Return predicted numbers, which are in units of the labels' spread, in their own unit."""
+        if self.is_classifier:
+            return out
+        center, inverse = self._unit if unit is None else unit
+        return np.asarray(out / inverse + center)
+
+    def _learn_rows(
+        self,
+        events: NDArray[np.float64],
+        numbers: NDArray[np.float64],
+        recorder: Recorder | None,
+        predicted: bool,
+    ) -> None:
+        """Learn from events (n, d) whose labels are in the experts' terms.
+
+        Parameters
+        ----------
+        events : float64 array of shape (n, d)
+        numbers : float64 array of shape (n,)
+        recorder : Recorder, optional
+        predicted : bool
+            Whether it has the prediction of the first one.
+        """
+        alone = len(events)
+        if alone > 1 and not self._guests:  # who speak before they learn
+            alone = int(predicted or events[0].tobytes() == self._fresh)
+        for n in range(alone):
+            if recorder is not None and not (n == 0 and predicted):
+                recorder.add(self._restored(self._say(events[n]))[None])
+            self._learn_row(events[n], float(numbers[n]))
+        if alone < len(events):
+            self._learn_pass(events[alone:], numbers[alone:], recorder)
+
+    def _learn_pass(
+        self,
+        events: NDArray[np.float64],
+        numbers: NDArray[np.float64],
+        recorder: Recorder | None,
+    ) -> None:
+        """Do `_learn_rows` by the compiled loops alone."""
+        pool, upkeep = self._pool, self._upkeep
+        self._settle()
+        seen, places = self._recalled(events, asked=recorder is None)
+        out = np.empty((len(events), pool.outputs))
+        errors = None if self._errors is None else self._errors.table
+        rows, first = self._padded(events), 0
+        while first < len(rows):
+            rest = slice(first, None)
+            learned, found = self._loops.learn(
+                pool.table,
+                rows[rest],
+                numbers[rest],
+                seen,
+                places[rest],
+                errors,
+                out[rest],
+                upkeep.plan(self.n_events),
+            )
+            first += learned
+            self.n_events += learned
+            upkeep.follow(pool, found, self.n_events)
+        self._add_cells()
+        # Balanced weights change with each label, and decisions with them.
+        weights = self._weights
+        step = 1 if weights is not None and weights.balanced and recorder is not None else len(out)
+        F = self._restored(out)
+        for n in range(0, len(F), step):
+            if recorder is not None:
+                recorder.add(F[n : n + step])
+            if weights is not None:
+                weights.learn(numbers[n : n + step].tolist())
+
+    def _recalled(
+        self, events: NDArray[np.float64], *, asked: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return what was said of events (n, d), and at which place there each is, -1 for none.
+
+        It is forgotten. Unless it is asked for, since they are predicted anew, there is nothing.
+        """
+        places = np.full(len(events), -1)
+        found: list[NDArray[np.float32]] = []
+        if len(self._said):
+            for n, row in enumerate(events):
+                then = self._said.take(row.tobytes())
+                if then is not None and asked:
+                    places[n] = len(found)
+                    found.append(then)
+        return (np.stack(found) if found else self._pool.kept(0)), places
+
+    def _learn_row(self, event: NDArray[np.float64], number: float) -> None:
+        """Learn from an event (d,) whose label is in the experts' terms."""
+        pool, name = self._pool, event.tobytes()
+        seen = pool.arrays["KEPT"]
+        if self._weights is not None:
+            self._weights.learn([number])
+        then = None
+        if name == self._fresh:
+            self._fresh = None
+            self._said.take(name)
+        else:
+            self._settle()
+            then = self._said.take(name)
+            self._hear(event)
+            self._loops.forecast_one(pool.table, self._padded(event))
+        if then is not None:
+            seen = then
+        if self._errors is not None:
+            missed = float(number - seen[-1, 0])
+            self._errors.update(missed, seen[: pool.experts], pool.arrays["SHARES"][0])
+        self._loops.update(pool.table, seen, number)
+        if self._guests:
+            self._guests.learn(event[None], number)
+        self.n_events += 1
+        if self.n_events % PERIOD == 0:
+            self._review()
+        self._add_cells()
+
+    def _add_cells(self) -> None:
+        """Let the tables grow with the events learned."""
+        if self._pool.most_cells < tables.LARGEST:
+            self._pool.add_cells(tables.most_after(self.n_events))
+
+    def rehearse(self) -> None:
+        """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
+        self._review()
+        self._pool.restart()
+
+    def _review(self) -> None:
+        """Look at the events since the last review."""
+        self._settle()
+        self._upkeep.review(self._pool, self.n_events)
+
+    def _say(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Forecast an event (d,); what is said of it stays in the pool's room for a while."""
+        self._settle()
+        self._hear(event)
+        self._loops.forecast_one(self._pool.table, self._padded(event))
+        self._fresh = event.tobytes()
+        return np.asarray(self._pool.arrays["OUT"].copy())
+
+    def _say_once(self, event: NDArray[np.float64]) -> None:
+        """Forecast an event (d,) that nobody has asked about, as if somebody had."""
+        name = event.tobytes()
+        if name != self._fresh and name not in self._said:
+            self._say(event)
+
+    def _hear(self, event: NDArray[np.float64]) -> None:
+        """Ask the guests about the event (d,) that is forecast next."""
+        if self._guests:
+            outputs = self._guests.outputs(event[None], self._pool.outputs)
+            self._pool.hear(outputs[0])
+
+    def _settle(self) -> None:
+        """Keep what the pool's room says of an event, before it is overwritten or means less."""
+        if self._fresh is not None:
+            self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
+            self._fresh = None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Predict without remembering it: later labels of these events find nothing said.
+
+        Examples
+        --------
+        >>> from streamk.learners import MultiKernel
+        >>> model = MultiKernel(columns=("a",), task="regression")
+        >>> with model.aside():
+        ...     number = model.predict_one([1.0])
+        """
+        with self._lock:
+            self._settle()
+            said, self._said = self._said, Recollection(0)
+            try:
+                yield
+            finally:
+                self._settle()
+                self._said = said
+
+    def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return events (n, d), or one (d,), with room for columns still to come."""
+        missing = self._pool.capacity - events.shape[-1]
+        if not missing:
+            return events
+        return np.pad(events, (*((0, 0) for _ in events.shape[1:]), (0, missing)))

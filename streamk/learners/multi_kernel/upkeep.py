@@ -1,0 +1,106 @@
+"""What follows from a review of the experts: new beginnings after drift, and sleep for the idle."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
+from streamk.learners.experts.expert_pool import BANKS, WINDOW, ExpertPool
+
+PERIOD = 32
+"""Events between two reviews."""
+ALARM = 6.0
+"""Sum of the rises of the loss, in deviations, that is drift."""
+TRIAL = 64.0
+"""Reviews that a bank is awake for at least."""
+_SHORTEST = 64.0
+"""Reviews that a bank sleeps for at least."""
+_STORED = (
+    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
+    Declared("sleeping", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
+    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
+)
+_REMEMBERED = 64
+"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
+
+
+class Upkeep:
+    """Starts experts of a pool anew after drift, and sends idle ones to sleep.
+
+    The reviews are compiled, see `streamk.backends.numba_backend.experts.reviews`.
+    """
+
+    def __init__(self) -> None:
+        self._drift = np.zeros(5)
+        self._sleeping = np.zeros((len(BANKS) + 1, 3))
+        self._wake()
+        self.alarms = 0
+        """Drifts that were found."""
+        self.alarmed: deque[int] = deque(maxlen=_REMEMBERED)
+        """After how many events the last of them were found; not part of the state."""
+
+    def plan(self, events: int) -> tuple[Any, ...]:
+        """Return what the compiled loops need to review the pool after so many events."""
+        return events % PERIOD, PERIOD, self._drift, self._sleeping, _limits()
+
+    def review(self, pool: ExpertPool, events: int) -> None:
+        """Look at the last `PERIOD` of so many events of a pool."""
+        found = _reviews().review(pool.table, self._drift, self._sleeping, _limits())
+        self.follow(pool, found, events)
+
+    def follow(self, pool: ExpertPool, found: int, events: int) -> None:
+        """Do what a review after so many events calls for."""
+        reviews = _reviews()
+        if found == reviews.ALARM:
+            self.alarms += 1
+            self.alarmed.append(events)
+            if not pool.arrays["AWAKE"][BANKS.index(WINDOW)]:
+                pool.forget_window()
+            pool.restart()
+            self._wake()
+        elif found == reviews.WINDOW_WOKE:
+            pool.forget_window()
+
+    def _wake(self) -> None:
+        """Begin the trials of all banks anew."""
+        self._sleeping[:-1] = 0.0, 0.0, _SHORTEST
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return everything needed to go on exactly from here."""
+        return {
+            "drift": self._drift.copy(),
+            "sleeping": self._sleeping.copy(),
+            "alarms": np.array([float(self.alarms)]),
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        StateError
+            If an array is missing or does not fit, naming it.
+        """
+        owner = "a pool of experts"
+        found, _ = taken(_STORED, arrays, {}, owner)
+        within(found["drift"][[0, 2]], NON_NEGATIVE, "drift", owner)  # a count, squares
+        within(found["sleeping"][:-1, 1:], NON_NEGATIVE, "sleeping", owner)  # reviews, naps
+        self._drift[...] = found["drift"]
+        self._sleeping[...] = found["sleeping"]
+        self.alarms = int(found["alarms"][0])
+
+
+def _limits() -> tuple[float, float, float]:
+    return ALARM, TRIAL, _SHORTEST
+
+
+def _reviews() -> Any:
+    """Return the compiled reviews, which are not imported before they are needed."""
+    from streamk.backends.numba_backend.experts import reviews
+
+    return reviews

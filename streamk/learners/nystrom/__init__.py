@@ -1,0 +1,1 @@
+"""A learner on the Nyström features of landmarks that follow the stream (incremental oASIS)."""
