@@ -23,6 +23,7 @@ FLOORS = (
     ("backends",),
     ("kernels", "losses"),
     ("landmarks", "features"),
+    ("scaling",),
     ("factorization",),
     ("learners", "prediction", "encoding"),
     ("engine", "distributed", "adapters"),

@@ -9,7 +9,6 @@ import pytest
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.features.scaling import RunningScale
 from streamk.learners import (
     AdaGrad,
     Constant,
@@ -19,6 +18,7 @@ from streamk.learners import (
     Scaled,
     StreamingMeka,
 )
+from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 N, CUTS = 400, 30

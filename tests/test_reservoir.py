@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 
-from streamk.features.reservoir import Reservoir
+from streamk.scaling.reservoir import Reservoir
 
 
 @pytest.mark.parametrize("seed", [0, 2**63 + 12345])

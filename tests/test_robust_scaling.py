@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
-from streamk.features.label_scaling import LabelScale
-from streamk.features.robust_scaling import RobustScale
-from streamk.features.scaling import RunningScale
 from streamk.learners import Scaled, create
+from streamk.scaling.labels import LabelScale
+from streamk.scaling.robust import RobustScale
+from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 FLOAT64 = np.dtype(np.float64)

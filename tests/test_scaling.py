@@ -9,8 +9,8 @@ import pytest
 
 from streamk import backends, kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.features.scaling import RunningScale
 from streamk.learners import AdaGrad, DoublyStochastic, Scaled
+from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 FLOAT64 = np.dtype("float64")

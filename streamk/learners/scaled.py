@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.label_scaling import LabelScale
 from streamk.features.random_features import check_events
-from streamk.features.robust_scaling import RobustScale
-from streamk.features.scaling import RunningScale
 from streamk.learners.common.classes import Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable
@@ -25,6 +22,9 @@ from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
+from streamk.scaling.labels import LabelScale
+from streamk.scaling.robust import RobustScale
+from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka
@@ -57,13 +57,13 @@ def restored(state: State) -> OfOneKernel:
 class Scaled(OneAtATime, Predictor):
     """A learner that sees every column in units of its spread on the stream.
 
-    The scaling is by running medians and deciles, `streamk.features.robust_scaling.RobustScale`, so
+    The scaling is by running medians and deciles, `streamk.scaling.robust.RobustScale`, so
     that a few huge values do no harm; missing values (NaN) are taken as the median. Events go one
     by one: each is predicted in the scale of those learned before it; to be learned it is taken
     into the scale first, and scaled by that, so the first ones are in a scale that knows them. The
     mean squared distance of two scaled events is 2, so the learner's bandwidth is relative to that.
     Numbers to be predicted are standardised by their running mean and deviation, which begin anew
-    where the scale of the labels jumps (`streamk.features.label_scaling.LabelScale`), and
+    where the scale of the labels jumps (`streamk.scaling.labels.LabelScale`), and
     predictions given back in their own unit; the parameter of a loss (delta, epsilon) is then in
     standard deviations of the label.
 

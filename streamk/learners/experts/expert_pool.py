@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from streamk import backends
 from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, pool_arrays
-from streamk.features.quantiles import KNOTS, RunningQuantiles
 from streamk.learners.experts import cells, class_room, tables
 from streamk.learners.experts.number_loss import kind_of
 from streamk.learners.experts.pool_growth import inherit, take_classes
 from streamk.learners.experts.pool_table import PoolTable
 from streamk.losses import Loss
+from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"

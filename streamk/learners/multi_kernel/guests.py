@@ -12,12 +12,12 @@ from streamk.backends import LARGEST
 from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.quantiles import RunningQuantiles
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.experts.expert_pool import FURTHEST
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
-from streamk.learners.steady_scale import SteadyScale
+from streamk.scaling.hysteresis import SteadyScale
+from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
 _LEAST = 1e-30

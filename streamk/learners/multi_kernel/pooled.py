@@ -13,7 +13,6 @@ from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
 from streamk.declared import count
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
-from streamk.features.quantiles import RunningQuantiles
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.common.class_weights import Choice, ClassWeights
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label
@@ -30,6 +29,7 @@ from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
+from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
 FLOAT64 = np.dtype(np.float64)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import OUTERMOST
-from streamk.features.quantiles import RunningQuantiles
 from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.scaling.quantiles import RunningQuantiles
 
 _OTHER = 1e3
 """Change of a unit after which what was learned in the old one is noise."""

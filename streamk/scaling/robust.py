@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from streamk import backends
 from streamk.declared import Domain, number
-from streamk.features.quantiles import RunningQuantiles
-from streamk.features.scaling import is_plain_event
+from streamk.scaling.quantiles import RunningQuantiles
+from streamk.scaling.running import is_plain_event
 from streamk.state import JSON, State
 
 _BOUND = 3.0
@@ -31,7 +31,7 @@ class RobustScale:
     """Running quantiles of each column, and the scaling that follows from them.
 
     A value becomes ``z = (x - center) / scale`` by the median and the spread of the deciles, as
-    `streamk.features.quantiles.RunningQuantiles` has them. A z beyond 3 becomes ``6 - 9 / |z|``
+    `streamk.scaling.quantiles.RunningQuantiles` has them. A z beyond 3 becomes ``6 - 9 / |z|``
     with its sign: the order stays, and so does the slope at 3, but no value is farther out than 6.
     All columns are then multiplied by one factor, by which the mean squared distance of two events
     is 2, so a kernel's bandwidth is relative to the spread of the stream. A NaN is missing and

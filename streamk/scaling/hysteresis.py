@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import Declared, taken
-from streamk.features.quantiles import (
+from streamk.scaling.quantiles import (
     CENTERS,
     DISTANCES,
     INVERSES,

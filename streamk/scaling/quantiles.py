@@ -12,7 +12,7 @@ from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
-from streamk.features.reservoir import Reservoir
+from streamk.scaling.reservoir import Reservoir
 from streamk.state import JSON, State
 
 KNOTS = 32

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, count, taken
 from streamk.errors import StateError
-from streamk.features.scaling import RunningScale
+from streamk.scaling.running import RunningScale
 from streamk.state import JSON, State
 
 _BLOCK = 64

@@ -1,0 +1,1 @@
+"""Running scales of columns and labels: each event is scaled by those before it."""
