@@ -55,7 +55,11 @@ HOMES = {
     "pickle": (),
     "pyarrow": ("connectors",),
     "ray": ("streamk.distributed",),
-    "river": ("streamk.adapters.river", "streamk.engine.river_metrics", "connectors.river"),
+    "river": (
+        "streamk.adapters.river",
+        "streamk.engine.evaluation.river_metrics",
+        "connectors.river",
+    ),
     "sklearn": (
         "streamk.adapters.sklearn",
         "streamk.factorization.bases",

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamk.engine.checkpoint import Store
-from streamk.engine.packing import fingerprint
-from streamk.engine.reading import read_checkpoint
-from streamk.engine.sequence import Pass
+from streamk.engine.checkpoints.packing import fingerprint
+from streamk.engine.checkpoints.reading import read_checkpoint
+from streamk.engine.checkpoints.store import Store
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.state import State
 
@@ -101,7 +101,8 @@ def test_slots(store: Store) -> None:
 
 
 def test_a_slot_is_free_when_its_process_is_dead(store: Store) -> None:
-    code = "import sys, time; from streamk.engine.checkpoint import Store; s = Store(sys.argv[1]);"
+    code = "import sys, time; from streamk.engine.checkpoints.store import Store;"
+    code += "s = Store(sys.argv[1]);"
     code += "print(s.name, flush=True); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True

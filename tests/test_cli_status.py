@@ -11,7 +11,7 @@ import pytest
 from connectors.registry import open_sink
 from streamk.cli import main
 from streamk.engine import newest_checkpoint
-from streamk.engine.checkpoint import Store
+from streamk.engine.checkpoints.store import Store
 
 RUN = ("run", "file:events.ndjson", "--label", "y")
 ONE_KERNEL = (*RUN, "--model", "doubly-stochastic", "--set")

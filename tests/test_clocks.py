@@ -22,8 +22,8 @@ from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.report import as_json, as_text
 from streamk.engine import Engine, Report, read_checkpoint
-from streamk.engine.clocks import NEVER, Clock
-from streamk.engine.sequence import Pass, Sequencer
+from streamk.engine.order.clocks import NEVER, Clock
+from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import InvalidInput, StateError
 
 MINUTE = 60_000
@@ -357,7 +357,7 @@ def test_a_checkpoint_belongs_to_its_bound(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_bound_goes_on_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streamk.engine.checkpoint import Store
+    from streamk.engine.checkpoints.store import Store
 
     save = Store.save
 

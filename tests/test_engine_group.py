@@ -17,8 +17,8 @@ from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.engine import Engine, Report, newest_checkpoint
-from streamk.engine.group import Owner, contents
-from streamk.engine.locks import lock
+from streamk.engine.checkpoints.locks import lock
+from streamk.engine.recovery.group import Owner, contents
 from streamk.errors import EngineError
 
 N = 400

@@ -18,12 +18,12 @@ from river import metrics as river_metrics
 
 from connectors.memory import MemorySource
 from streamk.engine import Engine, Snapshot, shown_on
-from streamk.engine.confusion import Confusion
-from streamk.engine.history import MOST
-from streamk.engine.marks import Marks
-from streamk.engine.metrics import Metrics, score_classes, score_numbers
+from streamk.engine.evaluation.confusion import Confusion
+from streamk.engine.evaluation.history import MOST
+from streamk.engine.evaluation.marks import Marks
+from streamk.engine.evaluation.metrics import Metrics, score_classes, score_numbers
+from streamk.engine.evaluation.river_metrics import BINARY, CLASSES, NUMBERS
 from streamk.engine.progress import JsonFormatter, TerminalLine
-from streamk.engine.river_metrics import BINARY, CLASSES, NUMBERS
 from streamk.errors import InvalidInput, StateError
 
 
@@ -232,7 +232,7 @@ def test_confusion_and_recall() -> None:
 
 
 def test_many_classes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamk.engine.confusion.MOST_PAIRS", 50)
+    monkeypatch.setattr("streamk.engine.evaluation.confusion.MOST_PAIRS", 50)
     rng = np.random.default_rng(0)
     truth, answers = rng.integers(0, 40, (2, 2000))
     found = []

@@ -20,8 +20,9 @@ from engine_kit import BATCH, WhimsicalSource, events, learner, same_model, spli
 from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, checkpoint, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoint import Store
+from streamk.engine import Engine, newest_checkpoint, read_checkpoint
+from streamk.engine.checkpoints import store as checkpoint
+from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
 
 N = 400
@@ -374,7 +375,7 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("streamk.engine.checkpoint.write_file", full)
+        patched.setattr("streamk.engine.checkpoints.store.write_file", full)
         with pytest.raises(EngineError, match="No space left on device"):
             engine(MemorySource(events(100)), tmp_path).run()
     assert names(tmp_path / "member-0") == before

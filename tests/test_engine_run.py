@@ -35,7 +35,7 @@ from connectors.registry import open_sink
 from streamk.encoding import Schema
 from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Engine
-from streamk.engine.feed import Feed
+from streamk.engine.order.feed import Feed
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
 from streamk.learners import Constant, DoublyStochastic, Scaled

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamk.engine import kept_model
-from streamk.engine.checkpoint import Store
-from streamk.engine.packing import canonical, pack, unpack
-from streamk.engine.reading import LONGEST_MANIFEST, read_checkpoint
+from streamk.engine.checkpoints.packing import canonical, pack, unpack
+from streamk.engine.checkpoints.reading import LONGEST_MANIFEST, read_checkpoint
+from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
 from streamk.state import State
 
@@ -170,7 +170,7 @@ def test_a_manifest_past_its_limit_is_refused_unread(store: Store) -> None:
 def test_no_manifest_is_written_that_is_not_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamk.engine.checkpoint.LONGEST_MANIFEST", 1000)
+    monkeypatch.setattr("streamk.engine.checkpoints.store.LONGEST_MANIFEST", 1000)
     with pytest.raises(EngineError, match=r"more than 1,000 are never read; .* epoch 1, is"):
         store.save({"long": "x" * 1000}, State({"type": "test", "format": 1}))
     assert store.epoch == 1

@@ -12,7 +12,7 @@ import pytest
 from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
 
 from connectors.kafka import KafkaSource
-from streamk.engine.group import Owner
+from streamk.engine.recovery.group import Owner
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from connectors.memory import MemorySink, MemorySource
 from streamk.backends.pool_arrays import LEARNED
 from streamk.engine import Engine
-from streamk.engine.reading import read_checkpoint
+from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import MultiKernel, create, from_state
 from streamk.learners.experts.expert_pool import ALPHAS

@@ -18,7 +18,7 @@ from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.figures import confusion_table, figure_rows, since_lines, sparkline
 from streamk.engine import Engine, Report, newest_checkpoint
-from streamk.engine.confusion import Confusion
+from streamk.engine.evaluation.confusion import Confusion
 from streamk.learners import MultiKernel
 
 N_EVENTS = 3000

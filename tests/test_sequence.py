@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import Chunk, Rows
-from streamk.engine.batch import Batch
-from streamk.engine.sequence import Pass, Sequencer
+from streamk.engine.order.batch import Batch
+from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, StateError
 
 Log = dict[str, list[tuple[int, int]]]  # partition -> [(offset, timestamp), ...]

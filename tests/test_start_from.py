@@ -16,7 +16,7 @@ from connectors.files import FileSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.engine import Engine, Report
-from streamk.engine.reading import newest_of_all
+from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)

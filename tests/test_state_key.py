@@ -18,9 +18,9 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.engine import Engine, Key, Report, Untrusted, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoint import Store
-from streamk.engine.packing import canonical
-from streamk.engine.sequence import Pass
+from streamk.engine.checkpoints.packing import canonical
+from streamk.engine.checkpoints.store import Store
+from streamk.engine.order.sequence import Pass
 from streamk.errors import InvalidInput, StateError
 from streamk.state import State
 

@@ -16,7 +16,7 @@ from crash_kit import Job, Position, Process, fill, newest, outputs, positions, 
 
 from connectors.kafka import KafkaSource
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.engine.group import Group, Owner, contents
+from streamk.engine.recovery.group import Group, Owner, contents
 from streamk.learners import from_state
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -19,7 +19,7 @@ from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
 from streamk.cli.tables import columns
 from streamk.engine import Engine, Report, shown_on
-from streamk.engine.metrics import Metrics
+from streamk.engine.evaluation.metrics import Metrics
 from streamk.learners import Learner, create
 from streamk.learners.warming import preparing
 

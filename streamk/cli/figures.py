@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from streamk.cli.tables import columns
-from streamk.engine.confusion import Confusion
+from streamk.engine.evaluation.confusion import Confusion
 
 __all__ = ["confusion_table", "figure_rows", "since_lines", "sparkline", "words"]
 

@@ -14,9 +14,9 @@ from streamk.cli.figures import figure_rows, since_lines, sparkline
 from streamk.cli.model_options import learner_header
 from streamk.cli.tables import columns, features, share, size
 from streamk.engine import Checkpoint, Key, read_checkpoint
-from streamk.engine.keys import key_of
-from streamk.engine.marks import Marks
-from streamk.engine.metrics import Metrics
+from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.evaluation.marks import Marks
+from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 from streamk.learners import from_state
 

@@ -11,9 +11,9 @@ from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.figures import words
 from streamk.cli.inspect import members
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
-from streamk.engine.keys import key_of
-from streamk.engine.marks import Marks
-from streamk.engine.metrics import Metrics
+from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.evaluation.marks import Marks
+from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 
 __all__ = ["main"]

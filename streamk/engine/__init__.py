@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from streamk.engine.keys import Key, Untrusted
+from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.reading import (
+    Checkpoint,
+    kept_model,
+    newest_checkpoint,
+    read_checkpoint,
+)
 from streamk.engine.loop import Engine, Report
 from streamk.engine.progress import Snapshot, shown_on
-from streamk.engine.reading import Checkpoint, kept_model, newest_checkpoint, read_checkpoint
 from streamk.engine.training import Counts
 
 __all__ = [

@@ -19,7 +19,8 @@ from typing import Literal
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
 from streamk.encoding import Absent, Mode, Schema
-from streamk.engine.checkpoint import Store
+from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.store import Store
 from streamk.engine.checks import (
     check_choice,
     check_seconds,
@@ -31,14 +32,13 @@ from streamk.engine.checks import (
     schema_of,
 )
 from streamk.engine.details import Details
-from streamk.engine.feed import DataLoss, Feed
-from streamk.engine.keeper import Keeper
-from streamk.engine.keys import key_of
 from streamk.engine.lookout import Lookout
+from streamk.engine.order.feed import DataLoss, Feed
+from streamk.engine.order.sequence import Pass
 from streamk.engine.progress import Pace, Snapshot, process_bytes
+from streamk.engine.recovery.coordinator import Keeper
 from streamk.engine.report import Report
 from streamk.engine.saving import Saving
-from streamk.engine.sequence import Pass
 from streamk.engine.training import OnError, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
@@ -64,10 +64,10 @@ _log = logging.getLogger("streamk.engine")
 class Engine:
     """Attaches a model to a stream.
 
-    Events are taken in one fixed order (see `streamk.engine.sequence`). Each is predicted by the
-    model that has learned all events before it, then learned, as soon as its place in the order is
-    certain. Nothing of that depends on timing; with a `checkpoint` directory the run goes on after
-    any crash as if nothing had happened.
+    Events are taken in one fixed order (see `streamk.engine.order.sequence`). Each is predicted by
+    the model that has learned all events before it, then learned, as soon as its place in the order
+    is certain. Nothing of that depends on timing; with a `checkpoint` directory the run goes on
+    after any crash as if nothing had happened.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Engine:
         Seconds that the other partitions of a live stream wait for one that brings nothing.
     max_skew : float, default 60.0
         Seconds that the timestamp of an event may be ahead of its partition's clock, see
-        `streamk.engine.clocks`; infinite for no bound.
+        `streamk.engine.order.clocks`; infinite for no bound.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional

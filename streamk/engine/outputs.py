@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from connectors.base import Output, Rows
 from streamk.encoding import BadEvent
-from streamk.engine.batch import Batch
+from streamk.engine.order.batch import Batch
 from streamk.learners.common.prequential import Prequential
 
 __all__ = ["dead_letter", "predictions", "revise"]

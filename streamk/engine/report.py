@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamk.encoding import Schema
-from streamk.engine.confusion import Confusion
-from streamk.engine.feed import Lost
+from streamk.engine.evaluation.confusion import Confusion
+from streamk.engine.order.feed import Lost
 from streamk.engine.training import Counts
 from streamk.learners.base import Learner
 
@@ -31,7 +31,7 @@ class Report:
         "whole" and "window": accuracy of no_change and majority, or mean absolute error of
         last_value and mean, on the same events.
     confusion : Confusion
-        Which class was taken for which, see `streamk.engine.confusion`.
+        Which class was taken for which, see `streamk.engine.evaluation.confusion`.
     since : dict of str to int
         After how many scored events a figure began to count, of those that did not at the first.
     history : dict of str to list

@@ -6,8 +6,8 @@ import logging
 import time
 
 from connectors.errors import Revoked
-from streamk.engine.checkpoint import NotSaved
-from streamk.engine.keeper import Keeper
+from streamk.engine.checkpoints.store import NotSaved
+from streamk.engine.recovery.coordinator import Keeper
 
 __all__ = ["Saving"]
 

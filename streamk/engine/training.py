@@ -21,11 +21,11 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
-from streamk.engine.batch import Batch
 from streamk.engine.details import Details
-from streamk.engine.marks import Marks
-from streamk.engine.metrics import Metrics
+from streamk.engine.evaluation.marks import Marks
+from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.names import NameCheck
+from streamk.engine.order.batch import Batch
 from streamk.engine.outputs import dead_letter, predictions, revise
 from streamk.engine.surplus import Predicted, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError

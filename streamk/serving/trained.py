@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from streamk.adapters.rows import Model
 from streamk.encoding import Schema
-from streamk.engine.keys import key_of
-from streamk.engine.reading import Checkpoint, newest_of_all
+from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
 from streamk.learners.report import report

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.engine.group import Group
+from streamk.engine.recovery.group import Group
 from streamk.errors import StateError
 
 from .broker import Broker, Log

@@ -54,7 +54,7 @@ def simulated_time(world: World) -> Iterator[None]:
         mock.patch("time.sleep", no_sleep),
         mock.patch("uuid.uuid4", identifier),
         # Most of the time of a run would go into writing figures, and into indenting them.
-        mock.patch("streamk.engine.history.MOST", 8),
+        mock.patch("streamk.engine.evaluation.history.MOST", 8),
         mock.patch("json.dumps", plain),
     ):
         try:

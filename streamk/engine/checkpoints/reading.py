@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.engine.files import read_bytes, reading
-from streamk.engine.keys import Key, Untrusted
-from streamk.engine.packing import canonical, header_bytes, places, unpack
+from streamk.engine.checkpoints.files import read_bytes, reading
+from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.packing import canonical, header_bytes, places, unpack
 from streamk.errors import InvalidInput, StateError
 from streamk.state import State
 

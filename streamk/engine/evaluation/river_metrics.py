@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamk.engine.confusion import Confusion, Counts, counted
+from streamk.engine.evaluation.confusion import Confusion, Counts, counted
 from streamk.errors import InvalidInput
 
 __all__ = ["BINARY", "CLASSES", "NUMBERS", "AreaUnderCurve", "Named", "Rows", "named"]

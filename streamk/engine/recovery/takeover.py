@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from connectors.errors import BadRecord
 from streamk.encoding import Schema
-from streamk.engine.checkpoint import Store
-from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Peers, dead_member, places
-from streamk.engine.reading import Checkpoint
+from streamk.engine.checkpoints.reading import Checkpoint
+from streamk.engine.checkpoints.store import Store
+from streamk.engine.order.feed import Feed
+from streamk.engine.recovery.group import Group, Peers, dead_member, places
 from streamk.engine.training import Trainer
 from streamk.errors import InvalidInput, StateError
 

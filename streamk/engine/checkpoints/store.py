@@ -5,7 +5,7 @@ On disk, under the directory given to the engine::
     member-0/lock                        held (flock) by the process that uses this member's slot
     member-0/00000007/model.safetensors  the model's arrays
     member-0/00000007/manifest.json      everything else, with the SHA-256 of both files
-    member-0/00000007.journal            what was decided since: see `streamk.engine.sequence`
+    member-0/00000007.journal            what was decided since: see `streamk.engine.order.sequence`
 
 A checkpoint is written beside the others under a temporary name, its files and its directory are
 synced to the disk, and only then is it renamed into place, so that there is never half a one. It
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from streamk import __version__
-from streamk.engine.files import remove_any, sync_directory, write_file, writing
-from streamk.engine.journal import Journal
-from streamk.engine.keys import Key, Untrusted
-from streamk.engine.locks import holder, lock
-from streamk.engine.packing import canonical, pack
-from streamk.engine.reading import (
+from streamk.engine.checkpoints.files import remove_any, sync_directory, write_file, writing
+from streamk.engine.checkpoints.journal import Journal
+from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.locks import holder, lock
+from streamk.engine.checkpoints.packing import canonical, pack
+from streamk.engine.checkpoints.reading import (
     FORMAT,
     LONGEST_MANIFEST,
     MANIFEST,
@@ -39,7 +39,7 @@ from streamk.engine.reading import (
     newest_checkpoint,
     signature,
 )
-from streamk.engine.sequence import Pass
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput
 from streamk.state import State
 

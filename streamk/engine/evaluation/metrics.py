@@ -4,8 +4,8 @@ Classification: accuracy, and log loss, the mean of -ln p(true label). A label t
 not know yet has probability 0; so that one such event does not make the mean infinite,
 probabilities count as 1e-15 to 1 - 1e-15 (a loss of 34.5), as in River and scikit-learn.
 Regression: mean absolute error and root mean squared error.
-Beside them stand the baselines of `streamk.engine.baselines`, by accuracy and mean absolute error,
-and the figures that were asked for, see `streamk.engine.river_metrics`.
+Beside them stand the baselines of `streamk.engine.evaluation.baselines`, by accuracy and mean
+absolute error, and the figures that were asked for, see `streamk.engine.evaluation.river_metrics`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamk.engine.baselines import ClassBaselines, NumberBaselines
-from streamk.engine.confusion import Confusion
-from streamk.engine.history import History
-from streamk.engine.river_metrics import AreaUnderCurve, Rows, named
+from streamk.engine.evaluation.baselines import ClassBaselines, NumberBaselines
+from streamk.engine.evaluation.confusion import Confusion
+from streamk.engine.evaluation.history import History
+from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
 from streamk.errors import StateError
 
 __all__ = ["LEAST_PROBABILITY", "Metrics", "score_classes", "score_numbers"]
@@ -68,7 +68,8 @@ class Metrics:
     window : int
         Events in the windowed figures.
     names : sequence of str
-        Further figures by their names in `river.metrics`, see `streamk.engine.river_metrics`.
+        Further figures by their names in `river.metrics`, see
+        `streamk.engine.evaluation.river_metrics`.
 
     Examples
     --------

@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamk.engine.files import private, reading, sync_directory, writing
-from streamk.engine.keys import Key, Untrusted
-from streamk.engine.packing import canonical
-from streamk.engine.sequence import Pass
+from streamk.engine.checkpoints.files import private, reading, sync_directory, writing
+from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.packing import canonical
+from streamk.engine.order.sequence import Pass
 from streamk.errors import StateError
 
 __all__ = ["Journal"]

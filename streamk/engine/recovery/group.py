@@ -53,10 +53,10 @@ from pathlib import Path
 from typing import Any
 
 from connectors.base import InGroup, Source
-from streamk.engine.checkpoint import Store
-from streamk.engine.keys import Untrusted
-from streamk.engine.locks import lock
-from streamk.engine.reading import Checkpoint, newest_checkpoint
+from streamk.engine.checkpoints.keys import Untrusted
+from streamk.engine.checkpoints.locks import lock
+from streamk.engine.checkpoints.reading import Checkpoint, newest_checkpoint
+from streamk.engine.checkpoints.store import Store
 from streamk.errors import StateError
 
 __all__ = ["Contents", "Group", "Owner", "Peers", "dead_member", "places"]

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from connectors.base import Source
 from connectors.errors import OffsetOutOfRange
-from streamk.engine.clocks import UNBOUNDED, Clock
-from streamk.engine.sequence import Pass, Sequencer
+from streamk.engine.order.clocks import UNBOUNDED, Clock
+from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, StateError
 
 __all__ = ["DataLoss", "Feed", "Lost"]

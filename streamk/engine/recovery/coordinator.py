@@ -12,16 +12,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
-from streamk.engine.checkpoint import Store
-from streamk.engine.clocks import Clock
-from streamk.engine.feed import Feed
-from streamk.engine.group import Group, Owner, Peers, places
-from streamk.engine.keys import Key
-from streamk.engine.marks import Marks
-from streamk.engine.packing import fingerprint
-from streamk.engine.reading import Checkpoint, newest_of_all
-from streamk.engine.sequence import Pass
-from streamk.engine.takeover import Takeover
+from streamk.engine.checkpoints.keys import Key
+from streamk.engine.checkpoints.packing import fingerprint
+from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
+from streamk.engine.checkpoints.store import Store
+from streamk.engine.evaluation.marks import Marks
+from streamk.engine.order.clocks import Clock
+from streamk.engine.order.feed import Feed
+from streamk.engine.order.sequence import Pass
+from streamk.engine.recovery.group import Group, Owner, Peers, places
+from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training import Trainer
 from streamk.errors import EngineError, StateError
 from streamk.learners.base import Learner

@@ -1,0 +1,1 @@
+"""Checkpoints on the disk: written whole, signed, locked, read back or refused."""

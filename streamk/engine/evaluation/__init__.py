@@ -1,0 +1,1 @@
+"""Progressive validation: figures of predictions made before their labels were learned."""
