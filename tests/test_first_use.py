@@ -105,7 +105,7 @@ def test_a_terminal_has_one_line_which_goes() -> None:
 
 
 def test_what_compiled_functions_alone_call_refuses_python() -> None:
-    from streamk.backends.numba_backend.experts import mixture
+    from streamk.backends.numba_backend.experts.mixing import mixture
 
     with pytest.raises(TypeError, match="mix can be called by compiled functions only"):
         mixture.mix(None)

@@ -13,7 +13,7 @@ import pytest
 
 from streamk import kernels
 from streamk.backends import KernelCode, select, threads
-from streamk.backends.numba_backend.exponential import decayed
+from streamk.backends.numba_backend.simd.exponential import decayed
 from streamk.errors import InvalidInput
 
 CASES = {

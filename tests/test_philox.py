@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from scipy import stats
 
 from streamk.backends import CHUNK, ROUNDS, select
-from streamk.backends.numba_backend.normals import BoxMuller, chunk_words
+from streamk.backends.numba_backend.features.normals import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
 from streamk.kernels import Law

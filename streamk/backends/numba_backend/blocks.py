@@ -22,8 +22,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.compiling import compiled, compiling
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.compilation.compiling import compiled, compiling
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 _STREAMS = 4

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamk.backends import LossCode
 from streamk.backends.coordinates import FLATTEST
-from streamk.backends.numba_backend.compiling import compiled, compiling, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, compiling, exact
 from streamk.backends.numba_backend.learning import loss_gradient
 
 _LOGISTIC, _SOFTMAX = int(LossCode.LOGISTIC), int(LossCode.SOFTMAX)

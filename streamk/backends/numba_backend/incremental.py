@@ -13,7 +13,7 @@ import numpy as np
 
 from streamk.backends import GROUP
 from streamk.backends.incremental import ADMIT, KEEP, LONGEST
-from streamk.backends.numba_backend.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,

@@ -19,8 +19,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LINE
-from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _TOGETHER = 4
 """Landmarks whose sums stay in registers together; a power of two."""

@@ -27,9 +27,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.exponential import decayed
-from streamk.backends.numba_backend.vectors import Emitter, data, registers
+from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.simd.exponential import decayed
+from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
 CENTERS = 64

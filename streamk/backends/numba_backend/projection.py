@@ -9,15 +9,15 @@ import numpy as np
 from numba.core import types
 
 from streamk.backends import CHUNK, LANES, Basis, Dense
-from streamk.backends.numba_backend.compiling import compiled, exact
-from streamk.backends.numba_backend.dense import evaluate_dense
-from streamk.backends.numba_backend.hadamard import (
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.parts import overload
+from streamk.backends.numba_backend.features.dense import evaluate_dense
+from streamk.backends.numba_backend.features.hadamard import (
     STRIDES,
     evaluate_groups,
     evaluate_hadamard,
 )
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
-from streamk.backends.numba_backend.parts import overload
 from streamk.backends.threads import PARALLEL_FLOPS, divide
 
 _PIECE = 1 << 18

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
-from streamk.backends.numba_backend.compiling import part
+from streamk.backends.numba_backend.compilation.compiling import part
 
 
 @part

@@ -21,12 +21,12 @@ from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard, Steps
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
-from streamk.backends.numba_backend.addresses import pointer
-from streamk.backends.numba_backend.compiling import compiling, exact
-from streamk.backends.numba_backend.dense import evaluate_dense, evaluate_pair
-from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
+from streamk.backends.numba_backend.compilation.addresses import pointer
+from streamk.backends.numba_backend.compilation.compiling import compiling, exact
+from streamk.backends.numba_backend.features.dense import evaluate_dense, evaluate_pair
+from streamk.backends.numba_backend.features.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.single import BatchOfOne
 
 _alone = compiling()

@@ -20,9 +20,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import compiled
 from streamk.backends.numba_backend.pairwise import sums as tile_sums
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 ROWS = 8
 """Unknowns of a group's systems whose sums over all earlier ones are made together."""

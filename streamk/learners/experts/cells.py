@@ -136,7 +136,7 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     `room` is for how many outputs there is room.
     """
-    from streamk.backends.numba_backend.experts import grids
+    from streamk.backends.numba_backend.experts.banks import grids
 
     grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0

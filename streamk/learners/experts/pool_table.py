@@ -121,6 +121,6 @@ class Room:
 
 
 def _places() -> Any:
-    from streamk.backends.numba_backend.experts import places
+    from streamk.backends.numba_backend.experts.layout import places
 
     return places

@@ -116,6 +116,6 @@ def _normal_quantile(level: float) -> float:
 
 
 def _loops() -> Any:
-    from streamk.backends.numba_backend.experts import spread
+    from streamk.backends.numba_backend.experts.mixing import spread
 
     return spread

@@ -21,8 +21,8 @@ from typing import Any
 import numba
 
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.numba_backend.compilation.stages import Compilable
 from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
-from streamk.backends.numba_backend.stages import Compilable
 
 _WORK = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"

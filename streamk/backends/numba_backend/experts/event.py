@@ -8,18 +8,13 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import carray
 
-from streamk.backends.numba_backend.experts import (
-    banks,
-    mixture,
-    of,
-    offsets,
-    opinions,
-    reviews,
-    spread,
-)
-from streamk.backends.numba_backend.experts import places as at
+from streamk.backends.numba_backend.compilation.stages import Compilable, Loop, call, stage
+from streamk.backends.numba_backend.experts import reviews
+from streamk.backends.numba_backend.experts.banks import all_banks as banks
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
-from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
+from streamk.backends.numba_backend.experts.layout import of
+from streamk.backends.numba_backend.experts.layout import places as at
+from streamk.backends.numba_backend.experts.mixing import mixture, offsets, opinions, spread
 from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.compiling import exact
-from streamk.backends.numba_backend.experts import of
-from streamk.backends.numba_backend.experts.banks import NEWTON, WINDOW
-from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
+from streamk.backends.numba_backend.compilation.compiling import exact
+from streamk.backends.numba_backend.experts.banks.all_banks import NEWTON, WINDOW
+from streamk.backends.numba_backend.experts.layout import of
+from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
 
 QUIET, ALARM, WINDOW_WOKE = range(3)
 """What a review has found."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.mixing import costs
 from streamk.backends.pool_arrays import DEFAULT
 
 RATE = 0.01

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts import fours, sixteen, strips
 from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
+from streamk.backends.numba_backend.experts.simd import bins_16 as sixteen
+from streamk.backends.numba_backend.experts.simd import cells_4 as fours
+from streamk.backends.numba_backend.experts.simd import cells_16 as strips
 from streamk.backends.pool_arrays import RULES
 
 _PRIOR = 1.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends import NUMBERS
-from streamk.backends.numba_backend.experts import calibration, costs, mixing, of, opinions
-from streamk.backends.numba_backend.experts import places as at
-from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
+from streamk.backends.numba_backend.compilation.stages import call
+from streamk.backends.numba_backend.experts.banks.all_banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.stages import call
+from streamk.backends.numba_backend.experts.layout import of
+from streamk.backends.numba_backend.experts.layout import places as at
+from streamk.backends.numba_backend.experts.mixing import calibration, costs, opinions
+from streamk.backends.numba_backend.experts.mixing import two_stage as mixing
 from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.experts import eights
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
+from streamk.backends.numba_backend.experts.simd import smoothers_8 as eights
 
 PRIOR = 0.3
 """Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""

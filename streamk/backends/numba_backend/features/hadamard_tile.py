@@ -24,7 +24,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
-from streamk.backends.numba_backend.vectors import Emitter, data, stack
+from streamk.backends.numba_backend.simd.vectors import Emitter, data, stack
 
 _intrinsic: Callable[[Any], Any] = intrinsic
 SIDE = 4

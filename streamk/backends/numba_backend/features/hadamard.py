@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK, LANES, ROUNDS
-from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.hadamard_tile import (
+from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.features.hadamard_tile import (
     PARTS,
     SIDE,
     chunks_tile,

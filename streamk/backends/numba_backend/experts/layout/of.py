@@ -13,10 +13,10 @@ from numba import from_dtype
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.reach import array_at
-from streamk.backends.numba_backend.vectors import data
+from streamk.backends.numba_backend.experts.layout import places as at
+from streamk.backends.numba_backend.experts.layout.reach import array_at
+from streamk.backends.numba_backend.simd.vectors import data
 from streamk.backends.pool_arrays import ARRAYS, QUANTILE
 from streamk.declared import Declared
 

@@ -15,8 +15,9 @@ import math
 from typing import Any
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
-from streamk.backends.numba_backend.experts import costs, rows
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
+from streamk.backends.numba_backend.experts.mixing import costs
+from streamk.backends.numba_backend.experts.simd import rows_8 as rows
 
 LEAST = 1e-4
 """Least probability that an opinion gives to a class."""

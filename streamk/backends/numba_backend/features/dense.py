@@ -14,8 +14,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.vectors import Emitter, data, registers
+from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 
 ROWS = 6
 """Rows of a tile: with a whole chunk beside them, 24 of AVX-512's 32 registers hold sums."""

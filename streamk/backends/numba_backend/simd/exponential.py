@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from streamk.backends.numba_backend.parts import overload
+from streamk.backends.numba_backend.compilation.parts import overload
 
 
 def decayed(x: Any) -> Any:

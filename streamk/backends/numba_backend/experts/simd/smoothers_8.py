@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.pool_arrays import APART, WIDTH
 
 LEAST_EXPONENT = -126

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.vectors import COSINE
+from streamk.backends.numba_backend.simd.vectors import COSINE
 
 _COSINE = COSINE["float"]
 

@@ -12,7 +12,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts.strips import Cells
+from streamk.backends.numba_backend.experts.simd.cells_16 import Cells
 from streamk.backends.pool_arrays import RULES
 
 

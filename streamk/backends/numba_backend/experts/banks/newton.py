@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from streamk.backends.numba_backend.experts.banks.rules import dot
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.rules import dot
 
 _MOST = 1e2
 """Mean of P's diagonal from which on forgetting does not let it grow."""

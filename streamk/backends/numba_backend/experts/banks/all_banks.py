@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
-from streamk.backends.numba_backend.experts import (
+from streamk.backends.numba_backend.experts.banks import (
     coin,
-    costs,
     grids,
     ladder,
     level,
     newton,
-    of,
     rules,
     window,
 )
-from streamk.backends.numba_backend.experts import places as at
 from streamk.backends.numba_backend.experts.compiled import fast
+from streamk.backends.numba_backend.experts.layout import of
+from streamk.backends.numba_backend.experts.layout import places as at
+from streamk.backends.numba_backend.experts.mixing import costs
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _LANES = 8
 _AT_ONCE = 4

@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from streamk.backends.numba_backend.vectors import data
+from streamk.backends.numba_backend.simd.vectors import data
 
 _unpacked: Any = cgutils.unpack_tuple
 _populate: Any = arrayobj.populate_array

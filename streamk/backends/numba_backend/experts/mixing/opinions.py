@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import BINARY, NUMBERS
-from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast, ordered
-from streamk.backends.numba_backend.experts.mixing import LEAST
+from streamk.backends.numba_backend.experts.mixing import costs
+from streamk.backends.numba_backend.experts.mixing.two_stage import LEAST
 
 
 @ordered

@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.vectors import Emitter, data
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 _NUMBERS = ir.VectorType(_INT32, LANES)

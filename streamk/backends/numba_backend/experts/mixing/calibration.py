@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends import BINARY, NUMBERS
-from streamk.backends.numba_backend.experts import costs
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
-from streamk.backends.numba_backend.experts.opinions import greatest_of, sigmoid
+from streamk.backends.numba_backend.experts.mixing import costs
+from streamk.backends.numba_backend.experts.mixing.opinions import greatest_of, sigmoid
 
 _FORGET = 0.999
 _PRIOR = 10.0

@@ -1,0 +1,1 @@
+"""How functions are compiled, cached, and called by their addresses."""

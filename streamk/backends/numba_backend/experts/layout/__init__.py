@@ -1,0 +1,1 @@
+"""Where a pool's arrays lie, and how compiled code finds them."""

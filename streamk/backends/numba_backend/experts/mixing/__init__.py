@@ -1,0 +1,1 @@
+"""From the experts' outputs to one prediction, its calibration and its interval."""

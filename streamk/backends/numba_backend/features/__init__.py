@@ -1,0 +1,1 @@
+"""Random features in explicit vectors: dense frequencies, and Walsh-Hadamard transforms."""

@@ -1,0 +1,1 @@
+"""Explicit vectors, for loops that the vectorizer does not understand."""
