@@ -12,8 +12,8 @@ import numpy as np
 
 from connectors.base import URL, Chunk, Connector, Output, Sink, Source, SourceBase
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.file_sinks import flat_output, sync_directory, writing
-from connectors.files import existing_file, path_of
+from connectors.files.sinks import flat_output, sync_directory, writing
+from connectors.files.source import existing_file, path_of
 
 __all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
 

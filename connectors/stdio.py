@@ -29,9 +29,9 @@ from connectors.base import (
 )
 from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
-from connectors.file_sinks import as_json_line
-from connectors.json_array import JSONSplitter
-from connectors.lines import Splitter, without_bom
+from connectors.files.json_array import JSONSplitter
+from connectors.files.lines import Splitter, without_bom
+from connectors.files.sinks import as_json_line
 
 __all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine_kit import BATCH, WhimsicalSource, learner, split
 
 from connectors.base import Output
-from connectors.file_sinks import NDJSONSink
+from connectors.files.sinks import NDJSONSink
 from streamk.engine import Engine
 
 EVENTS = 3000

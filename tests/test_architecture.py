@@ -186,7 +186,7 @@ def test_arrows_point_down(module: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("connectors.files", "streamk.errors"),
+        ("connectors.files.source", "streamk.errors"),
         ("streamk.backends.numpy", "streamk.kernels"),
         ("streamk.kernels", "streamk.losses"),
         ("streamk.learners.base", "connectors.base"),
@@ -199,7 +199,7 @@ def test_arrows_point_down(module: str) -> None:
         ("streamk.cli.demo", "river"),
         ("streamk.features", "numba"),
         ("streamk.adapters.river", "sklearn"),
-        ("connectors.files", "kafka"),
+        ("connectors.files.source", "kafka"),
         ("streamk.state", "pickle"),
     ],
 )

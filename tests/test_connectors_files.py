@@ -35,7 +35,7 @@ from connectors import (
     Unavailable,
     registry,
 )
-from connectors.lines import Splitter
+from connectors.files.lines import Splitter
 from connectors.stdio import StdinSource, StdoutSink
 
 OPENED: list[Source | Sink] = []

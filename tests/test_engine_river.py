@@ -14,7 +14,7 @@ import pytest
 from engine_kit import same_model
 from river import base
 
-from connectors.file_sinks import NDJSONSink
+from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
 from streamk.adapters import river

@@ -29,7 +29,7 @@ from engine_kit import (
 
 from connectors.base import Chunk, Rows
 from connectors.errors import ConnectorError, OffsetOutOfRange
-from connectors.file_sinks import NDJSONSink
+from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.encoding import Schema

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from engine_kit import events, learner, same_model
 
-from connectors.file_sinks import NDJSONSink
-from connectors.files import FileSource
+from connectors.files.sinks import NDJSONSink
+from connectors.files.source import FileSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.engine import Engine, Report

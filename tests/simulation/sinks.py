@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from connectors.base import Output
-from connectors.file_sinks import NDJSONSink
+from connectors.files.sinks import NDJSONSink
 
 from .broker import Broker
 from .world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from connectors.lines import BOM, Splitter, without_bom
+from connectors.files.lines import BOM, Splitter, without_bom
 
 __all__ = ["ArraySplitter", "JSONSplitter"]
 

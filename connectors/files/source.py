@@ -28,12 +28,12 @@ from connectors.base import (
     Trouble,
 )
 from connectors.cells import delimiter_named, read_csv_cells
-from connectors.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.file_sinks import CSVSink, NDJSONSink
-from connectors.json_array import JSONSplitter
-from connectors.lines import Splitter, without_bom
-from connectors.text import TextFile, encoding_named
+from connectors.files.compression import BROKEN, compression_of, opened, plain_suffix
+from connectors.files.json_array import JSONSplitter
+from connectors.files.lines import Splitter, without_bom
+from connectors.files.sinks import CSVSink, NDJSONSink
+from connectors.files.text import TextFile, encoding_named
 
 __all__ = ["CSV", "NDJSON", "FileSource", "existing_file", "path_of"]
 
@@ -49,7 +49,7 @@ class FileSource(SourceBase):
     Parameters
     ----------
     path : Path
-        It may be compressed, see `connectors.compression`.
+        It may be compressed, see `connectors.files.compression`.
     encoding : "json" or "csv"
         One JSON object a line or an array of them, or CSV whose first record is the header.
     follow : bool
