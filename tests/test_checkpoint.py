@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streamk.engine.checkpoints.packing import fingerprint
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.store import Store
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.state import State
 
@@ -75,7 +75,7 @@ def test_it_comes_back_as_it_was(store: Store) -> None:
 def test_the_last_ones_are_kept(store: Store) -> None:
     for epoch in range(1, 6):
         assert store.save({"epoch": epoch}, state()) == epoch
-        store.note([Pass("p", epoch, 0)])
+        store.note([IdleAdvance("p", epoch, 0)])
     assert names(store.path) == [
         "00000004",
         "00000004.journal",
@@ -128,7 +128,7 @@ def test_a_job_that_is_alone_has_one_slot(store: Store) -> None:
 
 def test_only_the_owner_can_read_what_is_kept(store: Store) -> None:
     store.save({}, state())
-    store.note([Pass("p", 1, 2)])
+    store.note([IdleAdvance("p", 1, 2)])
     for path in store.path.rglob("*"):
         if path.is_file():
             assert path.stat().st_mode & 0o077 == 0, path
@@ -162,7 +162,7 @@ def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_fol
 @pytest.mark.parametrize("line", ['["p", "1", 2]', "[1]", '{"p": 1}', '["p", 1, true]', "null"])
 def test_a_journal_of_wrong_types_is_told_with_its_line(store: Store, line: str) -> None:
     store.save({}, state())
-    store.note([Pass("p", 1, 2)])
+    store.note([IdleAdvance("p", 1, 2)])
     with (store.path / "00000001.journal").open("a") as file:
         file.write(f"{zlib.crc32(line.encode()):08x} {line}\n")
     with pytest.raises(StateError, match="line 2 is no partition, offset and clock"):
@@ -351,7 +351,7 @@ def test_unusable_directory(tmp_path: Path) -> None:
 
 
 def test_journal(store: Store) -> None:
-    passes = [Pass("topic-0", 5, 100), Pass("tö pic", 6, -3)]
+    passes = [IdleAdvance("topic-0", 5, 100), IdleAdvance("tö pic", 6, -3)]
     store.save({}, state())
     assert store.noted() == []
     store.note(passes[:1])
@@ -365,7 +365,7 @@ def test_journal(store: Store) -> None:
 
 
 def test_a_torn_last_line_of_the_journal_is_dropped(store: Store) -> None:
-    passes = [Pass("a", 5, 100), Pass("b", 6, 200)]
+    passes = [IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)]
     store.save({}, state())
     store.note(passes)
     path = store.path / "00000001.journal"
@@ -373,13 +373,13 @@ def test_a_torn_last_line_of_the_journal_is_dropped(store: Store) -> None:
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
         assert store.noted() == passes[: whole[:cut].count(b"\n")]
-        store.note([Pass("c", 1, 1)])
-        assert store.noted()[-1] == Pass("c", 1, 1)
+        store.note([IdleAdvance("c", 1, 1)])
+        assert store.noted()[-1] == IdleAdvance("c", 1, 1)
 
 
 def test_a_damaged_journal_is_refused(store: Store) -> None:
     store.save({}, state())
-    store.note([Pass("a", 5, 100), Pass("b", 6, 200)])
+    store.note([IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)])
     path = store.path / "00000001.journal"
     path.write_bytes(path.read_bytes().replace(b"100", b"900"))
     with pytest.raises(StateError, match=r"journal: is damaged in line 1"):

@@ -23,7 +23,7 @@ from streamk.cli import main
 from streamk.cli.report import as_json, as_text
 from streamk.engine import Engine, Report, read_checkpoint
 from streamk.engine.order.clocks import NEVER, Clock
-from streamk.engine.order.sequence import Pass, Sequencer
+from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import InvalidInput, StateError
 
 MINUTE = 60_000
@@ -48,7 +48,7 @@ def some_times(whim: random.Random) -> list[int]:
     return found
 
 
-def oracle(log: Log, skew: int, passes: list[Pass] | None = None) -> list[Place]:
+def oracle(log: Log, skew: int, passes: list[IdleAdvance] | None = None) -> list[Place]:
     """Sort by (clock, partition, offset)."""
     keyed = []
     for partition, times in log.items():
@@ -258,7 +258,7 @@ def test_the_journal_of_passes_reproduces_the_order(whim: random.Random) -> None
     live = Sequencer(skew)
     for name in log:
         live.assign(name, 0)
-    journal: list[Pass] = []
+    journal: list[IdleAdvance] = []
     got: list[Place] = []
     saved = [(live.to_json(), 0)]
     while True:

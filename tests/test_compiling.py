@@ -29,7 +29,7 @@ def test_a_change_of_another_file_is_not_missed(tmp_path):
     shutil.copytree(ROOT / "streamk", tmp_path / "streamk", ignore=lambda *_: ["__pycache__"])
     before = features(tmp_path, tmp_path / "cache")
     assert features(tmp_path, tmp_path / "cache") == before
-    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "vectors.py"
+    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "simd" / "vectors.py"
     text = vectors.read_text(encoding="utf-8")
     assert text.count("0.999999225") == 1
     vectors.write_text(text.replace("0.999999225", "0.5"), encoding="utf-8")

@@ -35,11 +35,11 @@ def called(function):
     return call
 
 
-calibration, coin, costs, grids, ladder, mixing = map(
-    Called, ["calibration", "coin", "costs", "grids", "ladder", "mixing"]
-)
-newton, offsets, opinions, rules, spread, window = map(
-    Called, ["newton", "offsets", "opinions", "rules", "spread", "window"]
+BANKS = ("coin_betting", "grids", "ladder", "newton", "rules", "window")
+MIXING = ("calibration", "costs", "expert_predictions", "offsets", "spread", "two_stage")
+coin_betting, grids, ladder, newton, rules, window = (Called(f"banks.{name}") for name in BANKS)
+calibration, costs, expert_predictions, offsets, spread, two_stage = (
+    Called(f"mixing.{name}") for name in MIXING
 )
 
 TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
@@ -108,7 +108,7 @@ def test_coefficients_that_bet(outputs, dtype):
             arrays[0] *= dtype(0.5)
             for bettor in (one for row in bettors for one in row):
                 bettor.elsewhere -= 0.5 * (bettor.elsewhere + bettor.part * (1.0 + bettor.gain))
-        coin.update(phi, *arrays, wealth, G)
+        coin_betting.update(phi, *arrays, wealth, G)
         for k in range(outputs):
             for i in range(d):
                 bettors[k][i].learn(float(G[k]), float(phi[i]))
@@ -130,8 +130,8 @@ def test_coefficients_that_bet_have_no_unit(dtype):
         f = plain[0] @ phi
         g = np.clip(f - phi @ w, -3, 3).astype(dtype)
         np.testing.assert_allclose(scaled[0] @ (phi * units), f, rtol=1e-4, atol=1e-4)
-        coin.update(phi, *plain, 1.0, g)
-        coin.update((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
+        coin_betting.update(phi, *plain, 1.0, g)
+        coin_betting.update((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
         np.testing.assert_allclose(scaled[0] * units, plain[0], rtol=1e-4, atol=1e-5)
     close(plain[0][0], w, 0.1)
 
@@ -144,13 +144,13 @@ def test_bets_reach_far_and_do_no_harm():
             phi = np.append(rng.normal(size=2), 1.0)
             error = arrays[0] @ phi - size * phi[0]
             lost.append(abs(error[0]))
-            coin.update(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
+            coin_betting.update(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
         assert np.mean(lost[-500:]) < 0.05 * size + 0.05
     rng, arrays, total = np.random.default_rng(13), betting(3, 1), 0.0
     for _ in range(3000):
         phi, g = np.append(rng.normal(size=2), 1.0), rng.choice([-1.0, 1.0], size=1)
         total += float(g[0] * (arrays[0] @ phi)[0])
-        coin.update(phi, *arrays, 1.0, g)
+        coin_betting.update(phi, *arrays, 1.0, g)
     assert total < 3 * 20
 
 
@@ -160,11 +160,11 @@ def test_slopes_that_never_turn_leave_bets_finite(size):
     arrays = betting(2, 1, np.float32)
     phi, g = np.array([size, 1.0], np.float32), np.array([-3.0], np.float32)
     for _ in range(2000):
-        coin.update(phi, *arrays, 1.0, g)
+        coin_betting.update(phi, *arrays, 1.0, g)
     assert all(np.isfinite(array).all() for array in arrays)
     assert (arrays[0] @ phi > 1e6).all()
     for _ in range(100):  # and once they turn, the prediction does too
-        coin.update(phi, *arrays, 1.0, -g)
+        coin_betting.update(phi, *arrays, 1.0, -g)
     assert (arrays[0] @ phi < 0).all()
 
 
@@ -173,7 +173,7 @@ def test_bets_outlast_slopes_that_single_precision_hardly_holds():
     A, squares, bets, gains, largest = np.zeros((5, 1, 2), np.float32)
     for size in (1e-39, -1e-39, 9.0, -9.0, 9.0):
         G[0] = size
-        coin.update(phi, A, squares, bets, gains, largest, 1.0, G)
+        coin_betting.update(phi, A, squares, bets, gains, largest, 1.0, G)
         for array in (A, squares, bets, gains, largest):
             assert np.isfinite(array).all()
     assert largest[0, 1] == 9.0
@@ -323,10 +323,10 @@ def test_fixed_share_with_experts_asleep():
         if not awake.any():
             continue
         beliefs, out = rng.uniform(size=(6, 3)), np.empty(3)
-        mixing.share(weights, beliefs, awake.astype(float), np.empty(len(weights)), out)
+        two_stage.share(weights, beliefs, awake.astype(float), np.empty(len(weights)), out)
         on = expected * awake
         close(out, on @ beliefs / on.sum(), 1e-12)
-        mixing.reweigh(weights, np.exp(-losses), awake.astype(float), 0.01)
+        two_stage.reweigh(weights, np.exp(-losses), awake.astype(float), 0.01)
         expected = naive.fixed_share(expected, losses, awake, 0.01)
         close(weights, expected, 1e-10)
 
@@ -342,12 +342,12 @@ def test_the_regret_of_fixed_share_is_bounded(tempered):
     weights, out, on, loss = np.full(experts, 1 / experts), np.empty(1), np.ones(experts), 0.0
     likely = np.empty(experts)
     for t in range(events):
-        mixing.share(weights, p[t], on, np.empty(len(weights)), out)
-        loss += mixing.loss(BINARY, out, 1.0, DEFAULT)
-        mixing.likelihoods(BINARY, p[t], 1.0, DEFAULT, likely)
+        two_stage.share(weights, p[t], on, np.empty(len(weights)), out)
+        loss += two_stage.loss(BINARY, out, 1.0, DEFAULT)
+        two_stage.likelihoods(BINARY, p[t], 1.0, DEFAULT, likely)
         if tempered:
-            mixing.temper(likely)
-        mixing.reweigh(weights, likely, on, alpha)
+            two_stage.temper(likely)
+        two_stage.reweigh(weights, likely, on, alpha)
     moved = np.count_nonzero(np.diff(best))
     theirs = -np.log(p[np.arange(events), best]).sum()
     stay = 1 - alpha + alpha / experts
@@ -366,20 +366,20 @@ def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
         weights, out = rng.dirichlet(np.ones(6)), np.empty({"classes": 4}.get(task, 1))
         label = float(rng.integers(2 if task == "binary" else 4))
         said = rng.dirichlet(np.ones(4), 6) if task == "classes" else rng.uniform(size=(6, 1))
-        said = np.maximum(said, mixing.LEAST)
+        said = np.maximum(said, two_stage.LEAST)
         if task == "numbers":
             label, said = 0.3, 0.3 + rng.uniform(-1.0, 1.0) * np.sqrt(8.0) * said
         likely = np.empty(6)
-        mixing.share(weights, said, np.ones(6), np.empty(6), out)
-        mixing.likelihoods(code, said, label, how, likely)
-        mixing.temper(likely)
-        assert mixing.loss(code, out, label, how) <= -4.0 * math.log(weights @ likely) + 1e-9
+        two_stage.share(weights, said, np.ones(6), np.empty(6), out)
+        two_stage.likelihoods(code, said, label, how, likely)
+        two_stage.temper(likely)
+        assert two_stage.loss(code, out, label, how) <= -4.0 * math.log(weights @ likely) + 1e-9
 
 
 def said(task, rng, experts=6):
     F = single(rng, experts, OUTPUTS[task])
     L, P = np.empty_like(F), np.empty_like(F)
-    opinions.opine(TASKS[task], F, L, P)
+    expert_predictions.opine(TASKS[task], F, L, P)
     return F.astype(float), L, P
 
 
@@ -388,7 +388,7 @@ def test_opinions_and_slopes(task):
     rng = np.random.default_rng(8)
     F, L, P = said(task, rng)
     beliefs = np.empty(F.shape)
-    opinions.believe(TASKS[task], L, beliefs)
+    expert_predictions.to_probabilities(TASKS[task], L, beliefs)
     y = {"binary": 1.0, "classes": 3.0, "numbers": 0.2}[task]
     if task == "numbers":
         expected, slopes = F, np.clip(F - y, -3, 3)
@@ -400,7 +400,7 @@ def test_opinions_and_slopes(task):
         slopes = expected - (np.arange(F.shape[1]) == y)
         close(L, np.log(expected))
     close(beliefs, expected)
-    opinions.slopes(TASKS[task], y, DEFAULT, P)
+    expert_predictions.slopes(TASKS[task], y, DEFAULT, P)
     close(P, slopes)
 
 
@@ -409,22 +409,22 @@ def test_opinions_are_kept_with_who_slept(task):
     _, L, _ = said(task, np.random.default_rng(8))
     on = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
     kept = np.empty_like(L)
-    opinions.hand_out(L, on, kept)
+    expert_predictions.store(L, on, kept)
     assert np.isnan(kept).all(axis=1).tolist() == (on == 0.0).tolist()
-    assert not opinions.differ(kept, L, on)
+    assert not expert_predictions.differ(kept, L, on)
     back, awake = np.full_like(L, 9.0), np.full(len(on), 9.0)
-    opinions.take_back(kept, back, awake)
+    expert_predictions.load(kept, back, awake)
     assert awake.tolist() == on.tolist()
     assert (back == np.where(on[:, None] > 0.0, L, 0.0)).all()
     for e in range(len(on)):
         others = on.copy()
         others[e] = 1.0 - on[e]
-        assert opinions.differ(kept, L, others)
+        assert expert_predictions.differ(kept, L, others)
     other = L.copy()
     other[4] += 1.0  # whoever sleeps
-    assert not opinions.differ(kept, other, on)
+    assert not expert_predictions.differ(kept, other, on)
     other[-1, -1] += 1.0
-    assert opinions.differ(kept, other, on)
+    assert expert_predictions.differ(kept, other, on)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -432,8 +432,8 @@ def test_opinions_have_bounds(task):
     F = np.full((2, OUTPUTS[task]), -300.0, np.float32)
     F[0, 0] = 300.0
     L, P = np.empty_like(F), np.empty_like(F)
-    opinions.opine(TASKS[task], F, L, P)
-    least = math.log(mixing.LEAST)
+    expert_predictions.opine(TASKS[task], F, L, P)
+    least = math.log(two_stage.LEAST)
     low, high = {"binary": (least, -least), "classes": (least, 0.0), "numbers": (-20.0, 20.0)}[task]
     assert L.min() >= low - 1e-5
     assert L.max() <= high + 1e-5
@@ -451,7 +451,7 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
         _, L, _ = said(task, rng)
         y = float(rng.integers(0, max(2, outputs))) if task != "numbers" else rng.normal()
         for weights, plain in ((w, plain_w), (v, plain_v)):
-            mixing.pool(number, L, weights, sums, out)
+            two_stage.pool(number, L, weights, sums, out)
             total = plain @ L
             if task == "binary":
                 total = 1 / (1 + np.exp(-total))
@@ -462,14 +462,14 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
             if task == "numbers":
                 g[:] = L[:, 0]
             else:
-                mixing.slopes(number, L, out, y, g)
+                two_stage.slopes(number, L, out, y, g)
                 close(g, naive.product_slopes(task, L, total, y), 1e-6)
             if weights is w:
-                mixing.gradient_step(w, g, residual, 2e-3, task == "numbers")
+                two_stage.gradient_step(w, g, residual, 2e-3, task == "numbers")
                 plain_w -= 2e-3 * residual * g / (1e-3 + g @ g if task == "numbers" else 1.0)
             else:
                 grown = np.trace(P) >= experts * start  # then P is not divided by the discount
-                mixing.newton_step(v, P, g, residual, forget, start, room)
+                two_stage.newton_step(v, P, g, residual, forget, start, room)
                 G = forget * G + np.outer(g, g)
                 G = G / forget if grown else G
                 plain_v -= residual * np.linalg.solve(G, g)
@@ -493,7 +493,7 @@ def test_factors_make_opinions_as_sure_as_they_may_be(task):
         if task == "classes":
             y = float(rng.choice(len(p), p=p))
         out = np.empty(L.shape)
-        calibration.believe(number, L, factors, out)
+        calibration.to_probabilities(number, L, factors, out)
         close(out, [naive.calibrated(task, row, f) for row, f in zip(L, factors, strict=True)])
         calibration.learn(number, L, out, y, DEFAULT, 1.0, awake, factors, curvatures)
         for e in np.flatnonzero(awake):
@@ -510,23 +510,23 @@ def test_predictions_become_opinions_again(task):
     predictions, sums = np.empty(L.shape), np.empty(OUTPUTS[task])
     for row, out in zip(L, predictions, strict=True):
         sums[:] = row
-        mixing.normalize(TASKS[task], sums, out)
+        two_stage.normalize(TASKS[task], sums, out)
     found = np.empty_like(L)
-    mixing.opine(TASKS[task], predictions, found)
+    two_stage.opine(TASKS[task], predictions, found)
     close(found, L, 1e-5)
     certain = np.tile([1.0, 0.0, 0.0, 0.0, 0.0][: OUTPUTS[task]], (6, 1))
-    mixing.opine(TASKS[task], certain, found)
+    two_stage.opine(TASKS[task], certain, found)
     assert np.isfinite(found).all()
 
 
 def test_likelihoods():
     p, one = np.array([0.2, 0.0, 0.8]), np.array([0.3])
-    assert mixing.likelihood(CLASSES, p, 2.0, DEFAULT) == 0.8
-    assert mixing.likelihood(CLASSES, p, 1.0, DEFAULT) == mixing.LEAST
-    assert mixing.likelihood(BINARY, one, 0.0, DEFAULT) == 0.7
-    assert mixing.loss(BINARY, one, 1.0, DEFAULT) == pytest.approx(-math.log(0.3))
-    assert mixing.loss(NUMBERS, one, 0.5, DEFAULT) == pytest.approx(0.4)
-    assert mixing.loss(NUMBERS, one, 1e9, DEFAULT) == pytest.approx(16.0)
+    assert two_stage.likelihood(CLASSES, p, 2.0, DEFAULT) == 0.8
+    assert two_stage.likelihood(CLASSES, p, 1.0, DEFAULT) == two_stage.LEAST
+    assert two_stage.likelihood(BINARY, one, 0.0, DEFAULT) == 0.7
+    assert two_stage.loss(BINARY, one, 1.0, DEFAULT) == pytest.approx(-math.log(0.3))
+    assert two_stage.loss(NUMBERS, one, 0.5, DEFAULT) == pytest.approx(0.4)
+    assert two_stage.loss(NUMBERS, one, 1e9, DEFAULT) == pytest.approx(16.0)
 
 
 @pytest.mark.parametrize(("name", "parameter"), NAMED)
@@ -535,9 +535,9 @@ def test_what_errors_of_numbers_cost(name, parameter):
     errors = np.concatenate([np.linspace(-30, 30, 241), np.linspace(-1, 1, 81), [-1e9, 1e9]])
     expected = [naive.number_cost(name, parameter, error) for error in errors]
     likely = np.empty(len(errors))
-    mixing.likelihoods(number, errors[:, None] + 0.7, 0.7, how, likely)
+    two_stage.likelihoods(number, errors[:, None] + 0.7, 0.7, how, likely)
     close(-np.log(likely), expected, 1e-6)
-    close([mixing.loss(number, np.array([v + 0.7]), 0.7, how) for v in errors], expected, 1e-6)
+    close([two_stage.loss(number, np.array([v + 0.7]), 0.7, how) for v in errors], expected, 1e-6)
     for size in (1e-3, 0.4, 1.0, 50.0):
         slopes = [naive.number_slope(name, parameter, error, size) for error in errors]
         close([costs.slope(error, how, size) for error in errors], slopes, 1e-12)
@@ -545,7 +545,7 @@ def test_what_errors_of_numbers_cost(name, parameter):
     if name == "quantile":
         return
     P = errors[:-2, None].astype(np.float32)
-    opinions.slopes(number, 0.7, how, P)
+    expert_predictions.slopes(number, 0.7, how, P)
     close(P[:, 0], [naive.number_slope(name, parameter, v - 0.7) for v in errors[:-2]])
 
 
@@ -601,7 +601,7 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         g = mix @ directions
         if damaged and n % 5_000 == 4_999:
             P[...], small[...] = -P, -small
-        mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
         newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
         assert np.isfinite(w).all()
         assert np.isfinite(step).all()
@@ -618,7 +618,7 @@ def test_inverses_stay_symmetric(n: int) -> None:
     P, w, room = np.eye(n) * 0.1, np.zeros(n), np.zeros(n)
     small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
     for g in rng.normal(size=(5_000, n)):
-        mixing.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
         newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
     np.testing.assert_array_equal(P, P.T)
     np.testing.assert_array_equal(small, small.T)
@@ -632,16 +632,20 @@ def test_disagreement_takes_a_sleeper_at_the_center():
 
 
 def test_the_loops_find_arrays_as_they_are_declared():
-    from streamk.backends.numba_backend.experts.layout import of
+    from streamk.backends.numba_backend.experts.layout import view
     from streamk.learners.experts.expert_pool import ExpertPool
 
     @njit(error_model="numpy")
     def found(table):
-        of.linear_a(table)[0, 0, -1] = 3.0
-        of.awake(table)[1] = False
-        of.said(table)[-1, -1] = 5.0
-        lengths = of.linear_a(table).shape, of.said(table).shape, of.sums(table).shape
-        return lengths, (of.starts(table).shape, of.awake(table).shape, of.group(table)[-1])
+        view.linear_a(table)[0, 0, -1] = 3.0
+        view.awake(table)[1] = False
+        view.said(table)[-1, -1] = 5.0
+        lengths = view.linear_a(table).shape, view.said(table).shape, view.sums(table).shape
+        return lengths, (
+            view.starts(table).shape,
+            view.awake(table).shape,
+            view.group(table)[-1],
+        )
 
     keys = np.arange(3, dtype=np.uint64)
     pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)

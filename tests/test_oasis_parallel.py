@@ -22,10 +22,10 @@ import pytest
 from numpy.typing import NDArray
 from ray_kit import FakeRay
 
-from streamk.distributed import ShardedLandmarks, crew, oasis_parallel
-from streamk.distributed.crew import Crew
+from streamk.distributed import ShardedLandmarks, oasis_parallel, worker_pool
 from streamk.distributed.oasis import Run
 from streamk.distributed.shards import Worker
+from streamk.distributed.worker_pool import WorkerPool
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
 from streamk.landmarks import Diffusion, oasis
@@ -41,7 +41,7 @@ KERNEL = Gaussian(bandwidth=1.5)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRay]:
     def install(*arguments: Any) -> FakeRay:
         ray = FakeRay(*arguments)
-        monkeypatch.setattr(crew, "import_ray", lambda: ray)
+        monkeypatch.setattr(worker_pool, "import_ray", lambda: ray)
         return ray
 
     return install
@@ -353,7 +353,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
     for file, points in zip(files, cut(X, 700), strict=True):
         np.save(file, points)
     dtype = np.dtype("float64")
-    team = Crew(
+    team = WorkerPool(
         files,
         KERNEL,
         dtype=dtype,

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from connectors.base import Chunk, Rows
 from streamk.engine.order.batch import Batch
-from streamk.engine.order.sequence import Pass, Sequencer
+from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
 
 Log = dict[str, list[tuple[int, int]]]  # partition -> [(offset, timestamp), ...]
 Place = tuple[str, int]
 
 
-def oracle(log: Log, passes: Sequence[Pass] = ()) -> list[Place]:
+def oracle(log: Log, passes: Sequence[IdleAdvance] = ()) -> list[Place]:
     """Sort by (running maximum of the partition's timestamps, partition, offset)."""
     keyed = []
     for partition, events in log.items():
@@ -136,7 +136,7 @@ def test_the_journal_of_passes_reproduces_the_order(
     log: Log, size: int, whim: random.Random
 ) -> None:
     live = start(log, bounded=False)
-    journal: list[Pass] = []
+    journal: list[IdleAdvance] = []
     got: list[Place] = []
     saved = [(live.to_json(), 0)]
     while True:
@@ -172,7 +172,7 @@ def test_a_replayed_pass_does_not_wait() -> None:
     sequencer = Sequencer()
     sequencer.assign("a", 0)
     sequencer.assign("b", 0)
-    sequencer.replay([Pass("b", 0, 100)])
+    sequencer.replay([IdleAdvance("b", 0, 100)])
     sequencer.add(chunk("a", [(0, 50), (1, 99), (2, 101)]))
     assert places(sequencer.take(sequencer.ready)) == [("a", 0), ("a", 1)]
     assert sequencer.waiting_for() == ("b",)

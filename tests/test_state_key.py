@@ -20,7 +20,7 @@ from streamk.cli import main
 from streamk.engine import Engine, Key, Report, Untrusted, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints.packing import canonical
 from streamk.engine.checkpoints.store import Store
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import InvalidInput, StateError
 from streamk.state import State
 
@@ -220,7 +220,7 @@ def test_a_dead_member_that_signed_is_taken_over(tmp_path: Path, key: Path) -> N
 
 # --- the journal --------------------------------------------------------------------------------
 
-PASSES = [Pass("t:0", 5, 100), Pass("t:1", 6, 200), Pass("t:2", 7, 300)]
+PASSES = [IdleAdvance("t:0", 5, 100), IdleAdvance("t:1", 6, 200), IdleAdvance("t:2", 7, 300)]
 
 
 def signed_store(directory: Path, key: Path | None) -> Store:

@@ -46,7 +46,7 @@ REFUSALS = 200
 WITHIN, EVENTS_PER_S = 1.3, 20_000
 
 
-class Keeper(Protocol):
+class CheckpointCoordinator(Protocol):
     """Chooses landmarks from what passes by."""
 
     def learn_many(self, X: Matrix, /) -> Any: ...
@@ -105,12 +105,12 @@ class AdmissionOnly:
         return np.array(self._kept)
 
 
-def _incremental(kernel: Gaussian, count: int) -> Keeper:
+def _incremental(kernel: Gaussian, count: int) -> CheckpointCoordinator:
     return IncrementalOasis(kernel, max_landmarks=count, tol=TOLERANCE)
 
 
 BAR, OURS = "batch oASIS", "IncrementalOasis"
-KEEPERS: dict[str, Callable[[Gaussian, int], Keeper]] = {
+KEEPERS: dict[str, Callable[[Gaussian, int], CheckpointCoordinator]] = {
     OURS: _incremental,
     **{f"admission only, {t:g}": partial(AdmissionOnly, threshold=t) for t in THRESHOLDS},
     "uniform reservoir": Reservoir,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import linalg
 
-from streamk.distributed.crew import Crew
-from streamk.distributed.shards import Known, Shard
+from streamk.distributed.shards import LandmarkFactor, Shard
+from streamk.distributed.worker_pool import WorkerPool
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.factor import Factor, check_range
@@ -52,7 +52,7 @@ class ShardedLandmarks:
     stopped: str
     offsets: Indices
     L: Numbers
-    _crew: Crew
+    _workers: WorkerPool
 
     def __len__(self) -> int:
         return len(self.points)
@@ -69,7 +69,7 @@ class ShardedLandmarks:
     @property
     def restarts(self) -> int:
         """Workers that died and were replaced so far."""
-        return self._crew.restarts
+        return self._workers.restarts
 
     @property
     def W_inverse(self) -> Numbers:  # noqa: N802 (as the paper writes it)
@@ -110,14 +110,14 @@ class ShardedLandmarks:
         InvalidInput
             If there is no such shard, or the workers are dismissed.
         """
-        if not 0 <= shard < len(self._crew):
-            raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._crew) - 1}")
-        found: NDArray[Any] = self._crew.one(shard, "factor")
+        if not 0 <= shard < len(self._workers):
+            raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._workers) - 1}")
+        found: NDArray[Any] = self._workers.one(shard, "factor")
         return found
 
     def close(self) -> None:
         """Dismiss the workers: their parts of the factor are gone, all else stays."""
-        self._crew.close()
+        self._workers.close()
 
     def __enter__(self) -> ShardedLandmarks:
         return self
@@ -224,16 +224,16 @@ def oasis_parallel(
         )
     if isinstance(shards, str | np.ndarray) or not len(shards):
         raise InvalidInput("shards must be a list of at least one shard, such as [X] for one array")
-    crew = Crew(
+    workers = WorkerPool(
         shards, kernel, dtype=real, threads=threads, options=options, max_restarts=max_restarts
     )
     try:
-        run = Run(crew, kernel, max_landmarks, tol, block_size, real)
+        run = Run(workers, kernel, max_landmarks, tol, block_size, real)
         run.start(n_init, seed)
         while not run.stopped:
             run.step()
     except BaseException:
-        crew.close()
+        workers.close()
         raise
     return run.result()
 
@@ -243,31 +243,31 @@ class Run:
 
     def __init__(
         self,
-        crew: Crew,
+        workers: WorkerPool,
         kernel: Kernel,
         max_landmarks: int,
         tol: float,
         block_size: int,
         dtype: np.dtype[Any],
     ) -> None:
-        self._crew, self._kernel = crew, kernel
+        self._workers, self._kernel = workers, kernel
         self._tol, self._block, self._dtype = tol, block_size, dtype
-        crew.load()
-        columns = [size.columns for size in crew.sizes]
+        workers.load()
+        columns = [size.columns for size in workers.sizes]
         if set(columns) != {columns[0]}:
             other = next(s for s, c in enumerate(columns) if c != columns[0])
             raise InvalidInput(
                 f"shard {other} has {columns[other]} columns and shard 0 has {columns[0]}; all "
                 "must have the same"
             )
-        self.offsets = np.cumsum([0, *(size.rows for size in crew.sizes)], dtype=np.int64)
+        self.offsets = np.cumsum([0, *(size.rows for size in workers.sizes)], dtype=np.int64)
         n = int(self.offsets[-1])
         self._most = min(max_landmarks, n)
         self._when_full = "count" if self._most == max_landmarks else "all"
         self._eps = 4.0 * float(np.finfo(dtype).eps)
-        self._largest = max(size.largest for size in crew.sizes)
+        self._largest = max(size.largest for size in workers.sizes)
         check_range(self._largest, dtype)
-        self._known = Known(kernel, self._most, columns[0], dtype)
+        self._known = LandmarkFactor(kernel, self._most, columns[0], dtype)
         self._indices: list[int] = []
         self._named: list[tuple[float, int]] = []
         self.stopped = ""
@@ -280,7 +280,7 @@ class Run:
 
     def start(self, n_init: int, seed: int) -> None:
         """Take the landmarks that are drawn at random."""
-        self._crew.begin(self._most)
+        self._workers.begin(self._most)
         random = np.random.Generator(np.random.Philox(seed))
         drawn = random.choice(int(self.offsets[-1]), size=min(n_init, self._most), replace=False)
         drawn.sort()  # of equal complements the first row's counts
@@ -322,9 +322,9 @@ class Run:
 
     def _fetch(self, indices: list[int]) -> Numbers:
         """Return points by their rows in all shards, in that order."""
-        found = np.empty((len(indices), self._crew.sizes[0].columns))
+        found = np.empty((len(indices), self._workers.sizes[0].columns))
         local = self._local(indices)
-        parts = self._crew.points([[row for row in rows if row is not None] for rows in local])
+        parts = self._workers.points([[row for row in rows if row is not None] for rows in local])
         for rows, part in zip(local, parts, strict=True):
             found[[row is not None for row in rows]] = part
         return found
@@ -336,7 +336,7 @@ class Run:
 
     def _tell(self, points: Numbers, indices: list[int]) -> None:
         """Tell the workers of new landmarks, and hear what could come next."""
-        named = self._crew.extend(points, self._local(indices), self._block)
+        named = self._workers.extend(points, self._local(indices), self._block)
         offsets = self.offsets.tolist()
         every = [(delta, offsets[s] + row) for s, some in enumerate(named) for delta, row in some]
         # Of equal complements the first row's counts.
@@ -353,5 +353,5 @@ class Run:
             stopped=self.stopped,
             offsets=self.offsets,
             L=self._known.L.astype(np.float64),
-            _crew=self._crew,
+            _workers=self._workers,
         )

@@ -54,7 +54,7 @@ def read(shard: Shard) -> Numbers:
     return checked_points(shard() if callable(shard) else shard, "the shard")
 
 
-class Known:
+class LandmarkFactor:
     """Landmarks and their rows of the factor: what it takes to find the row of any other point.
 
     A row has the bits that it has anywhere else, see `streamk.landmarks.factor.Factor`.
@@ -130,7 +130,7 @@ class Worker:
         self._dtype, self._threads = dtype, threads
         self._matrix: KernelMatrix
         self._selection: Selection
-        self._known: Known
+        self._known: LandmarkFactor
         self._capacity = self._left = 0
 
     def load(self) -> Size:
@@ -143,7 +143,7 @@ class Worker:
         """Have no landmarks yet, and room for so many."""
         matrix, dtype = self._matrix, self._dtype
         self._selection = Selection(matrix.rows(dtype), capacity, dtype, self._threads)
-        self._known = Known(self._kernel, capacity, matrix.points.shape[1], dtype)
+        self._known = LandmarkFactor(self._kernel, capacity, matrix.points.shape[1], dtype)
         self._capacity, self._left = capacity, matrix.n
 
     def points(self, rows: list[int]) -> Numbers:

@@ -34,9 +34,9 @@ from streamk.engine.checks import (
 from streamk.engine.details import Details
 from streamk.engine.lookout import Lookout
 from streamk.engine.order.feed import DataLoss, Feed
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot, process_bytes
-from streamk.engine.recovery.coordinator import Keeper
+from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.report import Report
 from streamk.engine.saving import Saving
 from streamk.engine.training import OnError, Trainer
@@ -300,7 +300,7 @@ class Engine:
             if self._checkpoint is not None:
                 alone = not (isinstance(self._source, InGroup) and self._source.group)
                 self._store = Store(self._checkpoint, keep=self._keep, alone=alone, key=self._key)
-            keeper = Keeper(
+            coordinator = CheckpointCoordinator(
                 self._store,
                 self._source,
                 self._feed,
@@ -312,20 +312,20 @@ class Engine:
                 key=self._key,
             )
             stack.enter_context(self._lookout)
-            keeper.open()
+            coordinator.open()
             first = self._feed.sequencer.events
             self._pace.rate(first)
-            saving = Saving(keeper, self._checkpoint_every, self._checkpoint_grace)
+            saving = Saving(coordinator, self._checkpoint_every, self._checkpoint_grace)
             while True:
-                stopped = self._loop(keeper, saving)
+                stopped = self._loop(coordinator, saving)
                 self._trainer.settle()
                 events = self._feed.sequencer.events
-                is_new = not keeper.is_current or stopped == "end"
+                is_new = not coordinator.is_current or stopped == "end"
                 if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
-            keeper.release()
-            self._show(keeper, saving)
-            return self._report(stopped, keeper, first, time.monotonic() - began)
+            coordinator.release()
+            self._show(coordinator, saving)
+            return self._report(stopped, coordinator, first, time.monotonic() - began)
 
     def stop(self) -> None:
         """End the run after the events at work; may be called from another thread or a signal."""
@@ -333,7 +333,9 @@ class Engine:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _loop(self, keeper: Keeper, saving: Saving) -> Literal["end", "max_events", "request"]:
+    def _loop(
+        self, coordinator: CheckpointCoordinator, saving: Saving
+    ) -> Literal["end", "max_events", "request"]:
         trainer = self._trainer
         while not self._stopping:
             sequencer = self._feed.sequencer
@@ -353,7 +355,7 @@ class Engine:
                 if not self._feed.sequencer.ready:
                     trainer.settle()
             if self._on_progress is not None and self._pace.due():
-                self._show(keeper, saving)
+                self._show(coordinator, saving)
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
         trainer.settle()
@@ -375,13 +377,13 @@ class Engine:
         if self._store is not None:
             self._store.close()
 
-    def _note(self, passes: list[Pass]) -> None:
+    def _note(self, passes: list[IdleAdvance]) -> None:
         for record in passes:
             _log.info("partition %s is silent; the others go on", record.partition)
         if self._store is not None:
             self._store.note(passes)
 
-    def _show(self, keeper: Keeper, saving: Saving) -> None:
+    def _show(self, coordinator: CheckpointCoordinator, saving: Saving) -> None:
         if self._on_progress is None:
             return
         sequencer, trainer = self._feed.sequencer, self._trainer
@@ -401,7 +403,7 @@ class Engine:
                 whole=trainer.metrics.whole(),
                 window=trainer.metrics.window(),
                 baselines=trainer.metrics.baselines()["window"],
-                epoch=keeper.epoch,
+                epoch=coordinator.epoch,
                 trouble=self._lookout.short or saving.trouble,
             )
         )
@@ -420,7 +422,7 @@ class Engine:
     def _report(
         self,
         stopped: Literal["end", "max_events", "request"],
-        keeper: Keeper,
+        coordinator: CheckpointCoordinator,
         first: int,
         seconds: float,
     ) -> Report:
@@ -443,7 +445,7 @@ class Engine:
             events_now=feed.sequencer.events - first,
             model=trainer.model,
             schema=trainer.schema,
-            epoch=keeper.epoch,
+            epoch=coordinator.epoch,
             absent_names=trainer.names.sentences(),
         )
 

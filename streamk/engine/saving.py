@@ -7,7 +7,7 @@ import time
 
 from connectors.errors import Revoked
 from streamk.engine.checkpoints.store import NotSaved
-from streamk.engine.recovery.coordinator import Keeper
+from streamk.engine.recovery.coordinator import CheckpointCoordinator
 
 __all__ = ["Saving"]
 
@@ -25,15 +25,15 @@ class Saving:
 
     Parameters
     ----------
-    keeper : Keeper
+    coordinator : CheckpointCoordinator
     every : int
         Events between two checkpoints.
     grace : int
         Events since the last checkpoint after which a failure ends the run.
     """
 
-    def __init__(self, keeper: Keeper, every: int, grace: int) -> None:
-        self._keeper, self._every, self._grace = keeper, every, grace
+    def __init__(self, coordinator: CheckpointCoordinator, every: int, grace: int) -> None:
+        self._coordinator, self._every, self._grace = coordinator, every, grace
         self._failed: float | None = None
 
     @property
@@ -59,14 +59,14 @@ class Saving:
         Raises
         ------
         EngineError, ConnectorError
-            See `Keeper.save`.
+            See `CheckpointCoordinator.save`.
         """
         try:
-            self._keeper.save()
+            self._coordinator.save()
         except Revoked:
             return False
         except NotSaved as error:
-            unsaved = events - self._keeper.saved_events
+            unsaved = events - self._coordinator.saved_events
             if last or unsaved >= self._grace:
                 raise
             if self._failed is None:

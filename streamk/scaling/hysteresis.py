@@ -25,7 +25,7 @@ _CLOSEST = 1e-3
 """Median distance at least."""
 
 
-class SteadyScale:
+class HysteresisScaler:
     """A copy of running quantiles that follows them only where they have moved far.
 
     For learners that remember events in the scale in which these came, and know of no other. A
@@ -40,7 +40,7 @@ class SteadyScale:
 
     Examples
     --------
-    >>> running, steady = RunningQuantiles(2), SteadyScale()
+    >>> running, steady = RunningQuantiles(2), HysteresisScaler()
     >>> steady.take(running)
     >>> running.center[0], running.inverse[1] = 0.5, 0.4
     >>> steady.follow(running)
@@ -69,7 +69,7 @@ class SteadyScale:
 
     def follow(self, scale: RunningQuantiles) -> None:
         """Take over what has moved far in a scale of the same columns."""
-        new = SteadyScale()
+        new = HysteresisScaler()
         new.take(scale)
         moved = self._apart(new, _FAR)
         self.center[moved], self.inverse[moved] = new.center[moved], new.inverse[moved]
@@ -82,7 +82,7 @@ class SteadyScale:
         self.center = np.append(self.center, scale.center[known:])
         self.inverse = np.append(self.inverse, scale.inverse[known:])
 
-    def select(self, places: Sequence[int | None], default: SteadyScale) -> SteadyScale:
+    def select(self, places: Sequence[int | None], default: HysteresisScaler) -> HysteresisScaler:
         """Return a copy whose columns are those numbered; None is that of a default."""
         new = default.copy()
         for here, there in enumerate(places):
@@ -91,24 +91,24 @@ class SteadyScale:
         new.distance = self.distance.copy()
         return new
 
-    def copy(self) -> SteadyScale:
+    def copy(self) -> HysteresisScaler:
         """Return a copy."""
-        new = SteadyScale()
+        new = HysteresisScaler()
         vars(new).update(self.arrays())
         return new
 
-    def near(self, other: SteadyScale, columns: NDArray[np.bool_]) -> bool:
+    def near(self, other: HysteresisScaler, columns: NDArray[np.bool_]) -> bool:
         """Whether another is this one in some columns, but for the noise of estimates."""
         apart = self._apart(other, _NEAR) & columns
         return bool(not apart.any() and self._distance_apart(other) <= 1.0 + _NEAR)
 
-    def _apart(self, other: SteadyScale, most: float) -> NDArray[np.bool_]:
+    def _apart(self, other: HysteresisScaler, most: float) -> NDArray[np.bool_]:
         """Return which columns of another one are further apart than that."""
         ratio = self.inverse / other.inverse
         shifted = np.abs(other.center - self.center) * self.inverse > most
         return np.asarray(shifted | (np.maximum(ratio, 1.0 / ratio) > 1.0 + most))
 
-    def _distance_apart(self, other: SteadyScale) -> float:
+    def _distance_apart(self, other: HysteresisScaler) -> float:
         ratio = float(other.distance[0] / self.distance[0])
         return max(ratio, 1.0 / ratio)
 

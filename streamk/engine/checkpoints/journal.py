@@ -16,7 +16,7 @@ from pathlib import Path
 from streamk.engine.checkpoints.files import private, reading, sync_directory, writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.packing import canonical
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import StateError
 
 __all__ = ["Journal"]
@@ -42,7 +42,7 @@ class Journal:
         self._lines: int | None = None
         """Lines in the file; None: not counted yet."""
 
-    def append(self, passes: Iterable[Pass]) -> None:
+    def append(self, passes: Iterable[IdleAdvance]) -> None:
         """Append records, to a new file if there is none; they are on the disk at the end.
 
         Raises
@@ -72,7 +72,7 @@ class Journal:
                 sync_directory(self._path.parent)
         self._lines = number
 
-    def read(self) -> list[Pass]:
+    def read(self) -> list[IdleAdvance]:
         """Return the records; a last line that a crash cut short is dropped, from the file too.
 
         Raises
@@ -84,7 +84,7 @@ class Journal:
         EngineError
             If it cannot be cut back.
         """
-        passes: list[Pass] = []
+        passes: list[IdleAdvance] = []
         good = torn = 0
         with reading(self._path) as (file, _):
             while line := file.readline(_LONGEST_LINE):
@@ -109,7 +109,7 @@ class Journal:
         """Return what the signature of a line is of."""
         return canonical([self._path.parent.name, self._path.stem, number], None) + b"\n" + line
 
-    def _pass_of(self, number: int, text: bytes) -> Pass:
+    def _pass_of(self, number: int, text: bytes) -> IdleAdvance:
         where = f"{self._path}: line {number}"
         signature, line = b"", text
         if text[_HEXADECIMAL : _HEXADECIMAL + 2] == b" [":
@@ -128,7 +128,7 @@ class Journal:
                 case [str(partition), int(offset), int(clock)] if bool not in map(
                     type, (offset, clock)
                 ):
-                    return Pass(partition, offset, clock)
+                    return IdleAdvance(partition, offset, clock)
         except (ValueError, RecursionError):
             pass
         raise StateError(

@@ -39,7 +39,7 @@ from streamk.engine.checkpoints.reading import (
     newest_checkpoint,
     signature,
 )
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput
 from streamk.state import State
 
@@ -204,11 +204,11 @@ class Store:
             self._prune()
         return epoch
 
-    def note(self, passes: Iterable[Pass]) -> None:
+    def note(self, passes: Iterable[IdleAdvance]) -> None:
         """Append to the journal of the current epoch; it is on the disk when this returns."""
         self._journal.append(passes)
 
-    def noted(self) -> list[Pass]:
+    def noted(self) -> list[IdleAdvance]:
         """What the journals hold since the current epoch, later epochs' included.
 
         A last line that a crash cut short is dropped: nothing was done yet on its word.

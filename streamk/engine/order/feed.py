@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from connectors.base import Source
 from connectors.errors import OffsetOutOfRange
 from streamk.engine.order.clocks import UNBOUNDED, Clock
-from streamk.engine.order.sequence import Pass, Sequencer
+from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
 
 __all__ = ["DataLoss", "Feed", "Lost"]
@@ -69,7 +69,7 @@ class Feed:
         idle_timeout: float,
         max_skew: float,
         data_loss: DataLoss,
-        journal: Callable[[list[Pass]], None],
+        journal: Callable[[list[IdleAdvance]], None],
     ) -> None:
         self._skew = UNBOUNDED if math.isinf(max_skew) else min(round(1000 * max_skew), UNBOUNDED)
         self.sequencer = Sequencer(self._skew)

@@ -14,8 +14,8 @@ becomes ready, never where it stands.
 A live partition that falls silent would hold the others back for ever, so it can be *passed
 over*: from its next offset on its events sort no earlier than some time ahead. That is the one
 thing here that a clock on the wall decides, so it is a fact to be written down before anything
-behind it is used: `Sequencer.pass_over` returns `Pass` records for a journal, and a sequencer
-that is given them again makes the same sequence at once, without waiting.
+behind it is used: `Sequencer.pass_over` returns `IdleAdvance` records for a journal, and a
+sequencer that is given them again makes the same sequence at once, without waiting.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from streamk.engine.order.batch import Batch, Int64s, nbytes
 from streamk.engine.order.clocks import ENOUGH, LATEST, UNBOUNDED, Clock
 from streamk.errors import EngineError, StateError
 
-__all__ = ["Pass", "Sequencer"]
+__all__ = ["IdleAdvance", "Sequencer"]
 
 _log = logging.getLogger("streamk.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class IdleAdvance:
     """From `offset` on, the events of `partition` sort no earlier than `clock` (milliseconds)."""
 
     partition: str
@@ -60,7 +60,7 @@ class _Admitted:
 
 
 @dataclass(slots=True)
-class _Lane:
+class PartitionBuffer:
     """What is known of one partition.
 
     Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
@@ -182,7 +182,7 @@ class Sequencer:
         self._skew = skew
         self._told: set[str] = set()
         self._names: list[str] = []
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, PartitionBuffer] = {}
         self._ready: deque[Batch] = deque()
         self._start = 0  # events of the first ready segment that are taken already
         self.ready = 0
@@ -210,7 +210,7 @@ class Sequencer:
             self._names.append(partition)
         start = clock if isinstance(clock, Clock) else Clock.at(clock)
         code = self._names.index(partition)
-        lane = _Lane(partition, code, self._skew, offset, start, offset, start, end)
+        lane = PartitionBuffer(partition, code, self._skew, offset, start, offset, start, end)
         lane.done = end is not None and offset >= end
         self._lanes[partition] = lane
         self._lanes = dict(sorted(self._lanes.items()))
@@ -347,7 +347,7 @@ class Sequencer:
         """True if `partition` was passed over and has brought nothing since."""
         return self._lanes[partition].silent
 
-    def pass_over(self, partitions: Iterable[str], ahead: int) -> list[Pass]:
+    def pass_over(self, partitions: Iterable[str], ahead: int) -> list[IdleAdvance]:
         """Let events of others go before whatever `partitions` may still bring.
 
         Everything buffered is let go, and what comes within `ahead` milliseconds (at least 1)
@@ -355,13 +355,13 @@ class Sequencer:
         returned must be durable before an event is taken.
         """
         clock = max(lane.clock.time for lane in self._lanes.values()) + max(1, ahead)
-        records = [Pass(name, self._lanes[name].read, clock) for name in partitions]
+        records = [IdleAdvance(name, self._lanes[name].read, clock) for name in partitions]
         for record in records:
             self._lanes[record.partition].silent = True
         self.replay(records)
         return records
 
-    def replay(self, records: Iterable[Pass]) -> None:
+    def replay(self, records: Iterable[IdleAdvance]) -> None:
         """Apply recorded passes; those of partitions not read here are ignored."""
         for record in records:
             lane = self._lanes.get(record.partition)
@@ -439,7 +439,7 @@ class Sequencer:
             for name, lane in data["partitions"].items():
                 clock = Clock.from_json(lane)
                 sequencer.assign(name, lane["offset"], clock=clock, end=lane["end"])
-                sequencer.replay(Pass(name, o, c) for o, c in lane["passes"])
+                sequencer.replay(IdleAdvance(name, o, c) for o, c in lane["passes"])
             sequencer.events, sequencer.clock = data["events"], data["clock"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
@@ -447,7 +447,7 @@ class Sequencer:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _tell(self, lane: _Lane) -> None:
+    def _tell(self, lane: PartitionBuffer) -> None:
         """Warn of the first event of a partition that is too far ahead of the one before."""
         if lane.name in self._told or len(self._lanes) < 2:
             return
@@ -465,7 +465,7 @@ class Sequencer:
             self._skew / 1000,
         )
 
-    def _settle(self, lane: _Lane) -> None:
+    def _settle(self, lane: PartitionBuffer) -> None:
         if lane.end is not None and lane.read >= lane.end:
             lane.done = True
         if lane.passes:

@@ -19,14 +19,14 @@ from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
-from streamk.engine.order.sequence import Pass
+from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.group import Group, Owner, Peers, places
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training import Trainer
 from streamk.errors import EngineError, StateError
 from streamk.learners.base import Learner
 
-__all__ = ["Keeper"]
+__all__ = ["CheckpointCoordinator"]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -44,7 +44,7 @@ class Recognizable(Protocol):
         ...
 
 
-class Keeper:
+class CheckpointCoordinator:
     """Saves and restores a run; without a `store` it only hands out the partitions.
 
     Parameters
@@ -342,7 +342,7 @@ class Keeper:
         begin: int,
         *,
         known: bool,
-        passes: list[Pass],
+        passes: list[IdleAdvance],
     ) -> bool:
         """Read a partition; True if that is something that no checkpoint has.
 
@@ -354,7 +354,7 @@ class Keeper:
         else:
             offset, clock = begin if known else place["offset"], Clock.from_json(place)
             end = None if self._finished else place["end"]
-            passes += [Pass(partition, *record) for record in place["passes"]]
+            passes += [IdleAdvance(partition, *record) for record in place["passes"]]
         is_new = place is None
         if end is None and self._until_end:
             end, is_new = self._source.end(partition), True

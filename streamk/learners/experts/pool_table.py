@@ -25,7 +25,7 @@ class PoolTable:
         self.held: dict[str, NDArray[Any]] = {}
         """The arrays with room for outputs that are still to come."""
         self.sizes: dict[str, int] = {}
-        self._rooms: list[Room] = []
+        self._rooms: list[Workspace] = []
 
     def _lay_out(self) -> None:
         """Put the arrays side by side, and write sizes and addresses into the table."""
@@ -93,7 +93,7 @@ class PoolTable:
         try:
             room = self._rooms.pop()
         except IndexError:
-            room = Room(self)
+            room = Workspace(self)
         yield room.table_of(self)
         self._rooms.append(room)
 
@@ -103,7 +103,7 @@ class PoolTable:
         return sum(array.nbytes for array in self.held.values())
 
 
-class Room:
+class Workspace:
     """What a thread writes while it forecasts by a pool."""
 
     def __init__(self, pool: PoolTable) -> None:
@@ -121,6 +121,6 @@ class Room:
 
 
 def _places() -> Any:
-    from streamk.backends.numba_backend.experts.layout import places
+    from streamk.backends.numba_backend.experts.layout import slot as places
 
     return places

@@ -17,8 +17,8 @@ from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.learners.common.classes import MOST_CLASSES, Label
+from streamk.learners.common.embedded_features import IN_COMMON, OnEmbeddedFeatures
 from streamk.learners.common.merging import check_mergeable, events_apart
-from streamk.learners.common.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.common.outputs import widened
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked
@@ -41,7 +41,7 @@ _CHECK = 512
 """Events between two measurements."""
 
 
-class StreamingMeka(OfCoordinates):
+class StreamingMeka(OnEmbeddedFeatures):
     """Kernel learning on MEKA's features, with a factorization that is renewed on the stream.
 
     MEKA (Si, Hsieh and Dhillon 2017) clusters events, gives each cluster a basis W(s) of its own

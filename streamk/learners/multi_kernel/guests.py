@@ -16,7 +16,7 @@ from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.experts.expert_pool import FURTHEST
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
-from streamk.scaling.hysteresis import SteadyScale
+from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
@@ -71,7 +71,7 @@ class Guests:
         self._columns: tuple[Column, ...] = ()
         self._classes: tuple[Label, ...] = ()
         self._is_classifier = is_classifier
-        self._scale = SteadyScale()
+        self._scale = HysteresisScaler()
         self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
         self._early = True
         """Whether these, the first events and their labels, are kept to be learned anew."""

@@ -24,7 +24,7 @@ from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.number_loss import loss_from_json, number_loss
 from streamk.learners.multi_kernel.guests import Guests
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
-from streamk.learners.multi_kernel.recollection import Recollection
+from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.learners.scaled import OfOneKernel
@@ -91,7 +91,7 @@ class Pooled(OneAtATime, Decider):
         self._labels = RunningQuantiles(numbers, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
-        self._said = Recollection(pending_bytes)
+        self._said = PendingPredictions(pending_bytes)
         self._errors = None if self.is_classifier else ErrorQuantiles()
         self._upkeep = Upkeep()
         self._pool: ExpertPool  # from the first columns on

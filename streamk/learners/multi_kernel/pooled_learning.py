@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streamk.learners.common.prequential import Recorder
 from streamk.learners.experts import tables
 from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.pooled import Pooled
-from streamk.learners.multi_kernel.recollection import Recollection
 from streamk.learners.multi_kernel.rescaling import unit_change
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
@@ -309,7 +309,7 @@ class PooledLearning(Pooled):
         """
         with self._lock:
             self._settle()
-            said, self._said = self._said, Recollection(0)
+            said, self._said = self._said, PendingPredictions(0)
             try:
                 yield
             finally:

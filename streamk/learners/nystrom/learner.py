@@ -14,8 +14,8 @@ from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
 from streamk.learners.common.classes import MOST_CLASSES, Label
+from streamk.learners.common.embedded_features import IN_COMMON, OnEmbeddedFeatures
 from streamk.learners.common.merging import check_mergeable, events_apart
-from streamk.learners.common.of_coordinates import IN_COMMON, OfCoordinates
 from streamk.learners.common.optimizers import Part
 from streamk.learners.common.outputs import aligned, widened
 from streamk.learners.common.steps import Step
@@ -26,7 +26,7 @@ from streamk.state import State
 Matrix = NDArray[np.float64]
 
 
-class OnlineNystrom(OfCoordinates):
+class OnlineNystrom(OnEmbeddedFeatures):
     """Kernel learning in the span of landmarks that are chosen while the stream goes by.
 
     The landmarks are events whose kernels stand for those of the others, oASIS on a stream

@@ -10,11 +10,15 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop, call, stage
 from streamk.backends.numba_backend.experts import reviews
-from streamk.backends.numba_backend.experts.banks import all_banks as banks
+from streamk.backends.numba_backend.experts.banks import all_banks
 from streamk.backends.numba_backend.experts.compiled import SUMS, called
-from streamk.backends.numba_backend.experts.layout import of
-from streamk.backends.numba_backend.experts.layout import places as at
-from streamk.backends.numba_backend.experts.mixing import mixture, offsets, opinions, spread
+from streamk.backends.numba_backend.experts.layout import slot, view
+from streamk.backends.numba_backend.experts.mixing import (
+    expert_predictions,
+    mixture,
+    offsets,
+    spread,
+)
 from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer
@@ -25,57 +29,64 @@ _TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32
 @stage(_TABLE, _EVENT, fastmath=SUMS)
 def look(numbers: Any, event: Any) -> None:
     """Write what the experts look at in an event."""
-    table = carray(numbers, (at.SIZE,))
-    awake = of.awake(table)
-    mixture.rouse(table, awake)
-    banks.features(table, carray(event, (table[at.COLUMNS],)), awake)
+    table = carray(numbers, (slot.SIZE,))
+    awake = view.awake(table)
+    mixture.expand_active_mask(table, awake)
+    all_banks.features(table, carray(event, (table[slot.COLUMNS],)), awake)
 
 
 @stage(_TABLE, fastmath=SUMS)
 def say(numbers: Any) -> None:
     """Write the experts' opinions."""
-    table = carray(numbers, (at.SIZE,))
-    F, P, own, on = of.f(table), of.g(table), of.seen(table), of.on(table)
-    banks.outputs(table, F[: len(F) - table[at.GUESTS]], of.awake(table))
-    opinions.opine(table[at.TASK], F, own, P)
-    if table[at.LOSS] == QUANTILE:
-        offsets.add(of.tracked(table), on, own, P)
-    opinions.hand_out(own, on, of.kept(table))
+    table = carray(numbers, (slot.SIZE,))
+    F, P, own, on = view.f(table), view.g(table), view.seen(table), view.on(table)
+    all_banks.outputs(table, F[: len(F) - table[slot.GUESTS]], view.awake(table))
+    expert_predictions.opine(table[slot.TASK], F, own, P)
+    if table[slot.LOSS] == QUANTILE:
+        offsets.add(view.tracked(table), on, own, P)
+    expert_predictions.store(own, on, view.kept(table))
 
 
 @stage(_TABLE, fastmath=SUMS)
 def mix(numbers: Any) -> None:
     """Write what mixers make of the opinions, and the prediction."""
-    mixture.mix(carray(numbers, (at.SIZE,)))
+    mixture.mix(carray(numbers, (slot.SIZE,)))
 
 
 @stage(_TABLE, _SAID, types.float64, fastmath=SUMS)
 def weigh(numbers: Any, said: Any, y: Any) -> None:
     """Update the mixing weights by the outputs that were kept."""
-    table = carray(numbers, (at.SIZE,))
-    seen = carray(said, (table[at.KEPT_ROWS], table[at.OUTPUTS]))
-    mixed, out = of.mixed(table), of.out(table)
+    table = carray(numbers, (slot.SIZE,))
+    seen = carray(said, (table[slot.KEPT_ROWS], table[slot.OUTPUTS]))
+    mixed, out = view.mixed(table), view.out(table)
     mixture.learn(table, seen, y, mixed, out)
-    mixture.keep_account(table, of.seen(table), y, out, mixed[0])
+    mixture.keep_account(table, view.seen(table), y, out, mixed[0])
 
 
 @stage(_TABLE, types.float64, fastmath=SUMS)
 def descend(numbers: Any, y: Any) -> None:
     """Update the experts by the label."""
-    table = carray(numbers, (at.SIZE,))
-    awake, F, G = of.awake(table), of.f(table), of.g(table)
-    if table[at.LOSS] == QUANTILE:
-        mixture.rouse(table, awake)  # who learns is awake now, whoever slept at the prediction
-        on, steep = of.on(table), of.pinball(table)
-        miss = of.out(table)[0] - y
-        offsets.learn(miss, y, of.loss(table), F, on, steep, of.tracked(table), G)
+    table = carray(numbers, (slot.SIZE,))
+    awake, F, G = view.awake(table), view.f(table), view.g(table)
+    if table[slot.LOSS] == QUANTILE:
+        # Those learn that are active now, though some were not at the prediction.
+        mixture.expand_active_mask(table, awake)
+        on, steep = view.on(table), view.pinball(table)
+        miss = view.out(table)[0] - y
+        offsets.learn(miss, y, view.loss(table), F, on, steep, view.tracked(table), G)
     else:
-        opinions.slopes(table[at.TASK], y, of.loss(table), G)
-    banks.descend(table, awake, G)
-    banks.learn(table, awake, F[: len(F) - table[at.GUESTS]], y)
+        expert_predictions.slopes(table[slot.TASK], y, view.loss(table), G)
+    all_banks.descend(table, awake, G)
+    all_banks.learn(table, awake, F[: len(F) - table[slot.GUESTS]], y)
 
 
-STAGES = {at.WEIGH: weigh, at.SAY: say, at.DESCEND: descend, at.MIX: mix, at.LOOK: look}
+STAGES = {
+    slot.WEIGH: weigh,
+    slot.SAY: say,
+    slot.DESCEND: descend,
+    slot.MIX: mix,
+    slot.LOOK: look,
+}
 """By the places of their addresses in a table, those that take the longest to compile first."""
 
 
@@ -87,11 +98,11 @@ def forecast_one(table: Any, x: Any) -> None:
     between them, and there an expert that sleeps says NaN. The outputs of guests are in the last
     rows of F before.
     """
-    call(table[at.LOOK], table, (x,))
-    call(table[at.SAY], table, ())
-    call(table[at.MIX], table, ())
-    mixture.hand_out(of.mixed(table), of.out(table), of.kept(table)[table[at.EXPERTS] :])
-    table[at.FRESH] = 1
+    call(table[slot.LOOK], table, (x,))
+    call(table[slot.SAY], table, ())
+    call(table[slot.MIX], table, ())
+    mixture.store(view.mixed(table), view.out(table), view.kept(table)[table[slot.EXPERTS] :])
+    table[slot.FRESH] = 1
 
 
 @called
@@ -100,9 +111,9 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
 
     The outputs of guests are in the last of the E rows before.
     """
-    e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    kept, predicted = of.kept(table), of.out(table)
-    F, own = of.f(table), e - table[at.GUESTS]
+    e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
+    kept, predicted = view.kept(table), view.out(table)
+    F, own = view.f(table), e - table[slot.GUESTS]
     for i in range(len(X)):
         for guest in range(own, e):
             for c in range(k):
@@ -122,8 +133,8 @@ def update(table: Any, seen: Any, y: Any) -> None:
     The mixing learns from what experts, mixers and their mixture said when the event had to be
     predicted, (E + X + 1, K) in `seen`; the experts learn from what they would say now.
     """
-    call(table[at.WEIGH], table, (seen, y))
-    call(table[at.DESCEND], table, (y,))
+    call(table[slot.WEIGH], table, (seen, y))
+    call(table[slot.DESCEND], table, (y,))
 
 
 @called
@@ -148,8 +159,8 @@ def learn(
         How many events were learned, and what the review after the last of them has found. They
         are not all if it has found something.
     """
-    e, k = table[at.EXPERTS], table[at.OUTPUTS]
-    now, predicted, shares = of.kept(table), of.out(table), of.shares(table)
+    e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
+    now, predicted, shares = view.kept(table), view.out(table), view.shares(table)
     since, period, drift, sleeping, limits = upkeep
     for i in range(len(X)):
         forecast_one(table, X[i])

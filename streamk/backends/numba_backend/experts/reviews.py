@@ -10,7 +10,7 @@ from typing import Any
 
 from streamk.backends.numba_backend.compilation.compiling import exact
 from streamk.backends.numba_backend.experts.banks.all_banks import NEWTON, WINDOW
-from streamk.backends.numba_backend.experts.layout import of
+from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
 
 QUIET, ALARM, WINDOW_WOKE = range(3)
@@ -141,7 +141,7 @@ def review(table: Any, drift: Any, sleeping: Any, limits: Any) -> int:
     `sleeping` those of `doze`, and `limits` (limit, trial, shortest) of both.
     """
     alarm, trial, shortest = limits
-    account, awake = of.account(table), of.awake(table)
+    account, awake = view.account(table), view.awake(table)
     loss = account[LOST] / max(1.0, account[EVENTS])
     gains = account[:BANKS]
     for bank in range(BANKS):

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts.banks import (
-    coin,
+    coin_betting,
     grids,
     ladder,
     level,
@@ -17,8 +17,7 @@ from streamk.backends.numba_backend.experts.banks import (
     window,
 )
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import of
-from streamk.backends.numba_backend.experts.layout import places as at
+from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import costs
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
@@ -34,14 +33,14 @@ NEWTON_FORGET = 0.9995
 @fast
 def features(table: Any, x: Any, awake: Any) -> None:
     """Write what the experts look at."""
-    z, r, d = of.z(table), of.r(table), table[at.COLUMNS]
-    center, inverse = of.center(table), of.inverse(table)
-    rank_row(x, center, inverse, of.knots(table), of.indicator(table), z[:d], r)
+    z, r, d = view.z(table), view.r(table), table[slot.COLUMNS]
+    center, inverse = view.center(table), view.inverse(table)
+    rank_row(x, center, inverse, view.knots(table), view.indicator(table), z[:d], r)
     z[d] = 1.0
     if awake[LADDER]:
-        u = of.u(table)
-        ladder.project(z, of.projection(table), u)
-        ladder.cosines(u, of.phases(table), of.scales(table), of.phi(table))
+        u = view.u(table)
+        ladder.project(z, view.projection(table), u)
+        ladder.cosines(u, view.phases(table), view.scales(table), view.phi(table))
     if awake[GRIDS]:
         _locate(table, r)
 
@@ -49,9 +48,13 @@ def features(table: Any, x: Any, awake: Any) -> None:
 @fast
 def _locate(table: Any, r: Any) -> None:
     """Write the numbers of the cells that an event of ranks r is in."""
-    starts, tables = of.starts(table), of.group(table)
-    columns, shifts, factors = of.members_of(table), of.shifts(table), of.multipliers(table)
-    bins, cells, of_all = of.bins(table), of.cells(table), of.of_all(table)
+    starts, tables = view.starts(table), view.group(table)
+    columns, shifts, factors = (
+        view.members_of(table),
+        view.shifts(table),
+        view.multipliers(table),
+    )
+    bins, cells, of_all = view.bins(table), view.cells(table), view.of_all(table)
     for i in range(len(of_all)):
         one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
         shape = ((end - one) // (last - first), last - first)
@@ -61,49 +64,49 @@ def _locate(table: Any, r: Any) -> None:
         else:
             c = columns[one:end].reshape(shape)
             grids.locate(r, c, s, f, bins[first:last], cells[first:last])
-    grids.number_cells(cells, of.first(table), of.down(table))
+    grids.number_cells(cells, view.first(table), view.down(table))
 
 
 @fast
 def outputs(table: Any, F: Any, awake: Any) -> None:
     """Write the outputs F (experts, outputs): logits, log-probabilities or numbers; 0 asleep."""
-    z, s, k = of.z(table), table[at.BANDWIDTHS], table[at.OUTPUTS]
-    e = table[at.LINEAR_RULES]
+    z, s, k = view.z(table), table[slot.BANDWIDTHS], table[slot.OUTPUTS]
+    e = table[slot.LINEAR_RULES]
     F[:] = 0.0
     if awake[LINEAR]:
-        rules.forecast(z, of.linear_a(table), F[:e])
-    n = table[at.LADDER_RULES]
+        rules.forecast(z, view.linear_a(table), F[:e])
+    n = table[slot.LADDER_RULES]
     if awake[LADDER]:
-        phi, A = of.phi(table), of.ladder_a(table)
+        phi, A = view.phi(table), view.ladder_a(table)
         for i in range(s):
             rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
-    g, n = table[at.GROUPS], table[at.GRID_RULES]
+    g, n = table[slot.GROUPS], table[slot.GRID_RULES]
     if awake[GRIDS]:
         _forecast_grids(table, F[e : e + g * n].reshape((g, n, k)))
     e += g * n
     if awake[WINDOW]:
         _smooth(table, F[e : e + SMOOTHERS])
     e += SMOOTHERS
-    p = table[at.NEWTON]
+    p = table[slot.NEWTON]
     if p and awake[NEWTON]:
-        rules.forecast(z[:p], of.newton_a(table).reshape((1, k, p)), F[e : e + 1])
+        rules.forecast(z[:p], view.newton_a(table).reshape((1, k, p)), F[e : e + 1])
         # Its answers are 1 and 0, or -1.
-        confidence = np.float32(1.0 if table[at.TASK] == NUMBERS else _CONFIDENCE)
+        confidence = np.float32(1.0 if table[slot.TASK] == NUMBERS else _CONFIDENCE)
         for j in range(k):
             F[e, j] *= confidence
-    level.forecast(of.level(table), F[len(F) - LEVELS :])
+    level.forecast(view.level(table), F[len(F) - LEVELS :])
 
 
 @fast
 def _forecast_grids(table: Any, F: Any) -> None:
     """Write the outputs (groups, rules, outputs) of the grids."""
-    k, tables, cells = table[at.OUTPUTS], of.group(table), of.cells(table)
+    k, tables, cells = table[slot.OUTPUTS], view.group(table), view.cells(table)
     A, factors, out, found = (
-        of.cells_a(table),
-        of.factors(table),
-        of.side(table),
-        of.gathered(table),
+        view.cells_a(table),
+        view.factors(table),
+        view.side(table),
+        view.gathered(table),
     )
     if k == 1:
         grids.gather(cells, A, 0, found)
@@ -121,14 +124,14 @@ def _forecast_grids(table: Any, F: Any) -> None:
 @fast
 def _smooth(table: Any, F: Any) -> None:
     """Write the outputs of the smoothers: log-probabilities or numbers."""
-    count, task = table[at.COUNT], table[at.TASK]
+    count, task = table[slot.COUNT], table[slot.TASK]
     if count == 0:
         return
-    D, labels = of.distances(table)[:count], of.window_y(table)
-    window.distances(of.z(table)[: table[at.COLUMNS]], of.window_z(table), D)
-    median, sums = of.distance(table)[0], of.sums(table)
+    D, labels = view.distances(table)[:count], view.window_y(table)
+    window.distances(view.z(table)[: table[slot.COLUMNS]], view.window_z(table), D)
+    median, sums = view.distance(table)[0], view.sums(table)
     if task == CLASSES:
-        window.by_class(D, labels, median, of.weights(table), sums)
+        window.by_class(D, labels, median, view.weights(table), sums)
         for e in range(SMOOTHERS):
             window.log_probabilities(sums[0, :, e], F[e])
         return
@@ -144,18 +147,18 @@ def _smooth(table: Any, F: Any) -> None:
 @fast
 def descend(table: Any, awake: Any, G: Any) -> None:
     """Let the experts that descend gradients learn from the slopes G of their losses."""
-    s, k, e = table[at.BANDWIDTHS], table[at.OUTPUTS], table[at.LINEAR_RULES]
+    s, k, e = table[slot.BANDWIDTHS], table[slot.OUTPUTS], table[slot.LINEAR_RULES]
     if awake[LINEAR]:
-        _learn_linear(table, of.z(table), G[:e])
-    n = table[at.LADDER_RULES]
+        _learn_linear(table, view.z(table), G[:e])
+    n = table[slot.LADDER_RULES]
     if awake[LADDER]:
-        phi, A, squares = of.phi(table), of.ladder_a(table), of.ladder_squares(table)
-        rates, kinds = of.ladder_rates(table), of.ladder_kinds(table)
+        phi, A, squares = view.phi(table), view.ladder_a(table), view.ladder_squares(table)
+        rates, kinds = view.ladder_rates(table), view.ladder_kinds(table)
         for i in range(s):
             slopes = G[e + i * n : e + (i + 1) * n]
             rules.update(phi[i], A[i], squares[i], rates, kinds, slopes)
     e += s * n
-    g, n = table[at.GROUPS], table[at.GRID_RULES]
+    g, n = table[slot.GROUPS], table[slot.GRID_RULES]
     if awake[GRIDS]:
         _learn_grids(table, G[e : e + g * n].reshape((g, n, k)))
 
@@ -163,17 +166,17 @@ def descend(table: Any, awake: Any, G: Any) -> None:
 @fast
 def _learn_linear(table: Any, z: Any, G: Any) -> None:
     """Let the linear models learn from the slopes (rules, outputs) of their losses."""
-    A, squares = of.linear_a(table), of.linear_squares(table)
-    rates, kinds = of.linear_rates(table), of.linear_kinds(table)
+    A, squares = view.linear_a(table), view.linear_squares(table)
+    rates, kinds = view.linear_rates(table), view.linear_kinds(table)
     last = len(G) - 1  # the one that bets
     rules.update(z, A[:last], squares[:last], rates, kinds, G[:last])
-    coin.update(
+    coin_betting.update(
         z,
         A[last],
         squares[last],
-        of.linear_bets(table),
-        of.linear_gains(table),
-        of.linear_largest(table),
+        view.linear_bets(table),
+        view.linear_gains(table),
+        view.linear_largest(table),
         rates[last],
         G[last],
     )
@@ -182,10 +185,14 @@ def _learn_linear(table: Any, z: Any, G: Any) -> None:
 @fast
 def _learn_grids(table: Any, G: Any) -> None:
     """Let the grids learn from the slopes (groups, rules, outputs) of their losses."""
-    k, tables, cells = table[at.OUTPUTS], of.group(table), of.cells(table)
-    A, side, last = of.cells_a(table), of.side(table), RULES * table[at.OUTPUT_ROOM]
-    found, slopes = of.gathered(table), of.cell_slopes(table)
-    squares, steps, taken = of.cell_squares(table), of.cell_steps(table), of.taken(table)
+    k, tables, cells = table[slot.OUTPUTS], view.group(table), view.cells(table)
+    A, side, last = view.cells_a(table), view.side(table), RULES * table[slot.OUTPUT_ROOM]
+    found, slopes = view.gathered(table), view.cell_slopes(table)
+    squares, steps, taken = (
+        view.cell_squares(table),
+        view.cell_steps(table),
+        view.taken(table),
+    )
     grids.gather(cells, A, last, squares)
     for i in range(len(side)):
         first, end = tables[i], tables[i + 1]
@@ -196,12 +203,12 @@ def _learn_grids(table: Any, G: Any) -> None:
         else:
             grids.slopes(cells[first:end], A, side[i], slopes[first:end])
     grids.learn(
-        of.grid_rates(table).ravel(),
-        of.grid_paces(table).ravel(),
+        view.grid_rates(table).ravel(),
+        view.grid_paces(table).ravel(),
         slopes.ravel(),
         squares.ravel(),
-        of.factors(table).ravel(),
-        of.spread(table).ravel(),
+        view.factors(table).ravel(),
+        view.spread(table).ravel(),
         steps.ravel(),
     )
     for i in range(len(side)):
@@ -216,12 +223,17 @@ def _learn_grids(table: Any, G: Any) -> None:
 @fast
 def _learn_newton(table: Any, y: Any, F: Any) -> None:
     """Let the second-order expert learn; F (1, outputs) is its opinion before."""
-    k, task, step, A = table[at.OUTPUTS], table[at.TASK], of.newton_step(table), of.newton_a(table)
-    z = of.z(table)[: len(step)]
-    newton.gain(z, of.newton_p(table), np.float32(NEWTON_FORGET), step)
+    k, task, step, A = (
+        table[slot.OUTPUTS],
+        table[slot.TASK],
+        view.newton_step(table),
+        view.newton_a(table),
+    )
+    z = view.z(table)[: len(step)]
+    newton.gain(z, view.newton_p(table), np.float32(NEWTON_FORGET), step)
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(costs.longest(of.loss(table)))
+            longest = np.float32(costs.longest(view.loss(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)
@@ -233,9 +245,9 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
 @fast
 def learn(table: Any, awake: Any, F: Any, y: Any) -> None:
     """Let the experts learn the label that have no slopes; F are the outputs of all."""
-    if table[at.NEWTON] and awake[NEWTON]:
+    if table[slot.NEWTON] and awake[NEWTON]:
         _learn_newton(table, y, F[len(F) - LEVELS - 1 :])
-    level.update(of.level(table), y)
+    level.update(view.level(table), y)
     if awake[WINDOW]:
         _remember(table, y)
 
@@ -243,9 +255,9 @@ def learn(table: Any, awake: Any, F: Any, y: Any) -> None:
 @fast
 def _remember(table: Any, y: Any) -> None:
     """Let the event take the place of the oldest one in the window."""
-    n, row, z, Z = table[at.WINDOW], table[at.NEXT], of.z(table), of.window_z(table)
+    n, row, z, Z = table[slot.WINDOW], table[slot.NEXT], view.z(table), view.window_z(table)
     for j in range(len(Z)):
         Z[j, row] = z[j]
-    of.window_y(table)[row] = y
-    table[at.NEXT] = (row + 1) % n
-    table[at.COUNT] = min(table[at.COUNT] + 1, n)
+    view.window_y(table)[row] = y
+    table[slot.NEXT] = (row + 1) % n
+    table[slot.COUNT] = min(table[slot.COUNT] + 1, n)

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
-from streamk.backends.numba_backend.experts.simd import smoothers_8 as eights
+from streamk.backends.numba_backend.experts.simd import smoothers_8
 
 PRIOR = 0.3
 """Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""
 _NEAR = 1e-4
 """Squared distance, in units of the median's square, below which events are the same."""
-_HALF, _FOURTH = 2.0 ** (eights.LEAST_EXPONENT / 2), 2.0 ** (eights.LEAST_EXPONENT / 4)
+_HALF, _FOURTH = 2.0 ** (smoothers_8.LEAST_EXPONENT / 2), 2.0 ** (smoothers_8.LEAST_EXPONENT / 4)
 """Numbers whose second and fourth power are the least normal ones: what is below becomes 0."""
 
 
@@ -128,7 +128,7 @@ def by_class(D: Any, labels: Any, median: Any, W: Any, sums: Any) -> None:
     flat, size = sums.ravel(), sums.shape[1] * sums.shape[2]
     for i in range(len(flat)):
         flat[i] = 0.0
-    eights.add(w, v, labels, sums, len(D), sums.shape[1])
+    smoothers_8.add(w, v, labels, sums, len(D), sums.shape[1])
     for part in range(1, len(sums)):
         for i in range(size):
             flat[i] += flat[part * size + i]

@@ -14,7 +14,7 @@ from typing import Any
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 from streamk.backends.numba_backend.experts.mixing import costs
-from streamk.backends.numba_backend.experts.mixing.opinions import greatest_of, sigmoid
+from streamk.backends.numba_backend.experts.mixing.expert_predictions import greatest_of, sigmoid
 
 _FORGET = 0.999
 _PRIOR = 10.0
@@ -24,7 +24,7 @@ _LOUDEST = 5.0
 
 
 @fast
-def believe(task: Any, L: Any, factors: Any, out: Any) -> None:
+def to_probabilities(task: Any, L: Any, factors: Any, out: Any) -> None:
     """Write what opinions L (experts, outputs) times factors say: probabilities, or the numbers."""
     number = L.dtype.type
     if task == NUMBERS:
@@ -64,7 +64,7 @@ def learn(
     factors: Any,
     curvatures: Any,
 ) -> None:
-    """Move factors by a Newton step; `said` is what `believe` wrote.
+    """Move factors by a Newton step; `said` is what `to_probabilities` wrote.
 
     `how` errors of numbers count and their mean `size` are as `costs.slope` has them.
     """

@@ -8,10 +8,13 @@ from streamk.backends import NUMBERS
 from streamk.backends.numba_backend.compilation.stages import call
 from streamk.backends.numba_backend.experts.banks.all_banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import of
-from streamk.backends.numba_backend.experts.layout import places as at
-from streamk.backends.numba_backend.experts.mixing import calibration, costs, opinions
-from streamk.backends.numba_backend.experts.mixing import two_stage as mixing
+from streamk.backends.numba_backend.experts.layout import slot, view
+from streamk.backends.numba_backend.experts.mixing import (
+    calibration,
+    costs,
+    expert_predictions,
+    two_stage,
+)
 from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
@@ -24,17 +27,17 @@ LAST_START, LAST_FORGET = 0.01, 0.9998
 
 
 @fast
-def rouse(table: Any, awake: Any) -> None:
+def expand_active_mask(table: Any, awake: Any) -> None:
     """Write which experts are awake, from which banks are."""
-    on = of.on(table)
+    on = view.on(table)
     sizes = (
-        table[at.LINEAR_RULES],
-        table[at.BANDWIDTHS] * table[at.LADDER_RULES],
-        table[at.GROUPS] * table[at.GRID_RULES],
+        table[slot.LINEAR_RULES],
+        table[slot.BANDWIDTHS] * table[slot.LADDER_RULES],
+        table[slot.GROUPS] * table[slot.GRID_RULES],
         SMOOTHERS,
-        min(table[at.NEWTON], 1),
+        min(table[slot.NEWTON], 1),
     )
-    on[table[at.EXPERTS] - table[at.GUESTS] - LEVELS :] = 1.0
+    on[table[slot.EXPERTS] - table[slot.GUESTS] - LEVELS :] = 1.0
     e = 0
     for bank in range(len(sizes)):
         for i in range(e, e + sizes[bank]):
@@ -45,25 +48,30 @@ def rouse(table: Any, awake: Any) -> None:
 @fast
 def mix(table: Any) -> None:
     """Write the mixers' predictions and their mixture, from the opinions in SEEN."""
-    task, L, mixed, x = table[at.TASK], of.seen(table), of.mixed(table), table[at.MIXERS]
-    on, beliefs, room = of.on(table), of.opinions(table), of.newton_room(table)
-    opinions.believe(task, L, beliefs)
-    weights, calibrated = of.shares(table), of.calibrated(table)
-    mixing.share(weights[0], beliefs, on, room, mixed[0])
-    calibration.believe(task, L, of.loudness(table), calibrated)
-    mixing.share(weights[1], calibrated, on, room, mixed[1])
-    first, weights, sums = len(weights), of.products(table), of.room(table)
+    task, L, mixed, x = (
+        table[slot.TASK],
+        view.seen(table),
+        view.mixed(table),
+        table[slot.MIXERS],
+    )
+    on, beliefs, room = view.on(table), view.opinions(table), view.newton_room(table)
+    expert_predictions.to_probabilities(task, L, beliefs)
+    weights, calibrated = view.shares(table), view.calibrated(table)
+    two_stage.share(weights[0], beliefs, on, room, mixed[0])
+    calibration.to_probabilities(task, L, view.loudness(table), calibrated)
+    two_stage.share(weights[1], calibrated, on, room, mixed[1])
+    first, weights, sums = len(weights), view.products(table), view.room(table)
     for i in range(len(weights)):
-        mixing.pool(task, L, weights[i], sums, mixed[first + i])
-    said = of.said(table)
-    mixing.opine(task, mixed, said)
-    mixing.pool(task, said, of.last_product(table), sums, mixed[x - 1])
-    top, everyone = of.top(table), of.all(table)
-    mixing.share(top, mixed, everyone, room, of.out(table))
+        two_stage.pool(task, L, weights[i], sums, mixed[first + i])
+    said = view.said(table)
+    two_stage.opine(task, mixed, said)
+    two_stage.pool(task, said, view.last_product(table), sums, mixed[x - 1])
+    top, everyone = view.top(table), view.all(table)
+    two_stage.share(top, mixed, everyone, room, view.out(table))
 
 
 @fast
-def hand_out(mixed: Any, out: Any, kept: Any) -> None:
+def store(mixed: Any, out: Any, kept: Any) -> None:
     """Write what the mixers (mixers, outputs) and their mixture say, as it is kept."""
     number, x = kept.dtype.type, len(mixed)
     for k in range(len(out)):
@@ -73,17 +81,17 @@ def hand_out(mixed: Any, out: Any, kept: Any) -> None:
 
 
 @fast
-def _take_back(table: Any, kept: Any, mixed: Any, out: Any) -> None:
-    """Write what `hand_out` was given.
+def _load(table: Any, kept: Any, mixed: Any, out: Any) -> None:
+    """Write what `store` was given.
 
     With the weights that they have by now, mixers too would look better than they were.
     """
-    x, k = table[at.MIXERS], table[at.OUTPUTS]
+    x, k = table[slot.MIXERS], table[slot.OUTPUTS]
     for c in range(k):
         for m in range(x):
             mixed[m, c] = kept[m, c]
         out[c] = kept[x, c]
-    mixing.opine(table[at.TASK], mixed, of.said(table))
+    two_stage.opine(table[slot.TASK], mixed, view.said(table))
 
 
 @fast
@@ -93,25 +101,29 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     That is in the pool's room from then on: who slept when the event had to be predicted is asleep
     to the mixing, whoever sleeps now.
     """
-    task, e, x = table[at.TASK], table[at.EXPERTS], table[at.MIXERS]
-    L, on = of.seen(table), of.on(table)
-    late = not table[at.FRESH] or opinions.differ(seen, L, on)
+    task, e, x = table[slot.TASK], table[slot.EXPERTS], table[slot.MIXERS]
+    L, on = view.seen(table), view.on(table)
+    late = not table[slot.FRESH] or expert_predictions.differ(seen, L, on)
     if late:
-        opinions.take_back(seen, L, on)
-        call(table[at.MIX], table, ())
-    table[at.FRESH] = 0
-    weights, alphas = of.shares(table), of.alphas(table)
-    likely, beliefs, calibrated = of.losses(table), of.opinions(table), of.calibrated(table)
+        expert_predictions.load(seen, L, on)
+        call(table[slot.MIX], table, ())
+    table[slot.FRESH] = 0
+    weights, alphas = view.shares(table), view.alphas(table)
+    likely, beliefs, calibrated = (
+        view.losses(table),
+        view.opinions(table),
+        view.calibrated(table),
+    )
     _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
     _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
-    factors, curvatures = of.loudness(table), of.curvatures(table)
-    how = of.loss(table)
-    calibration.learn(task, L, calibrated, y, how, of.mean_error(table), on, factors, curvatures)
+    factors, curvatures = view.loudness(table), view.curvatures(table)
+    how = view.loss(table)
+    calibration.learn(task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[len(weights) :])
     if late:
-        _take_back(table, seen[e:], mixed, out)
-    top, everyone = of.top(table), of.all(table)
-    _learn_share(table, top, mixed, y, everyone, alphas[0], of.above(table))
+        _load(table, seen[e:], mixed, out)
+    top, everyone = view.top(table), view.all(table)
+    _learn_share(table, top, mixed, y, everyone, alphas[0], view.above(table))
     _learn_last_product(table, y, mixed[x - 1])
 
 
@@ -120,44 +132,50 @@ def _learn_share(
     table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
 ) -> None:
     """Let a fixed share learn from what those that it mixes said; `likely` is room."""
-    mixing.likelihoods(table[at.TASK], said, y, of.loss(table), likely)
-    mixing.temper(likely)
-    mixing.reweigh(weights, likely, on, alpha)
+    two_stage.likelihoods(table[slot.TASK], said, y, view.loss(table), likely)
+    two_stage.temper(likely)
+    two_stage.reweigh(weights, likely, on, alpha)
 
 
 @fast
 def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
     """Let the products of experts learn; `mixed` are their predictions."""
-    weights, inverses, numbers = of.products(table), of.inverses(table), table[at.TASK] == NUMBERS
-    rates, starts = of.product_rates(table), of.product_starts(table)
-    forgets, room, g = of.forgets(table), of.newton_room(table), of.slopes(table)
+    weights, inverses, numbers = (
+        view.products(table),
+        view.inverses(table),
+        table[slot.TASK] == NUMBERS,
+    )
+    rates, starts = view.product_rates(table), view.product_starts(table)
+    forgets, room, g = view.forgets(table), view.newton_room(table), view.slopes(table)
     for i in range(len(weights)):
         residual = _direction(table, L, mixed[i], y, g)
         if starts[i] > 0.0:
-            mixing.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
+            two_stage.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
         else:
-            mixing.gradient_step(weights[i], g, residual, rates[i], numbers)
+            two_stage.gradient_step(weights[i], g, residual, rates[i], numbers)
 
 
 @fast
 def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
     """Let the product of the other mixers learn; `prediction` becomes what it would say now."""
-    said, weights = of.said(table), of.last_product(table)
-    room, g = of.newton_room(table)[: len(weights)], of.slopes(table)[: len(weights)]
-    mixing.pool(table[at.TASK], said, weights, of.room(table), prediction)
+    said, weights = view.said(table), view.last_product(table)
+    room, g = view.newton_room(table)[: len(weights)], view.slopes(table)[: len(weights)]
+    two_stage.pool(table[slot.TASK], said, weights, view.room(table), prediction)
     residual = _direction(table, said, prediction, y, g)
-    mixing.newton_step(weights, of.last_inverse(table), g, residual, LAST_FORGET, LAST_START, room)
+    two_stage.newton_step(
+        weights, view.last_inverse(table), g, residual, LAST_FORGET, LAST_START, room
+    )
 
 
 @fast
 def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
     """Write the direction in which a product of opinions L learns; return the step's factor."""
-    if table[at.TASK] != NUMBERS:
-        mixing.slopes(table[at.TASK], L, prediction, y, g)
+    if table[slot.TASK] != NUMBERS:
+        two_stage.slopes(table[slot.TASK], L, prediction, y, g)
         return 1.0
     for e in range(len(g)):
         g[e] = L[e, 0]
-    return costs.slope(prediction[0] - y, of.loss(table), of.mean_error(table))
+    return costs.slope(prediction[0] - y, view.loss(table), view.mean_error(table))
 
 
 @fast
@@ -167,16 +185,16 @@ def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     The former is of the prediction as it was made, the latter of the experts' opinions then and of
     the weights they have now.
     """
-    task, account, how = table[at.TASK], of.account(table), of.loss(table)
-    account[LOST] += mixing.loss(task, out, y, how)
+    task, account, how = table[slot.TASK], view.account(table), view.loss(table)
+    account[LOST] += two_stage.loss(task, out, y, how)
     account[EVENTS] += 1.0
     if account[EVENTS] % _SELDOM:
         return
     account[REVIEWED] += 1.0
-    weights = of.products(table)[1]
-    banks, sums = of.banks(table), of.room(table)
-    mixing.pool(task, L, weights, sums, room)
-    by_all = mixing.loss(task, room, y, how)
+    weights = view.products(table)[1]
+    banks, sums = view.banks(table), view.room(table)
+    two_stage.pool(task, L, weights, sums, room)
+    by_all = two_stage.loss(task, room, y, how)
     for bank in range(NEWTON + 1):
-        mixing.pool_without(task, L, weights, banks, bank, sums, room)
-        account[bank] += mixing.loss(task, room, y, how) - by_all
+        two_stage.pool_without(task, L, weights, banks, bank, sums, room)
+        account[bank] += two_stage.loss(task, room, y, how) - by_all

@@ -17,8 +17,8 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.compilation.stages import call, stage
 from streamk.backends.numba_backend.experts.compiled import SUMS, called, exponential, fast
-from streamk.backends.numba_backend.experts.layout.reach import double, flags
-from streamk.backends.numba_backend.experts.mixing import two_stage as mixing
+from streamk.backends.numba_backend.experts.layout.addressing import double, flags
+from streamk.backends.numba_backend.experts.mixing import two_stage
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3
@@ -117,7 +117,7 @@ def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> N
             tracked[t, q] += RATES[t % len(RATES)] * (level - (1.0 if beyond < 0.0 else 0.0))
         loss = min(total * unit / (len(LEVELS) * size[0] + 1e-12), 4.0)
         likely[t] = exponential(-_SHARPNESS * loss)
-    mixing.reweigh(weights, likely, awake, _ALPHA)
+    two_stage.reweigh(weights, likely, awake, _ALPHA)
     size[0] = _MEMORY * size[0] + (1.0 - _MEMORY) * abs(error)
 
 

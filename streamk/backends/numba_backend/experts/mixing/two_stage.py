@@ -17,7 +17,7 @@ from typing import Any
 from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.numba_backend.experts.compiled import exponential, fast
 from streamk.backends.numba_backend.experts.mixing import costs
-from streamk.backends.numba_backend.experts.simd import rows_8 as rows
+from streamk.backends.numba_backend.experts.simd import rows_8
 
 LEAST = 1e-4
 """Least probability that an opinion gives to a class."""
@@ -101,7 +101,7 @@ def share(weights: Any, opinions: Any, awake: Any, room: Any, out: Any) -> None:
         return
     for e in range(len(weights)):
         room[e] = weights[e] * awake[e] / total
-    rows.combine(room, opinions, out, len(weights), len(out))
+    rows_8.combine(room, opinions, out, len(weights), len(out))
 
 
 @fast
@@ -131,7 +131,7 @@ def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
             total += w[e] * column[e]
         sums[0] = total
     else:
-        rows.combine(w, L, sums, len(w), len(sums))
+        rows_8.combine(w, L, sums, len(w), len(sums))
     normalize(task, sums, out)
 
 
@@ -184,7 +184,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     P does not grow past its `start`, so that weights without a direction stay where they are.
     """
     n = len(w)
-    rows.combine(g, P, room, n, n)  # P is symmetric: sums of its rows fill vectors
+    rows_8.combine(g, P, room, n, n)  # P is symmetric: sums of its rows fill vectors
     total, trace = 0.0, 0.0
     for e in range(n):
         total += room[e] * g[e]
@@ -200,7 +200,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     root = 1.0 / math.sqrt(forget + total)
     for e in range(n):
         room[e] *= root
-    rows.shrink(P, room, scale, n)  # by products of two numbers, so that it stays symmetric
+    rows_8.shrink(P, room, scale, n)  # by products of two numbers, so that it stays symmetric
     step = residual * forget * root * scale
     for e in range(n):
         w[e] -= step * room[e]

@@ -32,7 +32,7 @@ IN_COMMON = ("kernel", "loss", "is_classifier", "step", "optimizer", "regulariza
 """What learners must have in common to be merged, beside their own options."""
 
 
-class OfCoordinates(Supervised):
+class OnEmbeddedFeatures(Supervised):
     """A learner by gradient or Newton steps in coordinates; its options are `OnlineNystrom`'s."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 
-class Recollection:
+class PendingPredictions:
     """Opinions on the events predicted last, by the events themselves.
 
     A label often comes long after its event had to be predicted. Experts that follow the last
@@ -24,7 +24,7 @@ class Recollection:
     Examples
     --------
     >>> import numpy as np
-    >>> said = Recollection(1000)
+    >>> said = PendingPredictions(1000)
     >>> said.keep(b"event", np.array([0.5]))
     >>> said.take(b"event"), said.take(b"event")
     (array([0.5]), None)

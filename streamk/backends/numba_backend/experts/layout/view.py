@@ -1,6 +1,6 @@
 """The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
 
-``of.window_y(table)`` is the array there: float32 of shape (table[WINDOW],).
+``view.window_y(table)`` is the array there: float32 of shape (table[WINDOW],).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import places as at
-from streamk.backends.numba_backend.experts.layout.reach import array_at
+from streamk.backends.numba_backend.experts.layout import slot
+from streamk.backends.numba_backend.experts.layout.addressing import array_at
 from streamk.backends.numba_backend.simd.vectors import data
 from streamk.backends.pool_arrays import ARRAYS, QUANTILE
 from streamk.declared import Declared
@@ -27,7 +27,7 @@ _WORD = ir.IntType(64)
 def _accessor(declared: Declared) -> Any:
     """Return the intrinsic that makes the array of a table."""
     array = types.Array(_dtype(np.dtype(declared.dtype)), len(declared.shape), "C")
-    place = getattr(at, declared.name.upper())
+    place = getattr(slot, declared.name.upper())
 
     @intrinsic
     def array_of(_: Any, table: Any) -> Any:
@@ -46,7 +46,7 @@ def _length(builder: Any, numbers: Any, length: int | str | tuple[str, int]) -> 
     if isinstance(length, int):
         return _WORD(length)
     size, more = (length, 0) if isinstance(length, str) else length
-    found = _number(builder, numbers, getattr(at, size))
+    found = _number(builder, numbers, getattr(slot, size))
     return builder.add(found, _WORD(more), flags=["nsw"]) if more else found
 
 
@@ -71,12 +71,12 @@ _loss_parameter, _tracked = vars()["loss_parameter"], vars()["tracked"]
 @fast
 def loss(table: Any) -> Any:
     """Return how errors of numbers count, see `costs`."""
-    return table[at.LOSS], _loss_parameter(table)[0]
+    return table[slot.LOSS], _loss_parameter(table)[0]
 
 
 @fast
 def mean_error(table: Any) -> Any:
     """Return that of the mixture, by which steps on a quantile are measured; 1 of other losses."""
-    if table[at.LOSS] == QUANTILE:
-        return _tracked(table)[1, table[at.EXPERTS]]
+    if table[slot.LOSS] == QUANTILE:
+        return _tracked(table)[1, table[slot.EXPERTS]]
     return 1.0

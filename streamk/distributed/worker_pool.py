@@ -32,7 +32,7 @@ def import_ray() -> Any:
     return ray
 
 
-class Crew:
+class WorkerPool:
     """One worker for each shard.
 
     What a worker knows is its shard and the landmarks, so one that dies is replaced by another,

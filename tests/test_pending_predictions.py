@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamk.learners import MultiKernel
 from streamk.learners.experts.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
-from streamk.learners.multi_kernel.recollection import Recollection
+from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
 
@@ -22,7 +22,7 @@ def opinion(value: float, n: int = 4) -> np.ndarray:
 
 
 def test_each_opinion_is_given_once() -> None:
-    said = Recollection(1 << 20)
+    said = PendingPredictions(1 << 20)
     said.keep(b"a", opinion(1.0))
     said.keep(b"b", opinion(2.0))
     assert said.nbytes == 2 * 17
@@ -38,7 +38,7 @@ def test_each_opinion_is_given_once() -> None:
 
 
 def test_the_last_opinion_on_an_event_counts() -> None:
-    said = Recollection(1 << 20)
+    said = PendingPredictions(1 << 20)
     said.keep(b"a", opinion(1.0))
     said.keep(b"a", opinion(2.0, 8))
     assert said.nbytes == 33
@@ -49,7 +49,7 @@ def test_the_last_opinion_on_an_event_counts() -> None:
 
 
 def test_the_oldest_are_forgotten() -> None:
-    said = Recollection(5 * 17)
+    said = PendingPredictions(5 * 17)
     for name in range(20):
         said.keep(bytes([name]), opinion(name))
         assert said.nbytes <= 5 * 17
@@ -60,7 +60,7 @@ def test_the_oldest_are_forgotten() -> None:
 
 
 def test_one_is_kept_whatever_its_size() -> None:
-    said = Recollection(0)
+    said = PendingPredictions(0)
     said.keep(b"a", opinion(1.0))
     said.keep(b"b", opinion(2.0))
     assert said.take(b"a") is None
@@ -68,7 +68,7 @@ def test_one_is_kept_whatever_its_size() -> None:
 
 
 def test_opinions_follow_the_unit_of_the_labels() -> None:
-    said = Recollection(1 << 20)
+    said = PendingPredictions(1 << 20)
     said.keep(b"a", opinion(3.0))
     said.shift(0.5, -1.0)
     said.keep(b"b", opinion(3.0))

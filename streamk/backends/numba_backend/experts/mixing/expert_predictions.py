@@ -100,7 +100,7 @@ def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
 
 
 @fast
-def believe(task: Any, L: Any, out: Any) -> None:
+def to_probabilities(task: Any, L: Any, out: Any) -> None:
     """Write what opinions L say as float64: the probabilities, or the numbers."""
     row, p = L.ravel(), out.ravel()
     if task == NUMBERS:
@@ -115,7 +115,7 @@ def believe(task: Any, L: Any, out: Any) -> None:
 
 
 @fast
-def hand_out(L: Any, on: Any, out: Any) -> None:
+def store(L: Any, on: Any, out: Any) -> None:
     """Write opinions (experts, outputs) as they are kept: NaN where an expert sleeps."""
     for e in range(len(on)):
         awake = on[e] > 0.0
@@ -124,8 +124,8 @@ def hand_out(L: Any, on: Any, out: Any) -> None:
 
 
 @fast
-def take_back(kept: Any, L: Any, on: Any) -> None:
-    """Write what `hand_out` was given, an opinion of 0 for who slept, and who did not."""
+def load(kept: Any, L: Any, on: Any) -> None:
+    """Write what `store` was given, an opinion of 0 for who slept, and who did not."""
     for e in range(len(on)):
         awake = kept[e, 0] == kept[e, 0]
         on[e] = 1.0 if awake else 0.0
