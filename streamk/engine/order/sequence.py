@@ -22,16 +22,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from connectors.base import Chunk
-from streamk.engine.order.batch import Batch, Int64s, nbytes
+from streamk.engine.order.batch import Batch, nbytes
 from streamk.engine.order.clocks import ENOUGH, LATEST, UNBOUNDED, Clock
+from streamk.engine.order.partition_buffer import PartitionBuffer
 from streamk.errors import EngineError, StateError
 
 __all__ = ["IdleAdvance", "Sequencer"]
@@ -46,108 +47,6 @@ class IdleAdvance:
     partition: str
     offset: int
     clock: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    """A chunk some of whose events are not taken yet, to find the clock at any of them again."""
-
-    before: Clock
-    after: Clock
-    offsets: Int64s
-    timestamps: Int64s
-    passes: list[tuple[int, int]]
-
-
-@dataclass(slots=True)
-class PartitionBuffer:
-    """What is known of one partition.
-
-    Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
-    `taken`, the next offset not taken yet, with `taken_clock()`. Events between them
-    are buffered: first the ready ones, then `pending`. Of the first chunk `admitted`, whose clock
-    starts from `origin`, `skipped` events are taken.
-    """
-
-    name: str
-    code: int
-    skew: int
-    read: int
-    clock: Clock
-    taken: int
-    origin: Clock
-    end: int | None = None
-    done: bool = False
-    silent: bool = False
-    buffered: int = 0
-    passes: list[tuple[int, int]] = field(default_factory=list)
-    pending: deque[Batch] = field(default_factory=deque)
-    admitted: deque[_Admitted] = field(default_factory=deque)
-    skipped: int = 0
-
-    @property
-    def frontier(self) -> tuple[int, str]:
-        """No event still to come sorts before this."""
-        return self.clock.time, self.name
-
-    def admit(self, chunk: Chunk, names: Sequence[str]) -> Batch:
-        """Give each event its clock."""
-        passes = [one for one in self.passes if one[0] <= chunk.offsets[-1]]
-        before, times = self.clock, chunk.timestamps
-        self.clock, clocks = _advance(before, chunk.offsets, times, passes, self.skew)
-        self.admitted.append(_Admitted(before, self.clock, chunk.offsets, times, passes))
-        self.read = int(chunk.offsets[-1]) + 1
-        codes = np.full(len(chunk), self.code, dtype=np.intp)
-        return Batch(names, codes, chunk.offsets, times, clocks, chunk.values, chunk.keys)
-
-    def note_taken(self, count: int) -> None:
-        """Move past the next `count` events."""
-        self.skipped += count
-        while self.admitted and self.skipped >= len(self.admitted[0].offsets):
-            first = self.admitted.popleft()
-            self.skipped -= len(first.offsets)
-            self.origin = first.after
-
-    def taken_clock(self) -> Clock:
-        """Return the clock after the last event taken."""
-        if not self.skipped:
-            return self.origin
-        first, n = self.admitted[0], self.skipped
-        return _advance(
-            first.before, first.offsets[:n], first.timestamps[:n], first.passes, self.skew
-        )[0]
-
-    def start_over(self) -> None:
-        """Forget what is buffered."""
-        self.clock = self.origin = self.taken_clock()
-        self.pending.clear()
-        self.admitted.clear()
-        self.buffered = self.skipped = 0
-        self.read, self.silent = self.taken, False
-        self.done = self.end is not None and self.read >= self.end
-        self.raise_clock()
-
-    def raise_clock(self) -> None:
-        """Let the clock follow the passes at or before the next offset."""
-        for offset, time in self.passes:
-            if offset <= self.read:
-                self.clock = self.clock.raised(time, self.skew)
-
-
-def _advance(
-    clock: Clock, offsets: Int64s, times: Int64s, passes: Sequence[tuple[int, int]], skew: int
-) -> tuple[Clock, Int64s]:
-    """Return the clock after these events and its time at each; passes come where they stand."""
-    parts, start = [], 0
-    for offset, time in passes:
-        stop = int(np.searchsorted(offsets, offset))
-        if stop == len(offsets):
-            break
-        clock, found = clock.advance(times[start:stop], skew)
-        parts.append(found)
-        clock, start = clock.raised(time, skew), stop
-    clock, found = clock.advance(times[start:], skew)
-    return clock, np.concatenate([*parts, found]) if parts else found
 
 
 class Sequencer:
@@ -182,7 +81,7 @@ class Sequencer:
         self._skew = skew
         self._told: set[str] = set()
         self._names: list[str] = []
-        self._lanes: dict[str, PartitionBuffer] = {}
+        self._buffers: dict[str, PartitionBuffer] = {}
         self._ready: deque[Batch] = deque()
         self._start = 0  # events of the first ready segment that are taken already
         self.ready = 0
@@ -204,16 +103,16 @@ class Sequencer:
 
         `clock` is that of the last event taken of it, or a time in milliseconds to begin at.
         """
-        if partition in self._lanes:
+        if partition in self._buffers:
             raise EngineError(f"partition {partition} is read already")
         if partition not in self._names:
             self._names.append(partition)
         start = clock if isinstance(clock, Clock) else Clock.at(clock)
         code = self._names.index(partition)
-        lane = PartitionBuffer(partition, code, self._skew, offset, start, offset, start, end)
-        lane.done = end is not None and offset >= end
-        self._lanes[partition] = lane
-        self._lanes = dict(sorted(self._lanes.items()))
+        buffer = PartitionBuffer(partition, code, self._skew, offset, start, offset, start, end)
+        buffer.done = end is not None and offset >= end
+        self._buffers[partition] = buffer
+        self._buffers = dict(sorted(self._buffers.items()))
         self._merge()
 
     def drop(self, partitions: Iterable[str]) -> None:
@@ -223,80 +122,80 @@ class Sequencer:
         last event taken: read every remaining partition again from `offsets`.
         """
         for partition in partitions:
-            self._lanes.pop(partition, None)
+            self._buffers.pop(partition, None)
         self._ready.clear()
         self._start = self.ready = self.buffered_bytes = 0
-        for lane in self._lanes.values():
-            lane.start_over()
+        for buffer in self._buffers.values():
+            buffer.start_over()
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions being read, sorted."""
-        return tuple(self._lanes)
+        return tuple(self._buffers)
 
     @property
     def offsets(self) -> dict[str, int]:
         """The next offset of each partition that is not taken yet."""
-        return {name: lane.taken for name, lane in self._lanes.items()}
+        return {name: buffer.taken for name, buffer in self._buffers.items()}
 
     @property
     def ends(self) -> dict[str, int | None]:
         """Where each partition ends (exclusive), None where that is open."""
-        return {name: lane.end for name, lane in self._lanes.items()}
+        return {name: buffer.end for name, buffer in self._buffers.items()}
 
     @property
     def buffered(self) -> int:
         """Events that were added and are not taken yet."""
-        return sum(lane.buffered for lane in self._lanes.values())
+        return sum(buffer.buffered for buffer in self._buffers.values())
 
     def next_offset(self, partition: str) -> int:
         """The offset that `partition` is to be read from next."""
-        return self._lanes[partition].read
+        return self._buffers[partition].read
 
     def jump(self, partition: str, offset: int) -> None:
         """Read `partition` from another offset on: the next one is gone."""
-        lane = self._lanes[partition]
-        lane.read = offset
-        if not lane.buffered:
-            lane.taken = lane.read
-        self._settle(lane)
+        buffer = self._buffers[partition]
+        buffer.read = offset
+        if not buffer.buffered:
+            buffer.taken = buffer.read
+        self._settle(buffer)
 
     # --- events in --------------------------------------------------------------------------
 
     def add(self, chunk: Chunk) -> None:
         """Take in events of one partition; those at or past its end are left out."""
-        lane = self._lanes[chunk.partition]
+        buffer = self._buffers[chunk.partition]
         if not len(chunk):
             return
         # A source that was sent back may give again what is buffered already.
         offsets, first, stop = chunk.offsets, 0, len(chunk)
-        if offsets[0] < lane.read:
-            first = int(np.searchsorted(offsets, lane.read))
-        if lane.end is not None and offsets[-1] >= lane.end:
-            stop = int(np.searchsorted(offsets, lane.end))
-            lane.done = True
+        if offsets[0] < buffer.read:
+            first = int(np.searchsorted(offsets, buffer.read))
+        if buffer.end is not None and offsets[-1] >= buffer.end:
+            stop = int(np.searchsorted(offsets, buffer.end))
+            buffer.done = True
         if first or stop < len(chunk):
             chunk = chunk.slice(first, stop)
         if len(chunk):
-            skewed = lane.clock.skewed
-            lane.pending.append(lane.admit(chunk, self._names))
-            if lane.clock.skewed > skewed:
-                self._tell(lane)
-            lane.buffered += len(chunk)
-            lane.silent = False
+            skewed = buffer.clock.skewed
+            buffer.pending.append(buffer.admit(chunk, self._names))
+            if buffer.clock.skewed > skewed:
+                self._tell(buffer)
+            buffer.buffered += len(chunk)
+            buffer.silent = False
             self.buffered_bytes += nbytes(chunk.values)
-        self._settle(lane)
+        self._settle(buffer)
 
     def finish(self, partitions: Iterable[str] | None = None) -> None:
         """Partitions (default: all) have no more events; they no longer hold others back."""
-        for name in list(self._lanes) if partitions is None else partitions:
-            self._lanes[name].done = True
+        for name in list(self._buffers) if partitions is None else partitions:
+            self._buffers[name].done = True
         self._merge()
 
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Partitions that may still bring events."""
-        return tuple(name for name, lane in self._lanes.items() if not lane.done)
+        return tuple(name for name, buffer in self._buffers.items() if not buffer.done)
 
     def cut_tail(self, partition: str, keep: int) -> int | None:
         """Forget all but about `keep` buffered events of a partition that is far ahead.
@@ -304,27 +203,27 @@ class Sequencer:
         Returns the offset to read it from again, or None if there is nothing to spare: ready
         events and the first pending segment stay.
         """
-        lane, cut = self._lanes[partition], None
-        while len(lane.pending) > 1 and lane.buffered - len(lane.pending[-1]) >= keep:
-            tail = lane.pending.pop()
-            lane.buffered -= len(tail)
+        buffer, cut = self._buffers[partition], None
+        while len(buffer.pending) > 1 and buffer.buffered - len(buffer.pending[-1]) >= keep:
+            tail = buffer.pending.pop()
+            buffer.buffered -= len(tail)
             self.buffered_bytes -= nbytes(tail.values)
             cut = int(tail.offsets[0])
-            lane.admitted.pop()  # every pending segment but the first is a whole chunk
+            buffer.admitted.pop()  # every pending segment but the first is a whole chunk
         if cut is not None:
-            lane.read, lane.clock, lane.done = cut, lane.admitted[-1].after, False
-            lane.raise_clock()
+            buffer.read, buffer.clock, buffer.done = cut, buffer.admitted[-1].after, False
+            buffer.raise_clock()
         return cut
 
     def ahead(self) -> dict[str, int]:
         """Events buffered of each partition that others hold back."""
-        return {name: lane.buffered for name, lane in self._lanes.items() if lane.pending}
+        return {name: buffer.buffered for name, buffer in self._buffers.items() if buffer.pending}
 
     def skewed(self) -> dict[str, int]:
         """Events taken whose timestamp lay too far ahead, by partition; none of a single one."""
-        if len(self._lanes) < 2:
+        if len(self._buffers) < 2:
             return {}
-        found = {name: lane.taken_clock().skewed for name, lane in self._lanes.items()}
+        found = {name: buffer.taken_clock().skewed for name, buffer in self._buffers.items()}
         return {name: n for name, n in found.items() if n}
 
     # --- silence ----------------------------------------------------------------------------
@@ -332,20 +231,22 @@ class Sequencer:
     def waiting_for(self) -> tuple[str, ...]:
         """The partitions whose silence keeps events of others from being ready."""
         heads = [
-            (int(lane.pending[0].clocks[0]), lane.name)
-            for lane in self._lanes.values()
-            if lane.pending
+            (int(buffer.pending[0].clocks[0]), buffer.name)
+            for buffer in self._buffers.values()
+            if buffer.pending
         ]
         if not heads:
             return ()
         first = min(heads)
         return tuple(
-            lane.name for lane in self._lanes.values() if not lane.done and lane.frontier < first
+            buffer.name
+            for buffer in self._buffers.values()
+            if not buffer.done and buffer.frontier < first
         )
 
     def silent(self, partition: str) -> bool:
         """True if `partition` was passed over and has brought nothing since."""
-        return self._lanes[partition].silent
+        return self._buffers[partition].silent
 
     def pass_over(self, partitions: Iterable[str], ahead: int) -> list[IdleAdvance]:
         """Let events of others go before whatever `partitions` may still bring.
@@ -354,25 +255,25 @@ class Sequencer:
         of the newest of it, so that a journal need not be written for every event. The records
         returned must be durable before an event is taken.
         """
-        clock = max(lane.clock.time for lane in self._lanes.values()) + max(1, ahead)
-        records = [IdleAdvance(name, self._lanes[name].read, clock) for name in partitions]
+        clock = max(buffer.clock.time for buffer in self._buffers.values()) + max(1, ahead)
+        records = [IdleAdvance(name, self._buffers[name].read, clock) for name in partitions]
         for record in records:
-            self._lanes[record.partition].silent = True
+            self._buffers[record.partition].silent = True
         self.replay(records)
         return records
 
     def replay(self, records: Iterable[IdleAdvance]) -> None:
         """Apply recorded passes; those of partitions not read here are ignored."""
         for record in records:
-            lane = self._lanes.get(record.partition)
-            if lane is None or record.offset < lane.taken:
+            buffer = self._buffers.get(record.partition)
+            if buffer is None or record.offset < buffer.taken:
                 continue
             # Of passes at the same offset only the furthest counts.
-            kept = [p for p in lane.passes if p[0] != record.offset or p[1] > record.clock]
+            kept = [p for p in buffer.passes if p[0] != record.offset or p[1] > record.clock]
             if not any(p[0] == record.offset for p in kept):
                 kept.append((record.offset, record.clock))
-            lane.passes = sorted(kept)
-            lane.raise_clock()
+            buffer.passes = sorted(kept)
+            buffer.raise_clock()
         self._merge()
 
     # --- events out -------------------------------------------------------------------------
@@ -396,24 +297,24 @@ class Sequencer:
         self.events += n
         self.clock = int(batch.clocks[-1])
         self.buffered_bytes -= nbytes(batch.values)
-        lanes = list(self._lanes.values())
-        counts = [n] if len(lanes) == 1 else np.bincount(batch.codes, minlength=len(self._names))
-        for lane in lanes:
-            count = int(counts[0] if len(lanes) == 1 else counts[lane.code])
+        buffers = list(self._buffers.values())
+        counts = [n] if len(buffers) == 1 else np.bincount(batch.codes, minlength=len(self._names))
+        for buffer in buffers:
+            count = int(counts[0] if len(buffers) == 1 else counts[buffer.code])
             if count:
-                last = n - 1 if count == n else int(np.flatnonzero(batch.codes == lane.code)[-1])
-                lane.buffered -= count
-                lane.taken = int(batch.offsets[last]) + 1 if lane.buffered else lane.read
-                lane.note_taken(count)
-                if lane.passes:
-                    lane.passes = [p for p in lane.passes if p[0] > batch.offsets[last]]
+                last = n - 1 if count == n else int(np.flatnonzero(batch.codes == buffer.code)[-1])
+                buffer.buffered -= count
+                buffer.taken = int(batch.offsets[last]) + 1 if buffer.buffered else buffer.read
+                buffer.note_taken(count)
+                if buffer.passes:
+                    buffer.passes = [p for p in buffer.passes if p[0] > batch.offsets[last]]
         return batch
 
     @property
     def exhausted(self) -> bool:
         """True when every partition has ended and nothing is left to take."""
         return not self.ready and all(
-            lane.done and not lane.pending for lane in self._lanes.values()
+            buffer.done and not buffer.pending for buffer in self._buffers.values()
         )
 
     # --- state ------------------------------------------------------------------------------
@@ -422,12 +323,12 @@ class Sequencer:
         """The sequence up to the last event taken, as JSON data."""
         partitions = {
             name: {
-                "offset": lane.taken,
-                **lane.taken_clock().to_json(),
-                "end": lane.end,
-                "passes": [list(p) for p in lane.passes if p[0] >= lane.taken],
+                "offset": buffer.taken,
+                **buffer.taken_clock().to_json(),
+                "end": buffer.end,
+                "passes": [list(p) for p in buffer.passes if p[0] >= buffer.taken],
             }
-            for name, lane in self._lanes.items()
+            for name, buffer in self._buffers.items()
         }
         return {"events": self.events, "clock": self.clock, "partitions": partitions}
 
@@ -436,10 +337,10 @@ class Sequencer:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
         sequencer = cls(skew)
         try:
-            for name, lane in data["partitions"].items():
-                clock = Clock.from_json(lane)
-                sequencer.assign(name, lane["offset"], clock=clock, end=lane["end"])
-                sequencer.replay(IdleAdvance(name, o, c) for o, c in lane["passes"])
+            for name, buffer in data["partitions"].items():
+                clock = Clock.from_json(buffer)
+                sequencer.assign(name, buffer["offset"], clock=clock, end=buffer["end"])
+                sequencer.replay(IdleAdvance(name, o, c) for o, c in buffer["passes"])
             sequencer.events, sequencer.clock = data["events"], data["clock"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
@@ -447,50 +348,50 @@ class Sequencer:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _tell(self, lane: PartitionBuffer) -> None:
+    def _tell(self, buffer: PartitionBuffer) -> None:
         """Warn of the first event of a partition that is too far ahead of the one before."""
-        if lane.name in self._told or len(self._lanes) < 2:
+        if buffer.name in self._told or len(self._buffers) < 2:
             return
-        self._told.add(lane.name)
-        batch = lane.pending[-1]
+        self._told.add(buffer.name)
+        batch = buffer.pending[-1]
         ahead = np.flatnonzero((batch.timestamps > batch.clocks) & (batch.timestamps <= LATEST))
         first = int(ahead[0])
         _log.warning(
             "partition %s: the timestamp of offset %d is %.0f s ahead of those before it; it is"
             " placed by theirs until %d records in a row are so far ahead (--max-skew %g)",
-            lane.name,
+            buffer.name,
             int(batch.offsets[first]),
             (int(batch.timestamps[first]) - int(batch.clocks[first])) / 1000,
             ENOUGH,
             self._skew / 1000,
         )
 
-    def _settle(self, lane: PartitionBuffer) -> None:
-        if lane.end is not None and lane.read >= lane.end:
-            lane.done = True
-        if lane.passes:
-            lane.raise_clock()
+    def _settle(self, buffer: PartitionBuffer) -> None:
+        if buffer.end is not None and buffer.read >= buffer.end:
+            buffer.done = True
+        if buffer.passes:
+            buffer.raise_clock()
         self._merge()
 
     def _merge(self) -> None:
         """Move to `_ready` what no partition can come before any more."""
-        frontiers = [lane.frontier for lane in self._lanes.values() if not lane.done]
+        frontiers = [buffer.frontier for buffer in self._buffers.values() if not buffer.done]
         bound = min(frontiers) if frontiers else None
         parts: list[Batch] = []
-        for lane in self._lanes.values():
-            while lane.pending:
-                head = lane.pending[0]
+        for buffer in self._buffers.values():
+            while buffer.pending:
+                head = buffer.pending[0]
                 n = len(head)
-                if bound is not None and (int(head.clocks[-1]), lane.name) > bound:
-                    side = "right" if lane.name <= bound[1] else "left"
+                if bound is not None and (int(head.clocks[-1]), buffer.name) > bound:
+                    side = "right" if buffer.name <= bound[1] else "left"
                     n = int(np.searchsorted(head.clocks, bound[0], side=side))  # type: ignore[call-overload]
                 if n:
                     parts.append(head if n == len(head) else head.slice(0, n))
                 if n == len(head):
-                    lane.pending.popleft()
+                    buffer.pending.popleft()
                     continue
                 if n:
-                    lane.pending[0] = head.slice(n, len(head))
+                    buffer.pending[0] = head.slice(n, len(head))
                 break
         if not parts:
             return
