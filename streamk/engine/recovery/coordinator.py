@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -290,14 +290,16 @@ class CheckpointCoordinator:
         if self._unsure:
             self._settle()
         same, unsaid = set(partitions) == set(self._places), False
+        epoch, absorbed = self._at, len(self._group.absorbed)
         # A checkpoint has the partitions whose events came in the order of what follows it.
         changed = opened or (bool(partitions) and not same)
         passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, tuple[int, int]]] = {}
         """Where lineages began and stopped, by lineage and partition."""
-        self._trainer.revised = {} if self._group.shared else None
+        owners: dict[str, Owner | None] = {}
         for partition in partitions:
             offset, owner = self._group.committed(partition)
+            owners[partition] = owner
             begin = beginning_of(self._source, partition) if offset is None else offset
             taken = self._group.take(partition, offset, owner, begin)
             for lineage, run in taken.items():
@@ -305,7 +307,7 @@ class CheckpointCoordinator:
             # Before anything is learned the group knows whose the partition is, and at work.
             unsaid |= owner.released if owner is not None else self._group.shared
             if owner is not None:
-                self._expect(partition, owner, same=same)
+                self._expect(partition, owner)
             place = self._places.pop(partition, None)
             if offset is not None and not self._group.is_mine(owner):
                 place = None
@@ -314,6 +316,8 @@ class CheckpointCoordinator:
         self._finished = False
         try:
             changed |= self._store is not None and not self._take_over(before)
+            same &= len(self._group.absorbed) == absorbed
+            self._revise(owners, again=same and self._is_last(owners.values(), epoch))
             if changed:
                 self.save()
             else:
@@ -323,17 +327,32 @@ class CheckpointCoordinator:
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
-    def _expect(self, partition: str, owner: Owner, *, same: bool) -> None:
+    def _expect(self, partition: str, owner: Owner) -> None:
         """Take note of the predictions that may be there of events still to come."""
-        if self._trainer.revised is None:
-            return
         written = owner.until
         if not owner.released:
             written = max(written, self._source.end(partition) or 0)
         self._written[partition] = written
-        # What this model wrote in an earlier life it writes again with the same values.
-        again = same and self._group.is_mine(owner)
-        self._trainer.revised[partition] = owner.until if again else written
+
+    def _is_last(self, owners: Iterable[Owner | None], epoch: int | None) -> bool:
+        """Return whether the last commit of each partition is of that checkpoint of this slot."""
+        return all(
+            owner is not None and self._group.is_mine(owner) and owner.epoch == epoch
+            for owner in owners
+        )
+
+    def _revise(self, owners: Mapping[str, Owner | None], *, again: bool) -> None:
+        """Mark predictions that others may have written before with other values as revisions.
+
+        What this lineage wrote after the last commit it writes `again` with the same values if it
+        goes on from the same checkpoint, from the same offset in each partition.
+        """
+        if self._group.shared:
+            self._trainer.revised = {
+                partition: owner.until if again else self._written[partition]
+                for partition, owner in owners.items()
+                if owner is not None
+            }
 
     def _read(
         self,
