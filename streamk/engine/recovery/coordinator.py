@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoints.keys import Key
-from streamk.engine.checkpoints.packing import fingerprint
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
@@ -21,9 +20,10 @@ from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.group import Group, Owner, Peers, places
+from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training import Trainer
-from streamk.errors import EngineError, StateError
+from streamk.errors import EngineError
 from streamk.learners.base import Learner
 
 __all__ = ["CheckpointCoordinator"]
@@ -102,12 +102,10 @@ class CheckpointCoordinator:
         self._restarts = Marks()
         """Where a run went on from a checkpoint; where it learned nothing more there is none."""
         self._finished = False
-        self._initial, self._config = "", dict(config)
         # What only checkpoints are compared by takes a copy of the model.
-        if store is not None or start_from is not None:
-            initial = trainer.model.state()
-            self._initial = fingerprint(initial)
-            self._config["model"] = initial.header
+        compared = store is not None or start_from is not None
+        initial = trainer.model.state() if compared else None
+        self._job = Job(config, initial, learns=trainer.learns)
 
     @property
     def epoch(self) -> int | None:
@@ -133,7 +131,7 @@ class CheckpointCoordinator:
             find = self._store.find if self._group.shared else self._store.open
             found = find(self._group.agrees)
         if self._store is not None and found is not None:
-            self._check(found)
+            self._job.check(found)
             found = self._renamed(found)
             if Peers.of(self._store).absorbed(found.body["lineage"]):
                 _log.warning(
@@ -192,7 +190,7 @@ class CheckpointCoordinator:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
-            self._check(found, but=("encoding", "delimiter", "max_skew"))
+            self._job.check(found, but=("encoding", "delimiter", "max_skew"))
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return
@@ -207,7 +205,7 @@ class CheckpointCoordinator:
             return None
         best, most = None, 0
         for found in Peers.of(self._store, self._group.agrees).newest:
-            if self._differs(found) is None:
+            if self._job.difference(found) is None:
                 n_events = self._opened(found).n_events
                 if n_events > most:
                     best, most = found, n_events
@@ -216,41 +214,6 @@ class CheckpointCoordinator:
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint."""
         return type(self._trainer.model).from_state(found.model)
-
-    def _check(self, found: Checkpoint, but: Collection[str] = ()) -> None:
-        """Raise `StateError` unless a checkpoint is of this stream and this model.
-
-        Of the options of the stream those named in `but` may differ.
-        """
-        if "batch_size" in found.body["config"]:
-            raise StateError(
-                f"the checkpoint {found.path} is of a streamk that predicted batches of events"
-                " before it learned them, and would go on otherwise; begin in another checkpoint"
-                " directory, from the start of the stream or with the offsets that `streamk"
-                " inspect` shows"
-            )
-        difference = self._differs(found, but)
-        if difference is not None:
-            raise StateError(_mismatch(found, *difference))
-
-    def _differs(
-        self, found: Checkpoint, but: Collection[str] = ()
-    ) -> tuple[str, object, object] | None:
-        """Return the name and both values of what keeps a checkpoint from being gone on from."""
-        # Those that older checkpoints lack could not be otherwise then. The bound of clocks is the
-        # exception: the order so far is fixed without it, and goes on with it.
-        skew = self._config.get("max_skew")
-        theirs = {"delimiter": ",", "learn": True, "max_skew": skew, **found.body["config"]}
-        for name, mine in self._config.items():
-            if name not in ("model", *but) and mine != theirs.get(name):
-                return name, theirs.get(name), mine
-        if found.body["initial"] == self._initial or not self._trainer.learns:
-            return None
-        mine, other = self._config["model"], theirs["model"]
-        if mine == other:
-            return "the model's arrays", "others", "these"
-        name, other, mine = _difference(other, mine)
-        return f"model {name}", other, mine
 
     def _restore(self, found: Checkpoint) -> None:
         body = found.body
@@ -391,7 +354,7 @@ class CheckpointCoordinator:
     def _is_of_this_job(self, found: Checkpoint) -> bool:
         """Return whether a checkpoint began with the model that this job began with."""
         same = list(found.body.get("origin", [])) == self._origin
-        return same and found.body["initial"] == self._initial
+        return same and found.body["initial"] == self._job.initial
 
     def revoked(self, partitions: Sequence[str]) -> None:
         """Save up to the last event taken, then give up all partitions.
@@ -467,8 +430,7 @@ class CheckpointCoordinator:
             self._restarts.add([self._resumed])
             self._resumed = None
         body = {
-            "config": self._config,
-            "initial": self._initial,
+            **self._job.to_json(),
             **self._group.to_json(),
             "origin": self._origin,
             "fingerprint": self._fingerprint(),
@@ -510,24 +472,3 @@ class CheckpointCoordinator:
 def _address(sink: Sink) -> str | None:
     """Return where a sink writes, if it tells."""
     return getattr(sink, "address", None)
-
-
-def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
-    """Return the name and both values of what is most telling where two headers differ."""
-    if not (isinstance(theirs, dict) and isinstance(mine, dict)):
-        return name, theirs, mine
-    differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
-    # Models of two types differ in much; the type says why. An option says more than a part that
-    # follows from it.
-    key = min(
-        differing,
-        key=lambda key: (key != "type", isinstance(mine.get(key, theirs.get(key)), dict), key),
-    )
-    return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
-
-
-def _mismatch(found: Checkpoint, name: str, theirs: object, mine: object) -> str:
-    return (
-        f"the checkpoint {found.path} was made with {name}={theirs!r}, this run has {mine!r}; use"
-        " the same, or another checkpoint directory"
-    )

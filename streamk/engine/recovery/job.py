@@ -1,0 +1,92 @@
+"""The options and the first model of a run, which a checkpoint that it goes on from must share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from streamk.engine.checkpoints.packing import fingerprint
+from streamk.engine.checkpoints.reading import Checkpoint
+from streamk.errors import StateError
+from streamk.state import State
+
+__all__ = ["Job"]
+
+
+class Job:
+    """The part of a run that stays the same through restarts.
+
+    Parameters
+    ----------
+    config : mapping
+        Options by name, as JSON.
+    initial : State or None
+        The model before it has learned anything; None where no checkpoint is written or read.
+    learns : bool
+        Whether the run trains its model; else any model will do.
+    """
+
+    def __init__(self, config: Mapping[str, Any], initial: State | None, *, learns: bool) -> None:
+        self._config, self._learns = dict(config), learns
+        self.initial = ""
+        """Digest of the first model."""
+        if initial is not None:
+            self.initial = fingerprint(initial)
+            self._config["model"] = initial.header
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries of a checkpoint's manifest."""
+        return {"config": self._config, "initial": self.initial}
+
+    def check(self, found: Checkpoint, but: Collection[str] = ()) -> None:
+        """Raise `StateError` unless a checkpoint is of this stream and this model.
+
+        Of the options of the stream those named in `but` may differ.
+        """
+        if "batch_size" in found.body["config"]:
+            raise StateError(
+                f"the checkpoint {found.path} is of a streamk that predicted batches of events"
+                " before it learned them, and would go on otherwise; begin in another checkpoint"
+                " directory, from the start of the stream or with the offsets that `streamk"
+                " inspect` shows"
+            )
+        difference = self.difference(found, but)
+        if difference is not None:
+            name, theirs, mine = difference
+            raise StateError(
+                f"the checkpoint {found.path} was made with {name}={theirs!r}, this run has"
+                f" {mine!r}; use the same, or another checkpoint directory"
+            )
+
+    def difference(
+        self, found: Checkpoint, but: Collection[str] = ()
+    ) -> tuple[str, object, object] | None:
+        """Return the name and both values of an option that differs; None if none does."""
+        # Those that older checkpoints lack could not be otherwise then. The bound of clocks is the
+        # exception: the order so far is fixed without it, and goes on with it.
+        skew = self._config.get("max_skew")
+        theirs = {"delimiter": ",", "learn": True, "max_skew": skew, **found.body["config"]}
+        for name, mine in self._config.items():
+            if name not in ("model", *but) and mine != theirs.get(name):
+                return name, theirs.get(name), mine
+        if found.body["initial"] == self.initial or not self._learns:
+            return None
+        mine, other = self._config["model"], theirs["model"]
+        if mine == other:
+            return "the model's arrays", "others", "these"
+        name, other, mine = _difference(other, mine)
+        return f"model {name}", other, mine
+
+
+def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
+    """Return the name and both values of what is most telling where two headers differ."""
+    if not (isinstance(theirs, dict) and isinstance(mine, dict)):
+        return name, theirs, mine
+    differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
+    # Models of two types differ in much; the type says why. An option says more than a part that
+    # follows from it.
+    key = min(
+        differing,
+        key=lambda key: (key != "type", isinstance(mine.get(key, theirs.get(key)), dict), key),
+    )
+    return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
