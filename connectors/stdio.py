@@ -155,10 +155,11 @@ class StdoutSink:
         self._stream = sys.stdout.buffer if stream is None else stream
 
     def write(self, outputs: Sequence[Output]) -> None:
-        """Write one line an output. Raises `Unavailable` if nobody reads any more."""
+        """Write one line an output, at once. Raises `Unavailable` if nobody reads any more."""
         lines = b"".join(map(as_json_line, outputs))
         try:
             self._stream.write(lines)
+            self._stream.flush()
         except BrokenPipeError as error:
             raise Unavailable("the reader of standard output has gone") from error
 

@@ -435,6 +435,14 @@ def test_a_full_disk_is_told_with_the_file(
             sink.flush()
 
 
+@pytest.mark.parametrize("scheme", ["file", "csv"])
+def test_what_is_written_can_be_read_at_once(tmp_path: Path, scheme: str) -> None:
+    sink = open_sink(f"{scheme}:{tmp_path}/out")
+    for n in range(3):
+        sink.write(outputs(n, n + 1))
+        assert len(read_back(scheme, tmp_path / "out")) == n + 1
+
+
 def test_an_unfinished_line_is_never_continued(tmp_path: Path) -> None:
     for scheme in ("file", "csv"):
         path = tmp_path / scheme
@@ -505,6 +513,15 @@ def test_stdin_reads_csv_too() -> None:
     os.close(write_end)
     with os.fdopen(read_end, "rb") as stream, pytest.raises(BadRecord, match="input is empty"):
         StdinSource(stream, encoding="csv")
+
+
+def test_stdout_hands_each_line_to_its_reader_at_once() -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb") as buffered:
+        sink = StdoutSink(buffered)
+        for n in range(3):
+            sink.write(outputs(n, n + 1))
+            assert json.loads(reader.readline())["offset"] == n
 
 
 def test_stdout_writes_lines_and_says_when_nobody_reads() -> None:

@@ -476,7 +476,7 @@ def test_a_group_that_divides_in_another_way(kafka_address: str, kafka_topic: Ma
     )
     try:
         while not other.assignment():
-            other.poll(100)
+            other.poll(1000)
         with (
             source(kafka_address, topic, group=f"g-{topic}") as src,
             pytest.raises(ConnectorError, match="share no way of dividing partitions"),

@@ -97,6 +97,9 @@ class _FileSink:
     def _append(self, data: bytes) -> None:
         with writing(self._path):
             self._file.write(data)
+        # For those that read along. If it fails it is told by the next `flush`, with nothing lost.
+        with suppress(OSError):
+            self._file.flush()
 
     def flush(self) -> None:
         """Durable when it returns. Raises `ConnectorError` if it cannot be made so."""

@@ -21,7 +21,8 @@ A lineage goes through two states:
 *living*     its slot continues it, or will.
 *absorbed*   another member has merged its newest checkpoint that agrees, while it held the lock of
              its slot, and has listed it in a checkpoint saved before it let go. A member that finds
-             its lineage in another's list begins anew with a new one.
+             its lineage in another's list begins anew with a new one. One that has absorbed others
+             and died before it committed is found by the partitions of those.
 
 A member that begins anew starts with a copy of the model of another that has learned most. What a
 model holds of each lineage is counted (`Contents`), so that a later merge of the two counts what
@@ -372,6 +373,14 @@ class Peers:
             if isinstance(error, Untrusted):
                 raise error
         return any(lineage in found.body.get("absorbed", ()) for found in self.newest)
+
+    def heir_of(self, lineage: str) -> Checkpoint | None:
+        """Return the checkpoint of the one that has absorbed a lineage and is not absorbed."""
+        for found in self.newest:
+            mine = lineage in found.body.get("absorbed", ())
+            if mine and not self.absorbed(str(found.body["lineage"])):
+                return found
+        return None
 
     def slot_of(self, lineage: str) -> Path:
         """Return the slot that continues a lineage. Raises `StateError` if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from connectors.errors import BadRecord
 from streamk.encoding import Schema
@@ -61,25 +62,49 @@ class Takeover:
             If the group has moved on.
         """
         saved, peers = True, Peers.of(self._store)
+        elsewhere = []
         for lineage, runs in before.items():
-            if lineage in (self._group.lineage, *self._group.absorbed):
+            if self._has(lineage):
                 continue
             member = f"{self._group.slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
                 if peers.absorbed(lineage):
-                    continue
-                path = peers.slot_of(lineage)
-                with dead_member(self._store, path, lineage, self._group.agrees) as found:
-                    # Another one may have been faster while this one waited for the lock.
-                    if found is not None and not Peers.of(self._store).absorbed(lineage):
-                        self._absorb(found, runs, f"learned by {member}: not in {found.path}")
-                        self._save()  # before its slot is free again
-                        _log.info("took over what %s had learned", found.path)
+                    elsewhere.append(lineage)
+                else:
+                    self._take_over(peers.slot_of(lineage), lineage, runs, f"learned by {member}")
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
                 for partition, (start, stop) in runs.items():
                     self._feed.miss(partition, start, stop, f"learned by {member}: {error}")
+        # One that has absorbed another may have died before the group heard of it, so that none
+        # but the absorbed one's partitions lead to it.
+        for lineage in elsewhere:
+            heir = peers.heir_of(lineage)
+            if heir is None or self._has(str(heir.body["lineage"])):
+                continue
+            try:
+                self._take_over(heir.path.parent, str(heir.body["lineage"]), {}, "")
+            except (StateError, InvalidInput, BadRecord) as error:
+                _log.warning("%s is not taken over: %s", heir.path.parent.name, error)
         return saved
+
+    def _has(self, lineage: str) -> bool:
+        """Return whether this member's model has what a lineage has learned."""
+        return lineage in (self._group.lineage, *self._group.absorbed)
+
+    def _take_over(
+        self, path: Path, lineage: str, runs: Mapping[str, tuple[int, int]], reason: str
+    ) -> None:
+        """Take over the slot of a lineage, unless it is running, and save.
+
+        Raises `StateError` if there is nothing in it that can be used.
+        """
+        with dead_member(self._store, path, lineage, self._group.agrees) as found:
+            # Another one may have been faster while this one waited for the lock.
+            if found is not None and not Peers.of(self._store).absorbed(lineage):
+                self._absorb(found, runs, f"{reason}: not in {found.path}")
+                self._save()  # before its slot is free again
+                _log.info("took over what %s had learned", found.path)
 
     def _absorb(self, found: Checkpoint, runs: Mapping[str, tuple[int, int]], reason: str) -> None:
         """Merge the model of a checkpoint, and report what was committed and is not in it."""
