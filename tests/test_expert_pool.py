@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.learners.experts import tables
 from streamk.learners.experts.expert_pool import BANKS, WINDOW
+from streamk.learners.experts.pool_growth import successor
 from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
 
 # --- classes ----------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def test_a_third_class_leaves_what_was_known() -> None:
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
     old = learned("two", 500)._pool
-    new = old.successor(old.keys, CLASSES, 3, order=order[:2])
+    new = successor(old, old.keys, CLASSES, 3, order=order[:2])
     first, second, third = order
     A, was = new.arrays["LINEAR_A"], old.arrays["LINEAR_A"][:, 0]
     np.testing.assert_allclose(A[:, second], was / 2, rtol=1e-6)

@@ -87,7 +87,7 @@ def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     roomy = MultiKernel(seed=1)
     roomy.learn_many(X, y)
     assert roomy._pool.class_room > 40
-    monkeypatch.setattr("streamk.learners.experts.class_room.room_for", lambda classes, _: classes)
+    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
     exact = MultiKernel(seed=1)
     exact.learn_many(X, y)
     assert exact._pool.class_room == 40
@@ -117,7 +117,7 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
         return model
 
     roomy = learned()
-    monkeypatch.setattr("streamk.learners.experts.class_room.room_for", lambda classes, _: classes)
+    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
     assert_same(roomy, learned())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from streamk import backends
 from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, pool_arrays
 from streamk.learners.experts import cells, class_room, tables
 from streamk.learners.experts.number_loss import kind_of
-from streamk.learners.experts.pool_growth import inherit, take_classes
 from streamk.learners.experts.pool_table import PoolTable
 from streamk.losses import Loss
 from streamk.scaling.quantiles import KNOTS, RunningQuantiles
@@ -239,16 +237,14 @@ class ExpertPool(PoolTable):
 
     # Growing
 
-    def add_columns(self, keys: NDArray[np.uint64]) -> ExpertPool:
-        """Return a pool with more columns that knows what this one does: itself, if it has room."""
+    def add_columns(self, keys: NDArray[np.uint64]) -> bool:
+        """Add columns; False, with nothing changed, if there is no room for them."""
         every = np.concatenate([self.keys, keys])
         if len(every) > self.capacity:
-            capacity = max(len(every), self.capacity * 3 // 2)
-            return self.successor(every, self.task, self.classes, capacity, self.class_room)
-        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
+            return False
         if (cells_of(len(every), self.outputs) != self.cells_of).any():
-            # A pool made of all these columns, as from a state, has other cells.
-            return self.successor(every, self.task, self.classes, self.capacity, self.class_room)
+            return False  # a pool made of all these columns, as from a state, has other cells
+        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
@@ -257,7 +253,7 @@ class ExpertPool(PoolTable):
         for table in changed:  # its cells mean something else now
             a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
         self._point()
-        return self
+        return True
 
     def add_cells(self, most: int) -> None:
         """Give tables more cells, up to so many, if they do not have them."""
@@ -266,54 +262,6 @@ class ExpertPool(PoolTable):
             self.most_cells = most
             self.sizes["SLOTS"] = len(found["CELLS_A"])
             self.replace(**found)
-
-    def add_classes(self, classes: int) -> ExpertPool:
-        """Return a pool of so many classes, more than two, that knows what this one does.
-
-        If this one has room, the two share their memory: this one may still forecast, but not
-        learn.
-        """
-        found = cells_of(len(self.keys), classes)
-        fit = self.task == CLASSES and (found == self.cells_of).all()
-        if not fit or classes > self.class_room:
-            room = self.class_room
-            if classes > room:
-                room = class_room.room_for(classes, room)
-            return self.successor(self.keys, CLASSES, classes, self.capacity, room)
-        new = copy.copy(self)
-        new.classes = new.outputs = classes
-        take_classes(new, self)
-        return new
-
-    def successor(
-        self,
-        keys: NDArray[np.uint64],
-        task: int,
-        classes: int,
-        capacity: int | None = None,
-        class_room: int | None = None,
-        order: Sequence[int] | None = None,
-    ) -> ExpertPool:
-        """Return a pool of other columns and classes that knows what this one knows.
-
-        Its columns include those of this one, in any order; `order` has the new number of each
-        class of this one, by default the old one.
-        """
-        new = ExpertPool(
-            keys,
-            task=task,
-            classes=classes,
-            seed=self.seed,
-            capacity=capacity,
-            class_room=class_room,
-            loss=self.loss,
-            guests=self.guests,
-            cells=self.most_cells,
-        )
-        places = {key: place for place, key in enumerate(keys.tolist())}
-        columns = np.array([places[key] for key in self.keys.tolist()], dtype=np.intp)
-        inherit(new, self, columns, list(range(self.classes)) if order is None else list(order))
-        return new
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""

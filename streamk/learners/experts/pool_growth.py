@@ -1,45 +1,99 @@
-"""What a pool of experts takes over from another one, of other columns and classes."""
+"""Pools of experts with more columns or classes than another one, and its knowledge."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import BINARY, NUMBERS
+from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.learners.experts import cells
-
-if TYPE_CHECKING:
-    from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.experts.class_room import room_for
+from streamk.learners.experts.expert_pool import ExpertPool, cells_of
 
 _COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
 """What two outputs get of a logit's number: of a coefficient, of one that has a sign but no unit,
 of one without a sign."""
 
 
-def inherit(new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]) -> None:
-    """Let a pool know what another knows.
+def with_columns(pool: ExpertPool, keys: NDArray[np.uint64]) -> ExpertPool:
+    """Return a pool with more columns that knows what this one does: itself, if it has room."""
+    if pool.add_columns(keys):
+        return pool
+    every, capacity = np.concatenate([pool.keys, keys]), pool.capacity
+    if len(every) > capacity:
+        capacity = max(len(every), capacity * 3 // 2)
+    return successor(pool, every, pool.task, pool.classes, capacity, pool.class_room)
+
+
+def with_classes(pool: ExpertPool, classes: int) -> ExpertPool:
+    """Return a pool of so many classes, more than two, that knows what this one does.
+
+    If this one has room, the two share their memory: this one may still forecast, but not learn.
+    """
+    found = cells_of(len(pool.keys), classes)
+    fit = pool.task == CLASSES and (found == pool.cells_of).all()
+    if not fit or classes > pool.class_room:
+        room = pool.class_room
+        if classes > room:
+            room = room_for(classes, room)
+        return successor(pool, pool.keys, CLASSES, classes, pool.capacity, room)
+    new = copy.copy(pool)
+    new.classes = new.outputs = classes
+    _take_classes(new, pool)
+    return new
+
+
+def successor(
+    pool: ExpertPool,
+    keys: NDArray[np.uint64],
+    task: int,
+    classes: int,
+    capacity: int | None = None,
+    class_room: int | None = None,
+    order: Sequence[int] | None = None,
+) -> ExpertPool:
+    """Return a pool of other columns and classes with the knowledge of this one.
 
     Parameters
     ----------
-    new, old : ExpertPool
-    columns : int array of shape (d,)
-        The new number of each column of the old pool.
-    order : list of int
-        The new number of each of its classes.
+    pool : ExpertPool
+    keys : uint64 array of shape (d,)
+        Of its columns, which include those of `pool` in any order.
+    task, classes, capacity, class_room : int
+        See `ExpertPool`.
+    order : sequence of int, optional
+        The new number of each class of `pool`, by default the old one.
     """
-    _inherit_coefficients(new, old, columns, order)
-    _inherit_cells(new, old, order)
-    _inherit_mixing(new, old)
-    _inherit_level(new, old, order)
-    _inherit_window(new, old, columns, order)
+    new = ExpertPool(
+        keys,
+        task=task,
+        classes=classes,
+        seed=pool.seed,
+        capacity=capacity,
+        class_room=class_room,
+        loss=pool.loss,
+        guests=pool.guests,
+        cells=pool.most_cells,
+    )
+    places = {key: place for place, key in enumerate(keys.tolist())}
+    columns = np.array([places[key] for key in pool.keys.tolist()], dtype=np.intp)
+    order = list(range(pool.classes)) if order is None else list(order)
+    _inherit_coefficients(new, pool, columns, order)
+    _inherit_cells(new, pool, order)
+    _inherit_mixing(new, pool)
+    _inherit_level(new, pool, order)
+    _inherit_window(new, pool, columns, order)
+    return new
 
 
-def take_classes(new: ExpertPool, old: ExpertPool) -> None:
-    """Let a copy of a pool, which says already how many classes it has, make use of its room.
+def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
+    """Fill the room for classes of a copy of a pool, whose number of classes is set already.
 
-    All is as `inherit` leaves it. What changes its place is copied, so that the other pool may
+    All is as `successor` leaves it. What changes its place is copied, so that the other pool may
     still forecast.
     """
     names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "ACCOUNT")

@@ -19,7 +19,7 @@ from streamk.learners.common.classes import MOST_CLASSES, Classes, Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.predictor import Decider
-from streamk.learners.experts import expert_pool, pool_loading, tables
+from streamk.learners.experts import expert_pool, pool_growth, pool_loading, tables
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.number_loss import loss_from_json, number_loss
 from streamk.learners.multi_kernel.guests import Guests
@@ -154,7 +154,7 @@ class Pooled(OneAtATime, Decider):
         if self._columns is None:
             self._pool = self._new_pool(keys)
         elif names:
-            self._pool = self._pool.add_columns(keys)
+            self._pool = pool_growth.with_columns(self._pool, keys)
         self._columns = (*known, *names)
         self._scale.add_columns(len(names))
         self._changed()
@@ -365,4 +365,5 @@ class Pooled(OneAtATime, Decider):
         task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        return pool.successor(self._pool.keys, task, classes, self._pool.capacity, order=order)
+        keys, capacity = self._pool.keys, self._pool.capacity
+        return pool_growth.successor(pool, keys, task, classes, capacity, order=order)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.common.prequential import Recorder
-from streamk.learners.experts import tables
+from streamk.learners.experts import pool_growth, tables
 from streamk.learners.experts.expert_pool import FURTHEST
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.pooled import Pooled
@@ -105,7 +105,7 @@ class PooledLearning(Pooled):
         numbers = self._classes.encode(labels).astype(np.float64)
         classes, pool = len(self._classes), self._pool
         if classes > pool.classes:
-            self._pool = pool.add_classes(classes)
+            self._pool = pool_growth.with_classes(pool, classes)
             self._changed()
         elif self._guests.lack(classes):
             self._changed()
