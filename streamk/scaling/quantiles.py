@@ -382,8 +382,8 @@ CENTERS = Domain(least=-_BEYOND, most=_BEYOND)
 """Of values as they are sampled."""
 INVERSES = Domain(least=1e-40, most=1.0 / _LEAST)
 """Of scales, which are above `_LEAST` and not above what sampled values are apart."""
-DISTANCES = Domain(least=1e-200, most=1e20)
-"""Of scaled events, whose values are bounded."""
+DISTANCES = Domain(least=1e-200, most=1e6)
+"""Of scaled events, whose values are bounded: at most 16 times the root of the columns."""
 _DECLARED = (
     Declared("center", "float64", ("columns",), CENTERS),
     Declared("inverse", "float64", ("columns",), INVERSES),

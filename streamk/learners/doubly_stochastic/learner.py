@@ -177,6 +177,8 @@ class DoublyStochastic(Supervised):
                 continue
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+            if value > _MOST:
+                raise InvalidInput(f"{name}={value!r} must be at most 2^53")
         check_range(0, self.max_features)
         nu = self.regularization
         if not (isinstance(nu, int | float | np.number) and 0 <= nu < math.inf):
@@ -474,6 +476,8 @@ class DoublyStochastic(Supervised):
         self.n_events += others
 
 
+_MOST = 1 << 53
+"""Of an option that is a number of things: what a double counts to."""
 _OWNER = "this 'doubly-stochastic' state"
 _SCALES = Domain(least=-(2.0**60), most=2.0**60)
 """Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""

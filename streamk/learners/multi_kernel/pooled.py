@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
-from streamk.declared import count
+from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
@@ -258,11 +258,13 @@ class Pooled(OneAtATime, Decider):
                 task=header["task"],
                 loss=loss_from_json(header.get("loss")),
                 seed=header["seed"],
-                classes=header["classes"],
+                classes=listed(header, "classes", "a multi-kernel learner"),
                 max_classes=header.get("max_classes", MOST_CLASSES),
                 pending_bytes=header["pending_bytes"],
             )
             model.n_events = count(header, "n_events", "a multi-kernel learner")
+            if model.is_classifier and model.n_events and not model.classes:
+                raise ValueError("events were learned, but no class is known")
             model._scale = RunningQuantiles.from_state(state.child("scale"))
             model._labels = RunningQuantiles.from_state(state.child("labels"))
             if not model.is_classifier:
