@@ -70,7 +70,7 @@ def test_patches_are_undone() -> None:
 
 def test_a_patch_is_of_something_that_is_there() -> None:
     from benchmarks.multi_kernel.variants import Variant
-    from streamk.learners.multi_kernel.learner import upkeep
+    from streamk.learners.multi_kernel import upkeep
 
     missing = Variant("", "", patches=((upkeep, "_NONE", 0),))
     with pytest.raises(AttributeError), missing.constants():

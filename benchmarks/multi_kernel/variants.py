@@ -20,7 +20,7 @@ from benchmarks.multi_kernel.direct import LATE, Make
 from streamk.learners import MultiKernel
 from streamk.learners.experts import expert_pool
 from streamk.learners.experts.expert_pool import BANKS, LEVEL
-from streamk.learners.multi_kernel.learner import upkeep
+from streamk.learners.multi_kernel import upkeep
 
 _NEVER = 1e-300
 """Rate of fixed shares that never come back to an expert. With 0 itself, weights of 0 are divided
