@@ -96,7 +96,7 @@ class Job:
         return replace(self, **changes)
 
 
-# --- in the test's process ----------------------------------------------------------------------
+# --- in the test's process ------------------------------------------------------------------------
 
 
 class Process:
@@ -266,7 +266,7 @@ def stream(
         yield partition, BORN + 10 * i - rng.randrange(60), value.encode()
 
 
-# --- in the process of the job ------------------------------------------------------------------
+# --- in the process of the job --------------------------------------------------------------------
 
 
 def _tell(**news: Any) -> None:
@@ -293,7 +293,7 @@ class _Source(KafkaSource):
     def set_up(self, whim: int | None, striker: _Striker) -> Self:
         self._whim = None if whim is None else random.Random(whim)
         self._striker = striker
-        self._told: tuple[str, ...] = ()
+        self._raised_by: tuple[str, ...] = ()
         return self
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
@@ -301,9 +301,9 @@ class _Source(KafkaSource):
             # Sizes of every order: from single events to more than was asked for.
             max_events = round(10 ** self._whim.uniform(0, 4))
         chunks = super().poll(max_events, timeout)
-        if self._told != self.partitions():
-            self._told = self.partitions()
-            _tell(owned=self._told)
+        if self._raised_by != self.partitions():
+            self._raised_by = self.partitions()
+            _tell(owned=self._raised_by)
         return chunks
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:

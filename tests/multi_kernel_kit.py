@@ -49,7 +49,7 @@ def assert_same(one: MultiKernel, other: MultiKernel) -> None:
 def assert_sound(model: MultiKernel) -> None:
     """Assert that nothing in a learner is NaN or infinite, but what stands for a missing value."""
     for name, array in model.state().arrays.items():
-        if array.dtype.kind == "f" and name not in ("scale.sample", "guests.events"):
+        if array.dtype.kind == "f" and name not in ("scale.sample", "external_experts.events"):
             assert np.isfinite(array).all(), name
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# --- random numbers -------------------------------------------------------------------------
+# --- random numbers -------------------------------------------------------------------------------
 
 MASK = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -86,7 +86,7 @@ def chi2(seed: int, i: int, degrees: int) -> float:
     return sum(normal(seed, RADIUS + j, i, 0) ** 2 for j in range(degrees))
 
 
-# --- kernels and their features -------------------------------------------------------------
+# --- kernels and their features -------------------------------------------------------------------
 
 
 class Kernel(NamedTuple):
@@ -166,7 +166,7 @@ def wave(k: Kernel, seed: int, i: int, projection: float) -> float:
     return math.sqrt(2.0) * math.cos(projection + 2.0 * math.pi * uniform(seed, PHASE, i, 0))
 
 
-# --- Hadamard features ----------------------------------------------------------------------
+# --- Hadamard features ----------------------------------------------------------------------------
 
 
 @cache
@@ -235,7 +235,7 @@ def exact_cosine_feature(omega: Sequence[float], phase: float, x: Sequence[float
     return math.sqrt(2.0) * math.cos(2.0 * math.pi * float(turns - math.floor(turns)))
 
 
-# --- losses ---------------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def loss_value(name: str, f: float, y: float, **options: float) -> float:
@@ -358,7 +358,7 @@ def probabilities(name: str, f: Sequence[float]) -> list[float]:
     return [w / sum(weights) for w in weights]
 
 
-# --- scaling of columns ---------------------------------------------------------------------
+# --- scaling of columns ---------------------------------------------------------------------------
 
 
 def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
@@ -384,7 +384,7 @@ def column_scaling(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[f
     return means, [1.0 / (s * math.sqrt(total if total > 0.0 else 1.0)) for s in deviations]
 
 
-# --- quantiles of columns from a sample ------------------------------------------------------
+# --- quantiles of columns from a sample -----------------------------------------------------------
 
 SAMPLE = 6  # stream tag
 KNOT_LEVELS = [k / 31 for k in range(32)]
@@ -548,7 +548,7 @@ class RobustScaling:
         return [z * self.unit for z in self.compressed(x)]
 
 
-# --- Algorithms 1 and 2 ---------------------------------------------------------------------
+# --- Algorithms 1 and 2 ---------------------------------------------------------------------------
 
 
 class DoublyStochastic:
@@ -714,7 +714,7 @@ class Scaled:
             self.learner.learn(X, numbers)
 
 
-# --- experts of a pool ------------------------------------------------------------------------
+# --- experts of a pool ----------------------------------------------------------------------------
 
 
 def rule_step(kind: str, phi, a, squares, rate: float, g: float):
@@ -823,10 +823,10 @@ def least_squares(rows, targets, forget: float) -> np.ndarray:
     return np.linalg.solve(G, X.T @ (weights * np.asarray(targets, dtype=float)))
 
 
-def fixed_share(weights, losses, awake, alpha: float) -> np.ndarray:
+def fixed_share(weights, losses, active, alpha: float) -> np.ndarray:
     """Weights after an event; experts asleep lose what the others lose together."""
     w, losses = np.asarray(weights, dtype=float), np.asarray(losses, dtype=float)
-    on = np.asarray(awake, dtype=bool)
+    on = np.asarray(active, dtype=bool)
     together = -math.log((w[on] * np.exp(-losses[on])).sum() / w[on].sum())
     w = w * np.exp(-np.where(on, losses, together))
     return (1 - alpha) * w / w.sum() + alpha / len(w)
@@ -930,7 +930,7 @@ def cheapest(p: Sequence[float], weights: Sequence[float]) -> int:
     return costs.index(min(costs))
 
 
-# --- reviews of a pool --------------------------------------------------------------------------
+# --- reviews of a pool ----------------------------------------------------------------------------
 
 
 class PageHinkley:
@@ -959,24 +959,24 @@ class PageHinkley:
 
 
 class Dozing:
-    """Which banks are awake: one of them, and the running loss of all."""
+    """Which banks are active: one of them, and the running loss of all."""
 
     def __init__(self) -> None:
         self.gain, self.loss, self.age, self.nap = 0.0, 0.0, 0, 64
-        self.awake = True
+        self.active = True
 
     def review(self, gain: float, loss: float) -> bool:
         """Take in what its lack would have cost and the loss; return whether it wakes up."""
         self.loss = self.loss * 31 / 32 + loss / 32
         self.age += 1
-        if self.awake:
+        if self.active:
             self.gain = self.gain * 31 / 32 + gain / 32
             if self.age >= 64 and self.gain >= 0.002 * self.loss:
                 self.nap = 64
             elif self.age >= 64:
-                self.awake, self.age = False, 0
+                self.active, self.age = False, 0
         elif self.age >= self.nap:
-            self.awake, self.gain, self.age = True, 0.0, 0
+            self.active, self.gain, self.age = True, 0.0, 0
             self.nap = min(2 * self.nap, 1024)
             return True
         return False

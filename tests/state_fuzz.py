@@ -76,12 +76,12 @@ def _multi(task: str, **options: Any) -> Any:
     return MultiKernel(task="regression" if task == "numbers" else "classification", **options)
 
 
-def _guests(task: str) -> Any:
+def _external(task: str) -> Any:
     loss = {"loss": "squared" if task == "numbers" else "softmax"}
     options: dict[str, Any] = {"max_features": 256, "block_size": 256, "batch_size": 4}
     return _multi(
         task,
-        guests=[
+        external_experts=[
             OnlineNystrom(Gaussian(), max_landmarks=8, **loss),
             DoublyStochastic(Gaussian(), **loss, **options),
         ],
@@ -89,13 +89,13 @@ def _guests(task: str) -> Any:
 
 
 def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
-    sizes: dict[str, Any] = {"first": first, "lag": 25, "buffer_size": 50, "growth": 8}
+    sizes: dict[str, Any] = {"first": first, "swap_delay": 25, "buffer_size": 50, "growth": 8}
     kind = "regression" if task == "numbers" else "classification"
     return create("streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes)
 
 
 def _plain_meka(_: str) -> Any:
-    sizes: dict[str, Any] = {"first": 100, "lag": 40, "buffer_size": 30, "buffer": "recent"}
+    sizes: dict[str, Any] = {"first": 100, "swap_delay": 40, "buffer_size": 30, "buffer": "recent"}
     return StreamingMeka(Gaussian(bandwidth=50.0), rank=4, n_clusters=3, loss="softmax", **sizes)
 
 
@@ -124,8 +124,8 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "multi-kernel two": ("two", _multi),
     "multi-kernel three": ("three", lambda task: _multi(task, class_weight="balanced")),
     "multi-kernel numbers": ("numbers", _multi),
-    "multi-kernel guests": ("three", _guests),
-    "multi-kernel guests of numbers": ("numbers", _guests),
+    "multi-kernel external experts": ("three", _external),
+    "multi-kernel external experts of numbers": ("numbers", _external),
     "doubly-stochastic": (
         "three",
         lambda _: create("doubly-stochastic", task="classification", max_features=512),

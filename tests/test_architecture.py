@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # The arrows of the house: a room may use the rooms of the floors below its own, not its
 # neighbours on the same floor.
 FLOORS = (
-    ("errors", "state", "declared"),
+    ("errors", "state", "declared", "deprecation"),
     ("backends",),
     ("kernels", "losses"),
     ("landmarks", "features"),

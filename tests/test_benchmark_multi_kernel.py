@@ -45,7 +45,7 @@ def learned(name: str, found: Any) -> Any:
     return model.model
 
 
-# --- variants -----------------------------------------------------------------------------------
+# --- variants -------------------------------------------------------------------------------------
 
 
 def test_patches_are_undone() -> None:
@@ -82,7 +82,7 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     from streamk.learners.experts.expert_pool import BANKS
 
     model = learned(f"no {BANKS[bank]}", stream("Waveform"))
-    asleep = ~model._pool.arrays["AWAKE"]
+    asleep = ~model._pool.arrays["ACTIVE"]
     assert asleep.tolist() == [n == bank for n in range(5)]
     said = model.decision_one(np.zeros(len(model.columns)))
     assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
@@ -113,8 +113,8 @@ def test_no_restarts() -> None:
 
 
 def test_no_sleeping() -> None:
-    assert not learned("all", halves(alike=True))._pool.arrays["AWAKE"].all()
-    assert learned("no sleeping", halves(alike=True))._pool.arrays["AWAKE"].all()
+    assert not learned("all", halves(alike=True))._pool.arrays["ACTIVE"].all()
+    assert learned("no sleeping", halves(alike=True))._pool.arrays["ACTIVE"].all()
 
 
 def test_no_forgetting() -> None:
@@ -128,10 +128,10 @@ def test_judged_at_the_label() -> None:
     for name, kept in (("all, late", 48), ("judged at the label", 1)):
         model = learned(name, found)
         model._settle()  # what is said of the last event
-        assert len(model._said._kept) == kept
+        assert len(model._pending._kept) == kept
 
 
-# --- calibration --------------------------------------------------------------------------------
+# --- calibration ----------------------------------------------------------------------------------
 
 
 def test_calibration_error() -> None:
@@ -147,7 +147,7 @@ def test_calibration_error() -> None:
     assert calibration_error(p, rng.random(len(p)) < p) < 0.01
 
 
-# --- imbalance ----------------------------------------------------------------------------------
+# --- imbalance ------------------------------------------------------------------------------------
 
 
 def test_both_decisions_are_scored() -> None:
@@ -165,7 +165,7 @@ def test_both_decisions_are_scored() -> None:
     assert len(render(found).splitlines()) == 3
 
 
-# --- endurance ----------------------------------------------------------------------------------
+# --- endurance ------------------------------------------------------------------------------------
 
 
 def test_stretches_of_trouble() -> None:
@@ -192,7 +192,7 @@ def test_stretches_of_trouble() -> None:
     assert np.abs(parts.take(10)[0]).max() < 6
 
 
-# --- all of it ----------------------------------------------------------------------------------
+# --- all of it ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

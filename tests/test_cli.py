@@ -80,7 +80,7 @@ def home(tmp_path: Path) -> Path:
 RUN = ("run", "file:events.ndjson", "--label", "clicked")
 
 
-# --- help ---------------------------------------------------------------------------------------
+# --- help -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)])
@@ -123,7 +123,7 @@ def test_version_and_no_command(tmp_path: Path) -> None:
     assert "usage: streamk COMMAND" in err
 
 
-# --- models -------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 
 def test_models_lists_all_there_is(tmp_path: Path) -> None:
@@ -139,7 +139,9 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
 
 def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
-    elsewhere = {"self", "task", "seed", "columns", "classes"} | {"guests"}  # no words or numbers
+    elsewhere = {"self", "task", "seed", "columns", "classes"} | {
+        "external_experts"
+    }  # no words or numbers
     assert OPTIONS.keys() == MODELS.keys()
     many = {"delta", "q"}
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
@@ -193,7 +195,7 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
         ), name
     model = build("streaming-meka", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
-    for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"):
+    for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"):
         assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
     for name in ("max_error", "max_shift", "growth", "tol"):
         assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
@@ -285,7 +287,7 @@ def test_wrong_options_of_the_default_model_are_explained(
         build(MODEL, task="classification", seed=0, settings=[setting])
 
 
-# --- run ----------------------------------------------------------------------------------------
+# --- run ------------------------------------------------------------------------------------------
 
 
 def test_a_second_run_goes_on_and_a_third_finds_nothing_new(home: Path) -> None:
@@ -521,7 +523,7 @@ def test_a_schema_can_be_printed_given_and_strict(home: Path) -> None:
     assert "label_type" in err
 
 
-# --- configuration ------------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------
 
 CONFIG = """\
 source = "file:events.ndjson"
@@ -573,7 +575,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
     assert says in err
 
 
-# --- what can be wrong --------------------------------------------------------------------------
+# --- what can be wrong ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -679,7 +681,7 @@ def test_secrets_are_not_printed(arguments: tuple[str, ...], status: int, tmp_pa
     assert "hunter2" not in out + err
 
 
-# --- inspect ------------------------------------------------------------------------------------
+# --- inspect --------------------------------------------------------------------------------------
 
 
 def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
@@ -726,7 +728,7 @@ def test_inspect_finds_damage(home: Path) -> None:
     assert "there is no schema yet" in err
 
 
-# --- demo ---------------------------------------------------------------------------------------
+# --- demo -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

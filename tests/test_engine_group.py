@@ -158,9 +158,9 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
 
     with pytest.raises(Killed):
         run(tmp_path, group, (), {2: freed, 3: dies})
-    heir = newest_checkpoint(tmp_path / "member-1")
-    assert heir is not None
-    merged = type(learner()).from_state(heir.model)
+    successor = newest_checkpoint(tmp_path / "member-1")
+    assert successor is not None
+    merged = type(learner()).from_state(successor.model)
     X = np.random.default_rng(0).normal(size=(50, len(before.columns or ())))
     np.testing.assert_array_equal(merged.decision_many(X), before.decision_many(X))
     assert merged.n_events == before.n_events
@@ -192,9 +192,9 @@ def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
     assert found is not None
     held = contents(found.body, returned[0].model.n_events)
     assert held[found.body["lineage"]] == returned[0].counts.learned
-    heir = newest_checkpoint(tmp_path / "member-0")
-    assert heir is not None
-    assert 0 < held[heir.body["lineage"]] <= report.counts.learned
+    successor = newest_checkpoint(tmp_path / "member-0")
+    assert successor is not None
+    assert 0 < held[successor.body["lineage"]] <= report.counts.learned
     assert not report.lost
     assert not returned[0].lost
 
@@ -226,7 +226,7 @@ def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
 
 
 def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
-    """The heir may look at once, and must find that nobody is there."""
+    """The successor may look at once, and must find that nobody is there."""
     free: list[bool] = []
 
     class Leaving(Member):
@@ -481,7 +481,7 @@ def test_a_checkpoint_that_was_never_committed_is_not_gone_on_from(tmp_path: Pat
 
 
 def test_an_absorbed_model_is_not_lost_with_the_commit_that_follows(tmp_path: Path) -> None:
-    """The heir dies between saving and committing; both come back."""
+    """The successor dies between saving and committing; both come back."""
     group: dict[str, tuple[int, str]] = {}
 
     def other_dies(member: Member) -> None:
@@ -491,9 +491,9 @@ def test_an_absorbed_model_is_not_lost_with_the_commit_that_follows(tmp_path: Pa
 
     with pytest.raises(Killed):
         stuck(tmp_path, group, {4: other_dies}, first=ALL[:2]).run()
-    heir = newest_checkpoint(tmp_path / "member-0")
-    assert heir is not None
-    assert len(heir.body["absorbed"]) == 1
+    successor = newest_checkpoint(tmp_path / "member-0")
+    assert successor is not None
+    assert len(successor.body["absorbed"]) == 1
     held = lock(tmp_path / "member-0")  # so that the one that was absorbed gets its own slot
     assert held is not None
     run(tmp_path, group, (), {2: lambda member: member.rebalance(ALL[3:])})
@@ -551,18 +551,18 @@ def test_an_offset_set_back_is_learned_again_by_whoever_has_it(tmp_path: Path) -
 
 def test_what_a_takeover_writes_again_says_so(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
-    dead, heir = MemorySink(), MemorySink()
+    dead, successor = MemorySink(), MemorySink()
 
     def other_dies(member: Member) -> None:
         run_and_die(tmp_path, group, ALL[2:], sink=dead, checkpoint_every=1000)
         member.rebalance(ALL)
 
-    run(tmp_path, group, ALL[:2], {4: other_dies}, sink=heir)
+    run(tmp_path, group, ALL[:2], {4: other_dies}, sink=successor)
     before = {(one.partition, one.offset) for one in dead.outputs}
-    again = [one for one in heir.outputs if (one.partition, one.offset) in before]
+    again = [one for one in successor.outputs if (one.partition, one.offset) in before]
     assert again
     assert all(one.value["revision"] is True for one in again)
-    once = [one for one in heir.outputs if one.partition in ALL[:2]]
+    once = [one for one in successor.outputs if one.partition in ALL[:2]]
     assert not any(one.value["revision"] for one in once)
 
 

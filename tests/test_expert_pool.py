@@ -18,7 +18,7 @@ from streamk.learners.experts.expert_pool import BANKS, WINDOW
 from streamk.learners.experts.pool_growth import successor
 from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
 
-# --- classes ----------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 def test_a_single_class_is_certain() -> None:
@@ -125,7 +125,7 @@ def test_the_order_of_two_classes_turns_the_probability() -> None:
     np.testing.assert_allclose(p, q[:, ::-1], atol=1e-4)
 
 
-# --- columns ----------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [3, 12, 70])
@@ -227,7 +227,7 @@ def test_columns_must_differ() -> None:
         model.learn_one([1.0, 2.0, 3.0], "x")
 
 
-# --- merging ----------------------------------------------------------------------------------
+# --- merging --------------------------------------------------------------------------------------
 
 
 def error_of(model: MultiKernel, X: NDArray[Any], y: Any) -> float:
@@ -329,9 +329,9 @@ def test_merged_learners_go_separate_ways(kind: str, mine: int) -> None:
 def test_a_window_that_another_wakes_begins_anew() -> None:
     asleep, other = (learned("two", 100, seed=seed) for seed in (0, 1))
     window = BANKS.index(WINDOW)
-    asleep._pool.arrays["AWAKE"][window] = False
+    asleep._pool.arrays["ACTIVE"][window] = False
     asleep.merge(other)
-    assert asleep._pool.arrays["AWAKE"][window]
+    assert asleep._pool.arrays["ACTIVE"][window]
     assert asleep._pool.count == 0
 
 
@@ -348,7 +348,7 @@ def test_learners_that_do_not_fit_are_not_merged() -> None:
     assert one.n_events == 80
 
 
-# --- merging in other scales --------------------------------------------------------------------
+# --- merging in other scales ----------------------------------------------------------------------
 
 
 def wider(kind: str, times: float, n: int, seed: int) -> tuple[NDArray[np.float64], Any]:
@@ -430,7 +430,7 @@ def test_learners_of_one_scale_share_all_they_know() -> None:
         np.testing.assert_array_equal(guest.pool.arrays[key], array)
 
 
-# --- the cells of tables ------------------------------------------------------------------------
+# --- the cells of tables --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -319,15 +319,15 @@ def test_fixed_share_with_experts_asleep():
     weights = np.full(6, 1 / 6)
     expected = weights.copy()
     for _ in range(200):
-        losses, awake = rng.exponential(size=6), rng.uniform(size=6) < 0.7
-        if not awake.any():
+        losses, active = rng.exponential(size=6), rng.uniform(size=6) < 0.7
+        if not active.any():
             continue
         beliefs, out = rng.uniform(size=(6, 3)), np.empty(3)
-        two_stage.share(weights, beliefs, awake.astype(float), np.empty(len(weights)), out)
-        on = expected * awake
+        two_stage.share(weights, beliefs, active.astype(float), np.empty(len(weights)), out)
+        on = expected * active
         close(out, on @ beliefs / on.sum(), 1e-12)
-        two_stage.reweigh(weights, np.exp(-losses), awake.astype(float), 0.01)
-        expected = naive.fixed_share(expected, losses, awake, 0.01)
+        two_stage.reweigh(weights, np.exp(-losses), active.astype(float), 0.01)
+        expected = naive.fixed_share(expected, losses, active, 0.01)
         close(weights, expected, 1e-10)
 
 
@@ -379,7 +379,7 @@ def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
 def said(task, rng, experts=6):
     F = single(rng, experts, OUTPUTS[task])
     L, P = np.empty_like(F), np.empty_like(F)
-    expert_predictions.opine(TASKS[task], F, L, P)
+    expert_predictions.to_scores(TASKS[task], F, L, P)
     return F.astype(float), L, P
 
 
@@ -412,9 +412,9 @@ def test_opinions_are_kept_with_who_slept(task):
     expert_predictions.store(L, on, kept)
     assert np.isnan(kept).all(axis=1).tolist() == (on == 0.0).tolist()
     assert not expert_predictions.differ(kept, L, on)
-    back, awake = np.full_like(L, 9.0), np.full(len(on), 9.0)
-    expert_predictions.load(kept, back, awake)
-    assert awake.tolist() == on.tolist()
+    back, active = np.full_like(L, 9.0), np.full(len(on), 9.0)
+    expert_predictions.load(kept, back, active)
+    assert active.tolist() == on.tolist()
     assert (back == np.where(on[:, None] > 0.0, L, 0.0)).all()
     for e in range(len(on)):
         others = on.copy()
@@ -432,7 +432,7 @@ def test_opinions_have_bounds(task):
     F = np.full((2, OUTPUTS[task]), -300.0, np.float32)
     F[0, 0] = 300.0
     L, P = np.empty_like(F), np.empty_like(F)
-    expert_predictions.opine(TASKS[task], F, L, P)
+    expert_predictions.to_scores(TASKS[task], F, L, P)
     least = math.log(two_stage.LEAST)
     low, high = {"binary": (least, -least), "classes": (least, 0.0), "numbers": (-20.0, 20.0)}[task]
     assert L.min() >= low - 1e-5
@@ -482,8 +482,8 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
 def test_factors_make_opinions_as_sure_as_they_may_be(task):
     rng = np.random.default_rng(14)
     number, experts = TASKS[task], 6
-    factors, curvatures, awake = np.ones(experts), np.zeros(experts), np.ones(experts)
-    awake[2] = 0.0
+    factors, curvatures, active = np.ones(experts), np.zeros(experts), np.ones(experts)
+    active[2] = 0.0
     plain = [(1.0, 0.0)] * experts
     for _ in range(300):
         F, L, _ = said(task, rng)
@@ -495,8 +495,8 @@ def test_factors_make_opinions_as_sure_as_they_may_be(task):
         out = np.empty(L.shape)
         calibration.to_probabilities(number, L, factors, out)
         close(out, [naive.calibrated(task, row, f) for row, f in zip(L, factors, strict=True)])
-        calibration.learn(number, L, out, y, DEFAULT, 1.0, awake, factors, curvatures)
-        for e in np.flatnonzero(awake):
+        calibration.learn(number, L, out, y, DEFAULT, 1.0, active, factors, curvatures)
+        for e in np.flatnonzero(active):
             plain[e] = naive.calibration_step(task, L[e], *plain[e], y)
         close(np.c_[factors, curvatures], plain, 1e-4)
     assert factors[2] == 1.0
@@ -512,10 +512,10 @@ def test_predictions_become_opinions_again(task):
         sums[:] = row
         two_stage.normalize(TASKS[task], sums, out)
     found = np.empty_like(L)
-    two_stage.opine(TASKS[task], predictions, found)
+    two_stage.to_scores(TASKS[task], predictions, found)
     close(found, L, 1e-5)
     certain = np.tile([1.0, 0.0, 0.0, 0.0, 0.0][: OUTPUTS[task]], (6, 1))
-    two_stage.opine(TASKS[task], certain, found)
+    two_stage.to_scores(TASKS[task], certain, found)
     assert np.isfinite(found).all()
 
 
@@ -567,8 +567,8 @@ def test_offsets_take_experts_to_the_quantile(q):
     pinball = np.array([True, False, True, False, False])
     spreads, below = np.array([0.1, 0.3, 0.5, 1.0, 2.0]), np.zeros(experts)
     for t in range(6000):
-        awake = rng.uniform(size=experts) < 0.9
-        on, y, error = awake.astype(float), rng.normal(), rng.normal()
+        active = rng.uniform(size=experts) < 0.9
+        on, y, error = active.astype(float), rng.normal(), rng.normal()
         F = (y + spreads * rng.normal(size=experts)).astype(np.float32)[:, None] * on[:, None]
         F = F.astype(np.float32)
         L, P = F.copy(), F.copy()
@@ -576,10 +576,10 @@ def test_offsets_take_experts_to_the_quantile(q):
         close(L[:, 0], F[:, 0] + on * plain.offsets, 1e-4)
         close(P, L)
         if t >= 2000:
-            below += awake & (y <= P[:, 0])
+            below += active & (y <= P[:, 0])
         offsets.learn(error, y, how, F, on, pinball, tracked, P)
         if t < 300:
-            slopes = plain.learn(error, y, F[:, 0].astype(float), awake, pinball)
+            slopes = plain.learn(error, y, F[:, 0].astype(float), active, pinball)
             close(P[:, 0], slopes, 1e-3)
             close(tracked, [[*plain.offsets, 0.0], [*plain.sizes, plain.mixture]], 1e-4)
         else:  # rounding would tell them apart at a label that is just hit
@@ -638,21 +638,21 @@ def test_the_loops_find_arrays_as_they_are_declared():
     @njit(error_model="numpy")
     def found(table):
         view.linear_a(table)[0, 0, -1] = 3.0
-        view.awake(table)[1] = False
-        view.said(table)[-1, -1] = 5.0
-        lengths = view.linear_a(table).shape, view.said(table).shape, view.sums(table).shape
+        view.active(table)[1] = False
+        view.mixer_scores(table)[-1, -1] = 5.0
+        lengths = view.linear_a(table).shape, view.mixer_scores(table).shape, view.sums(table).shape
         return lengths, (
             view.starts(table).shape,
-            view.awake(table).shape,
+            view.active(table).shape,
             view.group(table)[-1],
         )
 
     keys = np.arange(3, dtype=np.uint64)
     pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)
     a = pool.arrays
-    (linear, said, sums), (starts, awake, last) = found(pool.table)
-    assert [linear, said, sums] == [a[name].shape for name in ("LINEAR_A", "SAID", "SUMS")]
-    assert [starts, awake] == [a[name].shape for name in ("STARTS", "AWAKE")]
+    (linear, said, sums), (starts, active, last) = found(pool.table)
+    assert [linear, said, sums] == [a[name].shape for name in ("LINEAR_A", "MIXER_SCORES", "SUMS")]
+    assert [starts, active] == [a[name].shape for name in ("STARTS", "ACTIVE")]
     assert last == a["GROUP"][-1]
-    assert (a["LINEAR_A"][0, 0, -1], a["AWAKE"][1], a["SAID"][-1, -1]) == (3.0, False, 5.0)
+    assert (a["LINEAR_A"][0, 0, -1], a["ACTIVE"][1], a["MIXER_SCORES"][-1, -1]) == (3.0, False, 5.0)
     assert pool.output_room == 8

@@ -15,7 +15,7 @@ from connectors.errors import BadURL, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.kafka import client as clients
 from connectors.kafka.cluster import Cluster
-from connectors.kafka.python_mends import TESTED, Mends
+from connectors.kafka.python_workarounds import TESTED, PollWorkarounds
 from connectors.kafka.security import Secret, Security
 from connectors.registry import open_source
 
@@ -169,7 +169,7 @@ def consumer(**changes: Any) -> Any:
 
 def test_mends_are_made_in_versions_that_were_tested(caplog: pytest.LogCaptureFixture) -> None:
     one = consumer()
-    Mends(one).before_poll()
+    PollWorkarounds(one).before_poll()
     assert one._fetcher._next_partition_records is None
     assert not caplog.records
 
@@ -180,12 +180,12 @@ def test_without_the_tested_names_or_version_it_warns_and_goes_on(
 ) -> None:
     one = consumer()
     if other == "version":
-        monkeypatch.setattr("connectors.kafka.python_mends.TESTED", ("0.9",))
+        monkeypatch.setattr("connectors.kafka.python_workarounds.TESTED", ("0.9",))
         wanted = "Install kafka-python==0.9"
     else:
         one = consumer(_coordinator=SimpleNamespace(request_rejoin=None))
         wanted = rf"it has no _coordinator._join_task.*kafka-python=={TESTED[0]}"
-    mends = Mends(one)
+    mends = PollWorkarounds(one)
     mends.before_poll()
     assert one._fetcher._next_partition_records == []  # left as it is
     called: list[int] = []

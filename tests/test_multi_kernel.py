@@ -30,7 +30,7 @@ from streamk.learners import MultiKernel, create, from_state
 from streamk.learners.experts.expert_pool import ALPHAS
 from streamk.state import State
 
-# --- events one by one and at once ----------------------------------------------------------
+# --- events one by one and at once ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sizes", [(1,), (7, 1, 100), (1000,)], ids=str)
@@ -114,7 +114,7 @@ def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
         assert model.decision_many(X[:0]).shape == (0, 1 if kind == "two" else 4)
 
 
-# --- what is said and learned later -----------------------------------------------------------
+# --- what is said and learned later ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,8 +173,8 @@ def test_late_labels_judge_what_was_said(kind: str, at_once: bool) -> None:
         n, said = waiting.popleft()
         model.learn_one(X[n], y[n])
         losses = losses_of(model, said, y[n]) / 4.0
-        awake = np.ones(len(losses), dtype=bool)
-        expected = naive.fixed_share(expected, losses, awake, ALPHAS[0])
+        active = np.ones(len(losses), dtype=bool)
+        expected = naive.fixed_share(expected, losses, active, ALPHAS[0])
     found = model.state().arrays["pool.shares"][0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
     now = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
@@ -193,7 +193,7 @@ def test_memory_of_what_was_said_is_bounded() -> None:
     model.decision_many(X[:2500])
     for x in X[2500:]:
         model.decision_one(x)
-    assert 40_000 < model._said.nbytes <= 50_000
+    assert 40_000 < model._pending.nbytes <= 50_000
     assert model.nbytes <= before + 50_000
 
 
@@ -203,7 +203,7 @@ def test_what_is_kept_is_not_a_view_of_more() -> None:
     X, _ = stream("two", 5000, seed=3)
     model.decision_many(X)
     held = {id(a if a.base is None else a.base): (a if a.base is None else a.base).nbytes
-            for a in model._said._kept.values()}  # fmt: skip
+            for a in model._pending._kept.values()}  # fmt: skip
     assert sum(held.values()) <= 10_000
 
 
@@ -221,7 +221,7 @@ def test_a_forgotten_opinion_still_learns(kind: str) -> None:
     assert_same(silent, model)
 
 
-# --- stops and restarts -----------------------------------------------------------------------
+# --- stops and restarts ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 127, 400])
@@ -320,7 +320,7 @@ def test_a_damaged_pool_is_refused(change: dict[str, Any]) -> None:
         MultiKernel.from_state(State(header, state.arrays))
 
 
-# --- in the engine ----------------------------------------------------------------------------
+# --- in the engine --------------------------------------------------------------------------------
 
 
 def engine_events(kind: str, n: int) -> list[dict[str, Any]]:
@@ -384,7 +384,7 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
     assert_same(read, expected)
 
 
-# --- options ----------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

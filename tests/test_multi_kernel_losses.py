@@ -37,7 +37,7 @@ def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
     return said
 
 
-# --- options ----------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_river_passes_the_loss_on() -> None:
         assert np.isfinite(model.predict_one({"a": 3.0, "b": 1.0}))
 
 
-# --- what is learned --------------------------------------------------------------------------
+# --- what is learned ------------------------------------------------------------------------------
 
 
 def uneven(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
@@ -157,7 +157,7 @@ def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
     assert np.concatenate(held)[1000:].mean() == pytest.approx(0.9, abs=0.02)
 
 
-# --- what goes on -----------------------------------------------------------------------------
+# --- what goes on ---------------------------------------------------------------------------------
 
 
 def test_without_a_loss_all_is_as_before() -> None:
@@ -261,12 +261,12 @@ def test_offsets_follow_the_labels_unit() -> None:
 
 
 def test_offsets_rest_while_a_bank_sleeps() -> None:
-    """Also where it was awake when the events were predicted whose labels come now."""
+    """Also where it was active when the events were predicted whose labels come now."""
     X, y = stream("numbers", 360)
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
     arrays = model._pool.arrays
-    arrays["AWAKE"][expert_pool.BANKS.index(expert_pool.GRIDS)] = False
+    arrays["ACTIVE"][expert_pool.BANKS.index(expert_pool.GRIDS)] = False
     asleep = arrays["BANKS"] == expert_pool.BANKS.index(expert_pool.GRIDS)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()
     model.learn_many(X[300:319], y[300:319])

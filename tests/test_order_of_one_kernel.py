@@ -43,7 +43,7 @@ def nystrom(**options):
 
 
 def meka(**options):
-    parts = {"rank": 4, "n_clusters": 2, "first": 60, "lag": 25, "every": 90, "growth": 6}
+    parts = {"rank": 4, "n_clusters": 2, "first": 60, "swap_delay": 25, "every": 90, "growth": 6}
     return lambda **more: StreamingMeka(
         GAUSSIAN, buffer_size=64, max_error=None, tol=0.05, **parts, **options, **more
     )
@@ -203,7 +203,7 @@ def through_json(state):
     return State(header, {name: array.copy() for name, array in state.arrays.items()})
 
 
-# --- against the oracle ---------------------------------------------------------------------
+# --- against the oracle ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
@@ -259,7 +259,7 @@ def test_scaling_row_by_row_is_that_of_single_events(missing):
     same_model(one, many)
 
 
-# --- mini-batches ---------------------------------------------------------------------------
+# --- mini-batches ---------------------------------------------------------------------------------
 
 
 def test_a_mini_batch_is_gathered_until_it_is_whole():

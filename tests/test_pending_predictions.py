@@ -117,10 +117,12 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
     model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
     model.learn_many(X[:130], y[:130])
     rng, waiting = np.random.default_rng(0), deque[tuple[int, Any, Any]]()
-    awake = model._pool.arrays["AWAKE"]
+    active = model._pool.arrays["ACTIVE"]
     for i in range(130, 250):  # in which the scales stay as they are
-        awake[1:] = rng.random(len(BANKS) - 1) < 0.5
-        flags = np.array([awake[BANKS.index(b)] if b in BANKS else True for b in model._pool.banks])
+        active[1:] = rng.random(len(BANKS) - 1) < 0.5
+        flags = np.array(
+            [active[BANKS.index(b)] if b in BANKS else True for b in model._pool.banks]
+        )
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
             said = said / model._labels.inverse + model._labels.center
@@ -129,9 +131,9 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         if len(waiting) <= late:
             continue
         n, said, flags = waiting.popleft()
-        awake[1:] = rng.random(len(BANKS) - 1) < 0.5
+        active[1:] = rng.random(len(BANKS) - 1) < 0.5
         before = model.state().arrays
-        louder = as_sure(kind, model, said, before["pool.loudness"])
+        louder = as_sure(kind, model, said, before["pool.inverse_temperatures"])
         shares = [
             naive.fixed_share(w, losses_of(model, opinions, y[n]) / 4.0, flags, alpha)
             for w, opinions, alpha in zip(
@@ -143,7 +145,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         after = model.state().arrays
         np.testing.assert_allclose(after["pool.shares"], shares, rtol=1e-4, atol=1e-12)
         np.testing.assert_allclose(after["pool.products"][0], product, rtol=1e-4, atol=1e-6)
-        changed = after["pool.loudness"] != before["pool.loudness"]
+        changed = after["pool.inverse_temperatures"] != before["pool.inverse_temperatures"]
         assert not changed[~flags].any()
 
 
@@ -166,7 +168,7 @@ def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> No
     for i in range(130, 250):  # in which the scales stay as they are
         if at_once:
             model.decision_many(X[i : i + 1])
-            kept = model._said._kept[X[i].tobytes()]
+            kept = model._pending._kept[X[i].tobytes()]
         else:
             model.decision_one(X[i])
             kept = pool.arrays["KEPT"]
@@ -181,13 +183,15 @@ def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> No
         losses = losses_of(model, restored, y[n])
         before = model.state().arrays
         everyone = np.ones(len(losses) - 1, dtype=bool)
-        top = naive.fixed_share(before["pool.top"], losses[:-1] / 4.0, everyone, ALPHAS[0])
+        top = naive.fixed_share(
+            before["pool.mixer_weights"], losses[:-1] / 4.0, everyone, ALPHAS[0]
+        )
         model.learn_one(X[n], y[n])
         after = model.state().arrays
-        np.testing.assert_allclose(after["pool.top"], top, rtol=1e-4)
+        np.testing.assert_allclose(after["pool.mixer_weights"], top, rtol=1e-4)
         inverse, mixers = after["pool.last_inverse"], said[:-2]
         last = after_newton(model, before["pool.last_product"], inverse, mixers, y[n])
         np.testing.assert_allclose(after["pool.last_product"], last, rtol=1e-4, atol=1e-6)
-        if model.n_events % PERIOD:  # else the account was closed
-            lost = after["pool.account"] - before["pool.account"]
+        if model.n_events % PERIOD:  # else the bank_costs was closed
+            lost = after["pool.bank_costs"] - before["pool.bank_costs"]
             np.testing.assert_allclose(lost[len(BANKS)], losses[-1], rtol=1e-4)

@@ -78,7 +78,7 @@ def assert_harmless(state: State, kind: str) -> None:
     assert np.isfinite(model.decision_one(X[51])).all()
 
 
-# --- what a state says of labels ----------------------------------------------------------------
+# --- what a state says of labels ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("label", [1e9, 2000.0, 3.0, -1.0, 0.5, np.nan])
@@ -106,7 +106,7 @@ def test_what_is_not_finite_is_refused(kind: str, value: float) -> None:
     ("name", "place", "value"),
     [
         ("shares", (0, 3), 0.9),
-        ("top", (0,), 0.0),
+        ("mixer_weights", (0,), 0.0),
         ("linear_squares", (0, 0, 0), -1.0),
         ("cells_a", (0, 7), -1.0),
         ("linear_bets", (0, 0), 0.6),
@@ -116,10 +116,10 @@ def test_what_is_not_finite_is_refused(kind: str, value: float) -> None:
         ("inverses", (1, 0, 1), 0.5),
         ("newton_p", (0, 1), 9.0),
         ("last_inverse", (0, 0), 1e9),
-        ("loudness", (0,), -1.0),
+        ("inverse_temperatures", (0,), -1.0),
         ("level", (0, 0), 2.0),
         ("drift", (2,), -1.0),
-        ("sleeping", (1, 2), -1.0),
+        ("trials", (1, 2), -1.0),
         ("alarms", (0,), 0.5),
     ],
 )
@@ -141,7 +141,7 @@ def test_bets_that_would_leave_single_precision_are_refused() -> None:
         MultiKernel.from_state(state)
 
 
-# --- what a header claims -----------------------------------------------------------------------
+# --- what a header claims -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_tables_have_one_of_their_sizes() -> None:
         MultiKernel.from_state(with_array(trained("two"), "cells_a", cells[:-1]))
 
 
-# --- any change ---------------------------------------------------------------------------------
+# --- any change -----------------------------------------------------------------------------------
 
 
 def test_all_arrays_of_a_state_are_declared() -> None:

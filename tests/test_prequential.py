@@ -56,9 +56,9 @@ MAKERS = {
     "huber": many("numbers", loss=losses.loss("huber", delta=0.5)),
     "quantile": many("numbers", loss=losses.loss("quantile", q=0.9)),
     "numbers of known columns": many("numbers", columns=["p", "q", "r"]),
-    "guests": many("five", guests=[OnlineNystrom(GAUSSIAN, max_landmarks=8)]),
-    "guests, numbers": many(
-        "numbers", guests=[OnlineNystrom(GAUSSIAN, loss="squared", max_landmarks=8)]
+    "external_experts": many("five", external_experts=[OnlineNystrom(GAUSSIAN, max_landmarks=8)]),
+    "external_experts, numbers": many(
+        "numbers", external_experts=[OnlineNystrom(GAUSSIAN, loss="squared", max_landmarks=8)]
     ),
     "little memory": many(pending_bytes=20_000),
     "no memory": many("numbers", pending_bytes=0),
@@ -324,7 +324,7 @@ def test_what_is_refused_leaves_nothing(name: str) -> None:
         np.testing.assert_array_equal(array, before.arrays[key])
 
 
-# --- booleans -------------------------------------------------------------------------------
+# --- booleans -------------------------------------------------------------------------------------
 
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "many kernels": MultiKernel,
@@ -336,7 +336,7 @@ CLASSIFIERS: dict[str, Callable[..., Any]] = {
     ),
     "landmarks": lambda **options: OnlineNystrom(GAUSSIAN, **options),
     "clusters": lambda **options: StreamingMeka(
-        GAUSSIAN, rank=2, n_clusters=2, first=8, lag=1, **options
+        GAUSSIAN, rank=2, n_clusters=2, first=8, swap_delay=1, **options
     ),
     "scaled": lambda **options: Scaled(OnlineNystrom(GAUSSIAN, **options)),
 }

@@ -41,13 +41,13 @@ def test_banks_doze_as_each_would_alone(seed: int) -> None:
             rng.choice([0.0, 0.06], n, p=[0.98, 0.02]),
         ]
     )
-    values, awake = np.zeros((6, 3)), np.ones(5, bool)
+    values, active = np.zeros((6, 3)), np.ones(5, bool)
     values[:-1, 2] = TRIAL
     plain = [naive.Dozing() for _ in range(5)]
     for gain, loss in zip(gains, losses, strict=True):
-        woken = reviews.doze(values, gain, loss, TRIAL, TRIAL, awake)
+        activated = reviews.schedule_banks(values, gain, loss, TRIAL, TRIAL, active)
         expected = [one.review(g, loss) for one, g in zip(plain, gain.tolist(), strict=True)]
-        assert [bool(woken >> bank & 1) for bank in range(1, 5)] == expected[1:]
-        assert awake[1:].tolist() == [one.awake for one in plain[1:]]
-    assert awake[0], "the first bank never sleeps"
+        assert [bool(activated >> bank & 1) for bank in range(1, 5)] == expected[1:]
+        assert active[1:].tolist() == [one.active for one in plain[1:]]
+    assert active[0], "the first bank never sleeps"
     assert values[1, 2] > TRIAL

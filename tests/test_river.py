@@ -100,8 +100,10 @@ CHECKED: dict[str, base.Estimator] = {
     "regressor on landmarks": NystromRegressor(),
     "landmarks by least squares": NystromRegressor(optimizer="newton", forgetting=0.999),
     "landmarks by Newton steps": NystromClassifier(optimizer="newton", kernel=Matern(nu=2.5)),
-    "clusters": StreamingMekaClassifier(rank=4, n_clusters=3, first=64, every=100, lag=32, seed=1),
-    "regressor on clusters": StreamingMekaRegressor(rank=4, n_clusters=3, first=64, lag=32),
+    "clusters": StreamingMekaClassifier(
+        rank=4, n_clusters=3, first=64, every=100, swap_delay=32, seed=1
+    ),
+    "regressor on clusters": StreamingMekaRegressor(rank=4, n_clusters=3, first=64, swap_delay=32),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
@@ -557,13 +559,13 @@ def test_guests_join_the_experts(estimator: Any) -> None:
     numbers = estimator is KernelRegressor
     loss = "squared" if numbers else "softmax"
     guest = OnlineNystrom(Gaussian(bandwidth=0.5), loss=loss, max_landmarks=8)
-    model = estimator(seed=1, guests=[guest])
+    model = estimator(seed=1, external_experts=[guest])
     for n in range(40):
         x = {"a": n % 5, "b": n % 7}
         model.learn_one(x, float(n % 5) if numbers else n % 5 > 2)
     assert "online-nystrom" in model.debug_one(x)
     assert guest.n_events == 0
-    assert model.clone().guests[0].state().header == guest.state().header
+    assert model.clone().external_experts[0].state().header == guest.state().header
 
 
 def test_clones_keep_options_and_forget_the_rest() -> None:

@@ -188,7 +188,7 @@ def test_weights_are_by_the_label() -> None:
 def test_guests_options_copies() -> None:
     X, y = moons()
     guest = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=8)
-    model = clone(KernelClassifier(guests=[guest], random_state=0)).fit(X, y)
+    model = clone(KernelClassifier(external_experts=[guest], random_state=0)).fit(X, y)
     assert model.learner_.n_features > KernelClassifier().fit(X, y).learner_.n_features
     twin = pickle.loads(pickle.dumps(model))
     assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))

@@ -194,7 +194,7 @@ def test_what_a_stream_of_any_scale_leaves_is_loaded(model: str, task: str, scal
     small: dict[str, Any] = {
         "doubly-stochastic": {"max_features": 64},
         "online-nystrom": {"max_landmarks": 8},
-        "streaming-meka": {"rank": 4, "first": 100, "lag": 60, "buffer_size": 64},
+        "streaming-meka": {"rank": 4, "first": 100, "swap_delay": 60, "buffer_size": 64},
     }
     learner = create(model, task=task, **small[model])
     for part, factor in enumerate((1.0, scale, 1.0, 0.0, scale)):

@@ -32,7 +32,7 @@ OPTIONS: dict[str, Any] = {
     "buffer_size": 60,
     "first": 40,
     "every": 70,
-    "lag": 15,
+    "swap_delay": 15,
     "growth": 6,
     "max_error": None,
     "max_shift": None,
@@ -126,7 +126,7 @@ def test_when_factorizations_begin() -> None:
 
 def test_one_lag_longer_than_the_next_turn() -> None:
     X, y = stream("softmax", 300)
-    model = learner(first=20, every=10, lag=25)
+    model = learner(first=20, every=10, swap_delay=25)
     over = []
     for x, label in zip(X, y, strict=True):
         before = model.n_factorizations
@@ -308,7 +308,7 @@ def test_other_losses_come_near_their_least(name: str, n_classes: int) -> None:
 def test_newton_knows_what_least_squares_know() -> None:
     """On a buffer of all events, what follows a takeover is recursive least squares."""
     X, y = stream("squared", 200)
-    options = {"buffer_size": 500, "every": None, "growth": 0, "first": 100, "lag": 1}
+    options = {"buffer_size": 500, "every": None, "growth": 0, "first": 100, "swap_delay": 1}
     model = learner("squared", "newton", regularization=0.3, **options)
     model.learn_many(X[:101], y[:101])
     function = model._function
@@ -328,7 +328,7 @@ def test_newton_knows_what_least_squares_know() -> None:
 @pytest.mark.parametrize(("name", "optimizer"), MADE)
 def test_a_takeover_keeps_what_was_learned(name: str, optimizer: str) -> None:
     X, y = stream(name, 700)
-    model = learner(name, optimizer, rank=12, first=400, lag=5, every=None, buffer_size=400)
+    model = learner(name, optimizer, rank=12, first=400, swap_delay=5, every=None, buffer_size=400)
     model.learn_many(X[:404], y[:404])
     before = model.decision_many(X[500:])
     model.learn_one(X[404], y[404])
@@ -473,7 +473,7 @@ def test_columns_that_appear_were_zero(at: int) -> None:
         ({"buffer_size": 0}, "buffer_size=0"),
         ({"first": 0}, "first=0"),
         ({"every": 0}, "every=0"),
-        ({"lag": 0}, "lag=0"),
+        ({"swap_delay": 0}, "swap_delay=0"),
         ({"growth": -1}, "growth=-1"),
         ({"tol": 1.0}, "tol=1.0 must be a number of at least 0 and below 1"),
         ({"tol": None}, "tol=None must be a number"),
@@ -559,7 +559,9 @@ def test_what_cannot_be_merged_is_named() -> None:
 
 
 def test_it_learns_scaled_and_follows_a_stream() -> None:
-    model = create("streaming-meka", task="regression", rank=8, n_clusters=4, first=128, lag=64)
+    model = create(
+        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
+    )
     assert isinstance(model, Scaled)
     X, y = stream("squared", 1500)
     model.learn_many(X[:1000] * 1e6, 1e3 * y[:1000])
@@ -567,7 +569,9 @@ def test_it_learns_scaled_and_follows_a_stream() -> None:
     error = np.abs(model.predict_many(X[1000:] * 1e6) - 1e3 * y[1000:]).mean()
     assert error < 300
     assert np.array_equal(model.predict_many(X * 1e6), again.predict_many(X * 1e6))
-    twin = create("streaming-meka", task="regression", rank=8, n_clusters=4, first=128, lag=64)
+    twin = create(
+        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
+    )
     twin.merge(model)
     assert np.array_equal(model.predict_many(X * 1e6), twin.predict_many(X * 1e6))
 
@@ -592,7 +596,7 @@ def test_a_run_that_crashes_goes_on(tmp_path: Path) -> None:
     stream_ = events(300)
 
     def run(directory: Path | None, sink: Any) -> Any:
-        options = {name: OPTIONS[name] for name in ("rank", "n_clusters", "first", "lag")}
+        options = {name: OPTIONS[name] for name in ("rank", "n_clusters", "first", "swap_delay")}
         model = create("streaming-meka", task="classification", **options)
         source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
         settings: dict[str, Any] = {"checkpoint_every": 3 * BATCH}

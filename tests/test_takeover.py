@@ -129,11 +129,11 @@ def test_a_dead_member_is_taken_over(job: Job, strike: tuple[str, int]) -> None:
         assert first.until(owns(4))
         more(job, 2)
         assert first.until_written(first.written + PART // 2)
-        heir = newest(job.directory, 0)
-        assert heir.body["absorbed"] == [dead.body["lineage"]]
-        assert n_events(heir) == len(taken(heir)) + len(taken(dead))
-        assert not set(taken(heir)) & set(taken(dead))
-        assert not heir.body["feed"]["lost"]
+        successor = newest(job.directory, 0)
+        assert successor.body["absorbed"] == [dead.body["lineage"]]
+        assert n_events(successor) == len(taken(successor)) + len(taken(dead))
+        assert not set(taken(successor)) & set(taken(dead))
+        assert not successor.body["feed"]["lost"]
 
         # A third comes back into the dead one's place; what was absorbed stays absorbed.
         with job.start() as third:

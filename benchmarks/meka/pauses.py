@@ -1,9 +1,9 @@
 """How long learning pauses for a factorization that is made in the background.
 
-rialto, predicted and learned in batches of 256, with a lag of 32,768 events, which are some five
-seconds of the load, and factorizations as often. Full load is one batch after the other, and its
-rate that of the median batch. Then batches come at half of that rate, and the longest call is told
-in units of the time between two batches, of which ingest may miss two; and how many batches came
+rialto, predicted and learned in batches of 256, with a `swap_delay` of 32,768 events, which are
+some five seconds of the load, and factorizations as often. Full load is one batch after the other,
+and its rate that of the median batch. Then batches come at half of that rate, and the longest call
+is told in units of the time between two batches, of which ingest may miss two; and how many came
 while a factorization was being made.
 """
 
@@ -23,7 +23,7 @@ from streamk.learners import Learner
 
 STREAM = "rialto"
 BATCH, QUICK_BATCH = 256, 16
-UNHURRIED: dict[str, Any] = {"lag": 32768, "every": 32768}
+UNHURRIED: dict[str, Any] = {"swap_delay": 32768, "every": 32768}
 STEP, MOST = 1.0, 2.0
 COUNTED = ("factorizations", "waits")
 WIDTH = 100

@@ -80,7 +80,7 @@ def _figures(said: NDArray[np.float64], y: NDArray[np.float64], q: float) -> dic
     return {"pinball": float(f"{pinball:.5g}"), "holds": float(f"{(beyond <= 0).mean():.5g}")}
 
 
-# --- tables -------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def render(found: Mapping[str, Any]) -> str:

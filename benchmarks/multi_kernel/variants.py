@@ -74,7 +74,7 @@ class Without(MultiKernel):
             classes = arrays["LEVEL"].shape[1]
             arrays["LEVEL"][:] = 1.0 / classes if classes > 1 else 0.0
         else:
-            arrays["AWAKE"][BANKS.index(self._silent)] = False
+            arrays["ACTIVE"][BANKS.index(self._silent)] = False
 
 
 ALL = Variant("all", "as it is")

@@ -18,7 +18,7 @@ from connectors.kafka.tls import diagnose
 __all__ = [
     "Cluster",
     "Fault",
-    "LastComplaint",
+    "LastWarning",
     "out_of_range",
     "partition_name",
     "split_partition",
@@ -183,7 +183,7 @@ class Cluster:
         )
 
 
-class LastComplaint(logging.Handler):
+class LastWarning(logging.Handler):
     """Keeps the last warning: clients log why they cannot connect, but raise a timeout.
 
     Parameters

@@ -17,10 +17,10 @@ from connectors.kafka.client import (
     TooLarge,
     Writing,
 )
-from connectors.kafka.cluster import Cluster, Fault, LastComplaint
+from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent_reader import (
     LOGGER,
-    NAP,
+    POLL_SECONDS,
     ConfluentReader,
     Links,
     consumer_settings,
@@ -117,7 +117,7 @@ def _connect(
         "error_cb": lambda error: logger.warning("%s", error.str()),
         **settings,
     }
-    with LastComplaint(LOGGER) as complaint:
+    with LastWarning(LOGGER) as complaint:
         try:
             # Secrets in plain text stay out of every variable, which a traceback might show.
             made = client(settings | cluster.security.librdkafka(), logger=logger)
@@ -166,7 +166,7 @@ class ConfluentWriter:
                 self._producer.produce(self._topic, value, key, headers=headers)
             except BufferError:
                 # Full. Outputs are delivered or given up in time, so there will be room.
-                self._producer.poll(NAP)
+                self._producer.poll(POLL_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise TooLarge(f"{error.args[0].str()} ({MAX_REQUEST_BYTES} bytes)") from None
@@ -181,7 +181,7 @@ class ConfluentWriter:
     def flush(self) -> None:
         """Wait until everything was delivered or has failed."""
         deadline = time.monotonic() + self._timeout + 5
-        while self._producer.flush(NAP):
+        while self._producer.flush(POLL_SECONDS):
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 

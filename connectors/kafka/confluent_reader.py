@@ -29,7 +29,14 @@ from connectors.kafka.client import (
     persist,
 )
 
-__all__ = ["LOGGER", "NAP", "ConfluentReader", "Links", "consumer_settings", "partition_numbers"]
+__all__ = [
+    "LOGGER",
+    "POLL_SECONDS",
+    "ConfluentReader",
+    "Links",
+    "consumer_settings",
+    "partition_numbers",
+]
 
 _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
@@ -54,7 +61,7 @@ LOGGER = "confluent_kafka"
 # not go to the terminal, several a second where a broker is gone.
 logging.getLogger(LOGGER).addHandler(logging.NullHandler())
 
-NAP = 0.2
+POLL_SECONDS = 0.2
 """Longest wait inside librdkafka, seconds: signals are not seen meanwhile."""
 
 
@@ -205,7 +212,7 @@ class ConfluentReader:
             left = deadline - time.monotonic()
             if left <= 0:
                 return []
-            first = self._consumer.poll(min(left, NAP))
+            first = self._consumer.poll(min(left, POLL_SECONDS))
             messages = [] if first is None else [first]
             if first is not None and max_events > 1:
                 messages += self._consumer.consume(max_events - 1, 0.0)

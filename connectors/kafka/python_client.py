@@ -35,13 +35,13 @@ from connectors.kafka.client import (
     Writing,
     persist,
 )
-from connectors.kafka.cluster import Cluster, Fault, LastComplaint
-from connectors.kafka.python_mends import Mends
+from connectors.kafka.cluster import Cluster, Fault, LastWarning
+from connectors.kafka.python_workarounds import PollWorkarounds
 from connectors.kafka.tls import context
 
 __all__ = ["PythonClient"]
 
-_NAP = 0.01
+_POLL_SECONDS = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
 
@@ -106,7 +106,7 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
     cluster.security.guard_logs()
     # Its own would fail over a file of revoked certificates.
     tls = context(cluster.security)
-    with LastComplaint("kafka") as complaint:
+    with LastWarning("kafka") as complaint:
         try:
             one = client(
                 bootstrap_servers=list(cluster.servers),
@@ -160,7 +160,7 @@ class PythonReader:
         self._consumer = consumer
         self.connected = functools.partial(_is_connected, net)
         self._topic = reading.topic
-        self._mends = Mends(consumer)
+        self._mends = PollWorkarounds(consumer)
         self._closed = False
         self._away_since: float | None = None
 
@@ -180,7 +180,7 @@ class PythonReader:
 
     def join(self, listener: Listener) -> None:
         """Join the group."""
-        self._consumer.subscribe([self._topic], listener=_Beside(self._beside, listener))
+        self._consumer.subscribe([self._topic], listener=_ListenerAdapter(self._beside, listener))
 
     def read(self, max_events: int, timeout: float) -> list[Records]:
         """At most `max_events` records, in naps.
@@ -191,8 +191,8 @@ class PythonReader:
         while True:
             left = max(0.0, deadline - time.monotonic())
             self._mends.before_poll()
-            polled = self._poll(max_events, min(left, _NAP))
-            if polled or left <= _NAP:
+            polled = self._poll(max_events, min(left, _POLL_SECONDS))
+            if polled or left <= _POLL_SECONDS:
                 return [
                     Records(
                         tp.partition,
@@ -322,7 +322,7 @@ def _ask(question: Callable[[float], _T]) -> _T:
     return persist(question, errors.KafkaConnectionError, lambda _: True)
 
 
-class _Beside(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+class _ListenerAdapter(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """Passes rebalances on to a `Listener`, by way of a function that runs it elsewhere."""
 
     def __init__(self, beside: Callable[[Callable[[], None]], Any], listener: Listener) -> None:

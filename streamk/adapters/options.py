@@ -21,7 +21,7 @@ OF_LANDMARKS = (
 """Options of a learner on landmarks, as estimators have them."""
 OF_CLUSTERS = (
     *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
-    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"),
+    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"),
     *("max_error", "max_shift", "growth", "tol"),
 )
 """Options of a learner on clusters, as estimators have them."""

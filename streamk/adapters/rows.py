@@ -74,7 +74,7 @@ class Model:
                 pass  # another column, a text, None or a number past the range of floats
         event = self._read(x)
         if labels is not None:
-            self._meet(event, labels[0])
+            self._append_columns(event, labels[0])
         return self._table.row(event)
 
     def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:
@@ -121,7 +121,7 @@ class Model:
                 if run and (event.new or self.learner.columns is None):
                     yield np.array(run), list(labels[start:i])
                     run, start = [], i
-                self._meet(event, labels[i])
+                self._append_columns(event, labels[i])
             except InvalidInput:
                 if run:
                     yield np.array(run), list(labels[start:i])
@@ -138,7 +138,7 @@ class Model:
         except Rejected as rejected:
             raise InvalidInput(rejected.reason.partition(": ")[2]) from None
 
-    def _meet(self, event: Event, label: Any) -> None:
+    def _append_columns(self, event: Event, label: Any) -> None:
         """Append the columns of an event that are new, unless its label is to be refused."""
         learner, known = self.learner, len(self._table)
         if not event.new and learner.columns is not None:

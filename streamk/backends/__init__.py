@@ -172,7 +172,7 @@ its last binary places."""
 
 BINARY, CLASSES, NUMBERS = 0, 1, 2
 """Tasks of a pool of experts; the first two are classification, which turns from one into the
-other. A binary opinion is one logit; of several classes, their log-probabilities."""
+other. A binary score is one logit; of several classes, their log-probabilities."""
 OUTERMOST = 8.0
 """Value in a robust scale from which on a value counts as this far out."""
 HIGHEST_RANK = 0.999

@@ -4,7 +4,7 @@ The blocks of W lie one after the other in one array, each row by row; a chunk i
 of them. Blocks of the symmetric L lie likewise in another, each pair of clusters once. They are
 stored in single or double precision, and all sums are in double.
 
-Each twin's module `blocks` defines the functions of `Twin`.
+Each twin's module `blocks` defines the functions of `BackendModule`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamk import backends
 Array = NDArray[Any]
 
 
-class Twin(Protocol):
+class BackendModule(Protocol):
     """What each twin does."""
 
     def scatter(self, v: Array, places: Array, out: Array) -> None:
@@ -53,7 +53,7 @@ class Twin(Protocol):
         ...
 
 
-def select() -> Twin:
+def select() -> BackendModule:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    found: Twin = backends.twin("blocks")
+    found: BackendModule = backends.twin("blocks")
     return found

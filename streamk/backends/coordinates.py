@@ -3,7 +3,7 @@
 A model's coefficients W are (l, outputs), the coordinates of events Phi (n, l) and the labels y
 (n,), all float64 and C-contiguous. A loss is its code, its parameter and whether labels are numbers
 of classes, as of `loss_gradient`. Events are learned one after the other. Each twin's module
-`coordinates` defines the functions of `Twin`.
+`coordinates` defines the functions of `BackendModule`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLATTEST = 1e-4
 """Curvature that a loss counts as having at least: a step divides by it."""
 
 
-class Twin(Protocol):
+class BackendModule(Protocol):
     """What a backend's module `coordinates` defines."""
 
     def outputs(self, Q: Array, W: Array, F: Array) -> None:
@@ -91,7 +91,7 @@ class Twin(Protocol):
         ...
 
 
-def select() -> Twin:
+def select() -> BackendModule:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    found: Twin = backends.twin("coordinates")
+    found: BackendModule = backends.twin("coordinates")
     return found

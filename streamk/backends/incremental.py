@@ -5,7 +5,7 @@ transpose in the upper one: S is symmetric, and both a row and a column of L are
 room's side is a multiple of `streamk.backends.LANES`; what lies beside the factor are finite
 numbers. An event x has the coordinates ``phi = L^-1 k(points, x)``; of k(x, x) = 1 the Schur
 complement ``1 - |phi|^2`` is left, and ``q = L^-T phi`` are the coefficients of its kernel's
-projection. Each twin's module `incremental` defines the functions of `Twin`.
+projection. Each twin's module `incremental` defines the functions of `BackendModule`.
 
 All arrays are float64 and C-contiguous. What is computed for a row is the same, bit for bit,
 whatever rows are computed with it.
@@ -41,7 +41,7 @@ class Span(NamedTuple):
     points: Array
     """(l, d)"""
     laid: Array
-    """The same as `Twin.laid` returns them."""
+    """The same as `BackendModule.laid` returns them."""
     S: Array
 
 
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
     full: bool
 
 
-class Twin(Protocol):
+class BackendModule(Protocol):
     """What a backend's module `incremental` defines."""
 
     def laid(self, points: Array) -> Array:
@@ -123,7 +123,7 @@ class Twin(Protocol):
         ...
 
 
-def select() -> Twin:
+def select() -> BackendModule:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
-    found: Twin = backends.twin("incremental")
+    found: BackendModule = backends.twin("incremental")
     return found

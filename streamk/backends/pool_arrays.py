@@ -8,9 +8,10 @@ BANDWIDTHS of the ladder, OUTPUTS (1 for two classes and for numbers), CLASSES (
 TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW the events that
 smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
 of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
-product of these, GUESTS the experts whose outputs come from elsewhere: the last ones, which never
-sleep. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that
-there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has the others.
+product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones, which are
+always active. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side.
+Outputs that there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has
+the others.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ smoother, and room."""
 LEVEL_RATES = (1.0, 0.2, 0.01)
 """Of the experts of the constant kernel."""
 BANKS = 5
-"""Banks of experts, which sleep as a whole."""
+"""Banks of experts, which are active or inactive as a whole."""
 
 SIZES = (
     *("TASK", "COLUMNS", "FEATURES", "BANDWIDTHS", "OUTPUTS", "CLASSES", "TABLES", "GROUPS"),
     *("MEMBERS", "SLOTS", "EXPERTS", "WINDOW", "LINEAR_RULES", "LADDER_RULES", "GRID_RULES"),
-    *("NEWTON", "LEVELS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "GUESTS"),
+    *("NEWTON", "LEVELS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "EXTERNAL"),
     *("OUTPUT_ROOM", "LINE", "SIDE_LINE", "SUMMED", "KEPT_ROWS"),
 )
 """Numbers that stay what they are while events are learned. TASK is one of those in
 `streamk.backends`, LOSS the kind of the loss by which numbers are learned and mixed."""
 COUNTERS = ("COUNT", "NEXT", "FRESH")
 """Numbers that change: of events in the window; of the window's row that the next event takes;
-whether OPINIONS and MIXED are of SEEN and of the weights as they are."""
+whether PROBABILITIES and MIXED are of SCORES and of the weights as they are."""
 DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 """Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
-STAGES = ("LOOK", "SAY", "MIX", "WEIGH", "DESCEND")
+STAGES = ("FEATURES_OF", "PREDICT", "MIX", "WEIGH", "DESCEND")
 """What an event goes through, of which the compiled loops have the addresses."""
 
 _WIDE = Domain(-1e30, 1e30)
@@ -56,8 +57,8 @@ _SQUARES = Domain(0.0, 1e30)
 _CELLS = Domain(-1e17, 1e17)
 """Slopes in the factors of tables, which are squared, are up to 20 times as large."""
 _WEIGHTS = Domain(1e-12, 1.001, sum_to_one=True)
-"""Of fixed shares, which give a part to everyone: if only experts who sleep had weight, the mean of
-the others would be a division of 0 by 0."""
+"""Of fixed shares, which give a part to each expert: if only inactive experts had weight, the mean
+of the others would be a division of 0 by 0."""
 _PRODUCT = Domain(-1e6, 1e6)
 _INVERSE = Domain(-1e3, 1e3)
 """They do not grow past where they begin, which is at most 0.1."""
@@ -67,7 +68,7 @@ _LINEAR = ("LINEAR_RULES", "OUTPUT_ROOM", ("COLUMNS", 1))
 _LADDER = ("BANDWIDTHS", "LADDER_RULES", "OUTPUT_ROOM", "FEATURES")
 _BETS = ("OUTPUTS", ("COLUMNS", 1))
 _TABLES = ("TABLES", RULES)
-_OPINIONS = ("EXPERTS", "OUTPUTS")
+_BY_EXPERT = ("EXPERTS", "OUTPUTS")
 
 LEARNED = (
     Declared("linear_a", "float32", _LINEAR, _WIDE),
@@ -88,17 +89,17 @@ LEARNED = (
     Declared("newton_a", "float32", ("OUTPUTS", "NEWTON"), Domain(-1e15, 1e15)),
     Declared("newton_p", "float32", ("NEWTON", "NEWTON"), Domain(-1e12, 1e12)),
     Declared("shares", "float64", ("MIXERS_SHARE", "EXPERTS"), _WEIGHTS),
-    # Factors on opinions, and discounted sums of the second derivatives of losses in them.
-    Declared("loudness", "float64", ("EXPERTS",), Domain(0.0, 8.0)),
+    # Factors on scores, and discounted sums of the second derivatives of losses in them.
+    Declared("inverse_temperatures", "float64", ("EXPERTS",), Domain(0.0, 8.0)),
     Declared("curvatures", "float64", ("EXPERTS",), Domain(-1.0, 1e12)),
     Declared("products", "float64", ("MIXERS_PRODUCT", "EXPERTS"), _PRODUCT),
     Declared("inverses", "float64", ("MIXERS_PRODUCT", "EXPERTS", "EXPERTS"), _INVERSE),
     Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
-    Declared("top", "float64", ("MIXERS",), _WEIGHTS),
-    Declared("awake", "bool", (BANKS,), FLAGS),
-    # What the lack of each bank would have cost, what was lost, and of how many events.
-    Declared("account", "float64", (BANKS + 3,), Domain(-1e9, 1e9)),
+    Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
+    Declared("active", "bool", (BANKS,), FLAGS),
+    # What the lacks_classes of each bank would have cost, what was lost, and of how many events.
+    Declared("bank_costs", "float64", (BANKS + 3,), Domain(-1e9, 1e9)),
     Declared("level", "float32", (len(LEVEL_RATES), "CLASSES"), _WIDE),
 )
 """What learning changes and a state holds, but for `TRACKED`."""
@@ -159,21 +160,23 @@ ROOM = (
     Declared("weights", "float32", (2, "WINDOW")),
     # Of weights and of weights times labels, or by class.
     Declared("sums", "float32", (APART, "SUMMED", WIDTH)),
-    Declared("f", "float32", _OPINIONS),  # outputs of the experts
-    Declared("g", "float32", _OPINIONS),  # slopes; before, what they are made of
-    # Opinions of the event in the pool's room, of no use where ON is 0.
-    Declared("seen", "float32", _OPINIONS),
-    # SEEN, with NaN where an expert sleeps; MIXED; OUT.
+    Declared("f", "float32", _BY_EXPERT),  # outputs of the experts
+    Declared("g", "float32", _BY_EXPERT),  # slopes; before, what they are made of
+    # Scores of the event in the pool's workspace, of no use where ACTIVE_MASK is 0.
+    Declared("scores", "float32", _BY_EXPERT),
+    # SCORES, with NaN where an expert is inactive; MIXED; OUT.
     Declared("kept", "float32", ("KEPT_ROWS", "OUTPUTS")),
-    Declared("on", "float64", ("EXPERTS",)),  # 0 where an expert sleeps, else 1
-    Declared("all", "float64", ("MIXERS",)),  # all 1
+    Declared("active_mask", "float64", ("EXPERTS",)),  # 0 where an expert is inactive, else 1
+    Declared("ones", "float64", ("MIXERS",)),  # all 1
     Declared("mixed", "float64", ("MIXERS", "OUTPUTS")),
-    # Probabilities or numbers: of opinions, and of opinions times factors.
-    Declared("opinions", "float64", _OPINIONS),
-    Declared("calibrated", "float64", _OPINIONS),
-    Declared("said", "float32", (("MIXERS", -1), "OUTPUTS")),  # opinions of all mixers but the last
-    Declared("room", "float64", ("OUTPUTS",)),
-    Declared("newton_room", "float64", ("EXPERTS",)),
+    # Probabilities or numbers: of scores, and of scores times factors.
+    Declared("probabilities", "float64", _BY_EXPERT),
+    Declared("calibrated", "float64", _BY_EXPERT),
+    Declared(
+        "mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")
+    ),  # scores of all mixers but the last
+    Declared("output_workspace", "float64", ("OUTPUTS",)),
+    Declared("expert_workspace", "float64", ("EXPERTS",)),
     Declared("out", "float64", ("OUTPUTS",)),
 )
 """What a forecast writes."""

@@ -127,7 +127,7 @@ _STREAMING_MEKA: dict[str, Option] = {
     "buffer_size": Option(whole(1), "how many (4096)"),
     "first": Option(whole(1), "events before the first factorization (2048)"),
     "every": Option(_unless_none(whole(1)), "events between two of them, or none (16384)"),
-    "lag": Option(whole(1), "events after which it takes over (2048)"),
+    "swap_delay": Option(whole(1), "events after which it takes over (2048)"),
     "max_error": Option(_unless_none(number), "earlier if errors grow so much, or none (1.5)"),
     "max_shift": Option(_unless_none(number), "earlier if clusters' shares do, or none (0.3)"),
     "growth": Option(whole(0), "landmarks that clusters may gain (256)"),
@@ -145,9 +145,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "q": _DOUBLY_STOCHASTIC["q"],
         "class_weight": Option(_class_weight, "balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)"),
         "max_classes": _MAX_CLASSES,
-        "pending_bytes": Option(
-            whole(0), "memory for opinions on events without a label yet (8388608)"
-        ),
+        "pending_bytes": Option(whole(0), "memory for predictions without a label yet (8388608)"),
         "threads": _THREADS,
     },
     "doubly-stochastic": _DOUBLY_STOCHASTIC,

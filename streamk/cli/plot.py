@@ -41,7 +41,7 @@ _MOST_BARS = 120
 
 
 @dataclass(frozen=True)
-class Story:
+class StreamHistory:
     """What a checkpoint tells of the stream so far."""
 
     title: str
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"--to {target}: the name must end in .png or .svg")
     if not target.resolve().parent.is_dir():
         raise UsageError(f"--to {target}: there is no directory {target.parent}")
-    story = _story(_newest(path, key_of(state_key(options))))
+    story = _history(_newest(path, key_of(state_key(options))))
     if not len(story.metrics.history):
         raise UsageError(f"{path} has no figures yet: too few events had a prediction and a label")
     _draw(story, target)
@@ -94,10 +94,10 @@ def _newest(path: Path, key: Key | None) -> Checkpoint:
     raise error or UsageError(f"{path} holds no checkpoint")
 
 
-def _story(found: Checkpoint) -> Story:
+def _history(found: Checkpoint) -> StreamHistory:
     body, training = found.body, found.body["training"]
     label = body["config"]["label"]
-    return Story(
+    return StreamHistory(
         title=f"Predictions of {label} in {found.path.parent.parent.name or found.path.name}",
         metrics=Metrics.from_json(training["metrics"]),
         window=training["metrics"]["window"],
@@ -108,7 +108,7 @@ def _story(found: Checkpoint) -> Story:
     )
 
 
-def _panels(story: Story) -> list[list[str]]:
+def _panels(story: StreamHistory) -> list[list[str]]:
     """The columns of the history that are drawn together: baselines beside the first figure."""
     first, second, *asked = story.metrics.figure_names
     panels = [[first, *story.metrics.baseline_names]]
@@ -119,7 +119,7 @@ def _panels(story: Story) -> list[list[str]]:
     return [*panels, [second]]
 
 
-def _draw(story: Story, path: Path) -> None:
+def _draw(story: StreamHistory, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
@@ -148,7 +148,7 @@ def _draw(story: Story, path: Path) -> None:
     figure.savefig(path, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _draw_panel(panel: Any, story: Story, names: Sequence[str]) -> None:
+def _draw_panel(panel: Any, story: StreamHistory, names: Sequence[str]) -> None:
     """Draw some columns of the history; the baselines among them thinner and dashed."""
     columns, whole = story.metrics.history.columns, story.metrics.whole()
     whole |= story.metrics.baselines()["whole"]
@@ -185,7 +185,7 @@ def _draw_panel(panel: Any, story: Story, names: Sequence[str]) -> None:
     panel.set_ylabel(f"{title}\nlast {story.window:,}")
 
 
-def _draw_marks(panel: Any, story: Story, *, named: bool) -> None:
+def _draw_marks(panel: Any, story: StreamHistory, *, named: bool) -> None:
     """Draw lines where the model began anew and where a run went on."""
     for marks, color, dashes, what in (
         (story.drifts, _DRIFT, (0, (5, 1.5)), "drift: the model begins anew"),

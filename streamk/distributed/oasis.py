@@ -287,7 +287,7 @@ class Run:
         points = self._fetch(drawn.tolist())
         least = least_of_start(self._kernel.diagonal(points), self._dtype)
         order = self._take(points, least, sure=0)
-        self._tell(points[order], drawn[order].tolist())
+        self._broadcast(points[order], drawn[order].tolist())
 
     def step(self) -> None:
         """Take the next landmark or block of landmarks, or stop."""
@@ -303,7 +303,7 @@ class Run:
             points = self._fetch(indices)
             # The first is above all bounds where its worker is; the last bits may differ here.
             order = self._take(points, max(self._tol, top / 2.0), sure=1)
-            self._tell(points[order], [indices[place] for place in order])
+            self._broadcast(points[order], [indices[place] for place in order])
 
     def _take(self, points: Numbers, least: float, sure: int) -> list[int]:
         """Append points in the order of what is left of them, while that is more than `least`.
@@ -334,7 +334,7 @@ class Run:
         edges = self.offsets.tolist()
         return [[i - a if a <= i < b else None for i in indices] for a, b in pairwise(edges)]
 
-    def _tell(self, points: Numbers, indices: list[int]) -> None:
+    def _broadcast(self, points: Numbers, indices: list[int]) -> None:
         """Tell the workers of new landmarks, and hear what could come next."""
         named = self._workers.extend(points, self._local(indices), self._block)
         offsets = self.offsets.tolist()

@@ -176,9 +176,9 @@ class Worker:
             self._left -= row is not None
         if not self._left:
             return []
-        return [self._selection.best()] if count == 1 else self._nominate(min(count, self._left))
+        return [self._selection.best()] if count == 1 else self._propose(min(count, self._left))
 
-    def _nominate(self, count: int) -> list[tuple[float, int]]:
+    def _propose(self, count: int) -> list[tuple[float, int]]:
         """Choose rows greedily among those of the largest complements, and forget the choice."""
         selection, points = self._selection, self._matrix.points
         selection.flush()

@@ -77,7 +77,7 @@ class WorkerPool:
         self._left = [max_restarts] * len(shards)
         self._max_restarts, self._capacity = max_restarts, 0
         self._landmarks: list[tuple[Numbers, list[list[int | None]]]] = []
-        self._workers = [self._hire(s) for s in range(len(shards))]
+        self._workers = [self._start_worker(s) for s in range(len(shards))]
         self.sizes: list[Size] = []
 
     def __len__(self) -> int:
@@ -139,14 +139,14 @@ class WorkerPool:
     def close(self) -> None:
         """Dismiss the workers and free what they hold."""
         for worker in self._workers:
-            self._dismiss(worker)
+            self._stop_workers(worker)
         self._workers = []
 
-    def _hire(self, s: int) -> Any:
+    def _start_worker(self, s: int) -> Any:
         kernel, dtype, threads = self._worker_options
         return self._kinds[s].remote(self._shards[s], kernel, dtype, threads)
 
-    def _dismiss(self, worker: Any) -> None:
+    def _stop_workers(self, worker: Any) -> None:
         with contextlib.suppress(Exception):  # whatever is wrong with it, it is not needed any more
             self._ray.kill(worker)
 
@@ -168,12 +168,12 @@ class WorkerPool:
                 self._left[s] -= 1
                 ref = None
             except self._ray.exceptions.RayTaskError as error:
-                raise _told(s, error) from None
+                raise _raised_by(s, error) from None
 
     def _replace(self, s: int) -> None:
         """Have another worker at the shard, which knows all that the last one knew."""
-        self._dismiss(self._workers[s])
-        self._workers[s] = worker = self._hire(s)
+        self._stop_workers(self._workers[s])
+        self._workers[s] = worker = self._start_worker(s)
         if not self.sizes:
             return
         size = self._ray.get(worker.load.remote())
@@ -192,7 +192,7 @@ class WorkerPool:
         self._ray.get(worker.extend.remote(known, own, 1))
 
 
-def _told(s: int, error: Any) -> Exception:
+def _raised_by(s: int, error: Any) -> Exception:
     """Return an error of a worker as if it had been raised here, with its shard."""
     cause = error.cause if isinstance(error.cause, Exception) else error
     if isinstance(cause, StreamkError):

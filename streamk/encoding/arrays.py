@@ -76,7 +76,7 @@ class _ArrayDecoder:
                 bad[int(index[row])] = self._refusal(int(index[row]), labels[row])
             keep[row] = False
         if self._unknown and self.table.schema.mode == "strict":
-            for row, name in self._strangers(cells, y, keep):
+            for row, name in self._unknown_numbers(cells, y, keep):
                 i = int(index[row])
                 bad[i] = BadEvent(i, name, f"unknown column: {name!r} is not in the schema")
                 keep[row] = False
@@ -87,7 +87,7 @@ class _ArrayDecoder:
         rejected = [bad[i] for i in sorted(bad)]
         return Decoded(self._columns_of(cells), y, index, rejected, growth)
 
-    def _strangers(
+    def _unknown_numbers(
         self, cells: Floats, y: list[Any], keep: npt.NDArray[np.bool_]
     ) -> list[tuple[int, Name]]:
         """Return the rows that have a number which a strict schema does not, and its name.

@@ -50,7 +50,7 @@ class Expected:
                     break
                 self._others[name] = None
 
-    def came(self, name: Name | None) -> None:
+    def note_seen(self, name: Name | None) -> None:
         """Take note that a field has come."""
         if name in self.absent:
             self.absent.remove(name)

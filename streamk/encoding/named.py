@@ -378,7 +378,7 @@ class NamedDecoder:
             else:
                 lacking = rows.labels.count(msgspec.UNSET)
                 if lacking < n:
-                    self._expected.came(self._label)
+                    self._expected.note_seen(self._label)
                 if lacking:
                     rows.labels = [None if x is msgspec.UNSET else x for x in rows.labels]
             rows.labels, refused = self._labels.many(rows.labels)

@@ -32,7 +32,7 @@ from streamk.engine.checks import (
     schema_of,
 )
 from streamk.engine.details import Details
-from streamk.engine.lookout import Lookout
+from streamk.engine.health import HealthMonitor
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot, process_bytes
@@ -229,7 +229,7 @@ class Engine:
         self._newer, self._looked = newer, time.monotonic()
         self._shown: Snapshot | None = None
         self._showing = threading.Lock()
-        self._lookout = Lookout((source, sink, dead_letters), self._show_again)
+        self._health = HealthMonitor((source, sink, dead_letters), self._show_again)
         self._stopping = False
         self._store: Store | None = None
         self._trainer = Trainer(
@@ -311,7 +311,7 @@ class Engine:
                 start_from=self._start_from,
                 key=self._key,
             )
-            stack.enter_context(self._lookout)
+            stack.enter_context(self._health)
             coordinator.open()
             first = self._feed.sequencer.events
             self._pace.rate(first)
@@ -331,7 +331,7 @@ class Engine:
         """End the run after the events at work; may be called from another thread or a signal."""
         self._stopping = True
 
-    # --- inside -----------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _loop(
         self, coordinator: CheckpointCoordinator, saving: Saving
@@ -404,14 +404,14 @@ class Engine:
                 window=trainer.metrics.window(),
                 baselines=trainer.metrics.baselines()["window"],
                 epoch=coordinator.epoch,
-                trouble=self._lookout.short or saving.trouble,
+                trouble=self._health.short or saving.trouble,
             )
         )
 
     def _show_again(self) -> None:
         """Show what is wrong, from another thread, while the loop waits."""
         if self._shown is not None and self._pace.overdue():
-            self._tell(replace(self._shown, events_per_s=0.0, trouble=self._lookout.short))
+            self._tell(replace(self._shown, events_per_s=0.0, trouble=self._health.short))
 
     def _tell(self, snapshot: Snapshot) -> None:
         if self._on_progress is not None:

@@ -137,7 +137,7 @@ class TerminalLine:
         """Show a snapshot."""
         self._rewrite(snapshot.line())
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Show a line of another kind; none if it is empty."""
         if line:
             self._rewrite(line)
@@ -214,7 +214,7 @@ def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None
             stack.enter_context(_logged_by(log, handler))
         if isinstance(show, TerminalLine):
             stack.callback(stream.write, "\n")
-            stack.enter_context(FIRST_USE.shown(show.say))
+            stack.enter_context(FIRST_USE.shown(show.show_line))
         yield show
 
 

@@ -139,7 +139,7 @@ class Trainer:
         """Whether all that was taken is learned, scored and written."""
         return self._waiting is None
 
-    # --- events -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> None:
         """Decode the next events and have them learned; emit those before them.
@@ -252,7 +252,7 @@ class Trainer:
             expected=self.names.expected,
         )
 
-    # --- learning ---------------------------------------------------------------------------
+    # --- learning ---------------------------------------------------------------------------------
 
     def _learn(self, decoded: Decoded, schema: Schema, known: int, batch: Batch) -> Predicted:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
@@ -301,7 +301,7 @@ class Trainer:
             [before, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
         )
 
-    # --- what follows -----------------------------------------------------------------------
+    # --- what follows -----------------------------------------------------------------------------
 
     def _emit(
         self, batch: Batch, decoded: Decoded, surplus: list[BadEvent], learned: _Learned
@@ -328,7 +328,7 @@ class Trainer:
             self._sink.write(outputs)
         self._score(predicted, classes, decoded.y, there, at)
         self.names.after(len(batch))
-        self._judge(len(batch), [event.row for event in decoded.bad])
+        self._check_failures(len(batch), [event.row for event in decoded.bad])
 
     def _score(
         self,
@@ -376,7 +376,7 @@ class Trainer:
         """The reason why the first event could not be used."""
         return self._first_reason or "of what the run before has told"
 
-    def _judge(self, n: int, bad: list[int]) -> None:
+    def _check_failures(self, n: int, bad: list[int]) -> None:
         """Raise `EngineError` if after one of the last n events too many could not be used.
 
         `bad` are the places among them, ascending, of those that could not.
@@ -423,7 +423,7 @@ class Trainer:
         self.use(joined)
         self._began = True
 
-    # --- state ------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the model, as JSON data; all events taken are settled before."""

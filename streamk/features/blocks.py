@@ -161,7 +161,7 @@ class FeatureBlocks:
         """Return a basis of the chunks before `stop`, perhaps of more; None if not all are kept."""
         return self.basis if self._keep(stop) else None
 
-    def hands(self, n: int, chunks: int) -> int:
+    def threads_for(self, n: int, chunks: int) -> int:
         """Return how many threads are to share a step on n events and so many chunks."""
         return 1 if self._alone(n, chunks) else self._threads
 

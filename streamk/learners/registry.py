@@ -64,10 +64,10 @@ def _doubly_stochastic(
 def _streaming_meka(*, task: str, step: float | Step | None = None, **options: Any) -> Scaled:
     if step is None and task == "regression" and options.get("optimizer", "sgd") == "sgd":
         step = 0.1  # what is solved for at each takeover is soon gone by larger ones
-    return _of_coordinates(StreamingMeka, task=task, step=step, **options)
+    return _on_embedded_features(StreamingMeka, task=task, step=step, **options)
 
 
-def _of_coordinates(
+def _on_embedded_features(
     learner: type[OnlineNystrom | StreamingMeka],
     *,
     task: str,
@@ -92,7 +92,7 @@ def _of_coordinates(
 
 def _online_nystrom(*, seed: int = 0, **options: Any) -> Scaled:
     check_seed(seed)  # that is all: nothing in it is random
-    return _of_coordinates(OnlineNystrom, **options)
+    return _on_embedded_features(OnlineNystrom, **options)
 
 
 MODELS: dict[str, Callable[..., Learner]] = {

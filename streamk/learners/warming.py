@@ -73,7 +73,7 @@ def _rehearse(model: Learner, y: Sequence[Any]) -> None:
     model.learn_one(_X[0], y[0])
     model.predict_one(_X[0])
     if isinstance(model, MultiKernel):
-        model.rehearse()
+        model.compile_rare_steps()
 
 
 def _models(task: str) -> Iterator[Learner]:
@@ -84,5 +84,5 @@ def _models(task: str) -> Iterator[Learner]:
         yield create(DoublyStochastic.TYPE, task=task, **options)
     for optimizer in ("sgd", "newton"):
         yield create(OnlineNystrom.TYPE, task=task, optimizer=optimizer, max_landmarks=4)
-        options = {"optimizer": optimizer, "rank": 2, "n_clusters": 2, "first": 4, "lag": 1}
+        options = {"optimizer": optimizer, "rank": 2, "n_clusters": 2, "first": 4, "swap_delay": 1}
         yield create(StreamingMeka.TYPE, task=task, **options)

@@ -204,7 +204,7 @@ class TrainedModel:
             If a value is of no use, naming it.
         """
         model = self._current()
-        if not _knows(model.learner):
+        if not _can_predict(model.learner):
             return _nothing(model.learner)
         found = model.learner.predict_one(self._row(model, x))
         return found if model.learner.is_classifier else float(found)
@@ -222,7 +222,7 @@ class TrainedModel:
             If a value is of no use, naming it.
         """
         model = self._current()
-        if not _knows(model.learner):
+        if not _can_predict(model.learner):
             return [_nothing(model.learner)] * len(events)
         found: list[Any] = model.learner.predict_many(self._rows(model, events)).tolist()
         return found
@@ -285,7 +285,7 @@ class TrainedModel:
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 
-def _knows(learner: Learner) -> bool:
+def _can_predict(learner: Learner) -> bool:
     """Return whether there is anything to predict from."""
     return bool(learner.classes) if learner.is_classifier else learner.n_events > 0
 

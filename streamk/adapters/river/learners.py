@@ -12,6 +12,7 @@ from streamk import learners
 from streamk.adapters.options import MANY, advising
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
 from streamk.adapters.rows import Model
+from streamk.deprecation import former_options
 from streamk.learners import Learner
 from streamk.learners.common.classes import MOST_CLASSES
 from streamk.learners.scaled import OfOneKernel
@@ -36,7 +37,7 @@ class KernelClassifier(Classifier):
         any but False and True is an error.
     max_classes : int, default 1000
         Classes that there may be; `learn_one` raises where a label would be one more.
-    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
@@ -57,18 +58,19 @@ class KernelClassifier(Classifier):
     Accuracy: 9...%
     """
 
+    @former_options(guests="external_experts")
     @advising(MANY)
     def __init__(
         self,
         *,
         class_weight: str | Mapping[Any, float] | None = None,
         max_classes: int = MOST_CLASSES,
-        guests: Sequence[OfOneKernel] | None = None,
+        external_experts: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.class_weight = class_weight
         self.max_classes = max_classes
-        self.guests = guests
+        self.external_experts = external_experts
         self.seed = seed
         self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
@@ -79,7 +81,7 @@ class KernelClassifier(Classifier):
             task=self._task,
             class_weight=self.class_weight,
             max_classes=self.max_classes,
-            guests=self.guests,
+            external_experts=self.external_experts,
             seed=self._seed,
         )
 
@@ -95,7 +97,7 @@ class KernelRegressor(Regressor):
     loss : {"squared", "huber", "quantile"} or Loss, optional
         See `streamk.learners.MultiKernel`. One with a parameter is
         ``streamk.losses.loss("quantile", q=0.9)``, say.
-    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
     seed : int, optional
         These are described in `KernelClassifier`.
 
@@ -113,23 +115,28 @@ class KernelRegressor(Regressor):
     MAE: 0...
     """
 
+    @former_options(guests="external_experts")
     @advising(MANY)
     def __init__(
         self,
         *,
         loss: str | Loss | None = None,
-        guests: Sequence[OfOneKernel] | None = None,
+        external_experts: Sequence[OfOneKernel] | None = None,
         seed: int | None = None,
     ) -> None:
         self.loss = loss
-        self.guests = guests
+        self.external_experts = external_experts
         self.seed = seed
         self._seed = secrets.randbits(63) if seed is None else seed
         self._model = Model(self._make())
 
     def _make(self) -> Learner:
         return learners.create(
-            "multi-kernel", task=self._task, loss=self.loss, guests=self.guests, seed=self._seed
+            "multi-kernel",
+            task=self._task,
+            loss=self.loss,
+            external_experts=self.external_experts,
+            seed=self._seed,
         )
 
     def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from streamk import learners
 from streamk.adapters.options import GAMMA, OF_CLUSTERS, advising
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
 from streamk.adapters.rows import Model
+from streamk.deprecation import former_options
 from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
 from streamk.losses import Loss
@@ -16,6 +17,7 @@ from streamk.losses import Loss
 class _Streaming(Estimator):
     """What the classifier and the regressor have in common."""
 
+    @former_options(lag="swap_delay")
     @advising(GAMMA)
     def __init__(
         self,
@@ -33,7 +35,7 @@ class _Streaming(Estimator):
         buffer_size: int = 4096,
         first: int = 2048,
         every: int | None = 16384,
-        lag: int = 2048,
+        swap_delay: int = 2048,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
         growth: int = 256,
@@ -53,7 +55,7 @@ class _Streaming(Estimator):
         self.buffer_size = buffer_size
         self.first = first
         self.every = every
-        self.lag = lag
+        self.swap_delay = swap_delay
         self.max_error = max_error
         self.max_shift = max_shift
         self.growth = growth
@@ -98,7 +100,7 @@ class StreamingMekaClassifier(_Streaming, Classifier):
     buffer_size : int, default 4096
     first : int, default 2048
     every : int, optional, default 16384
-    lag : int, default 2048
+    swap_delay : int, default 2048
     max_error : float, optional, default 1.5
     max_shift : float, optional, default 0.3
     growth : int, default 256
@@ -145,7 +147,7 @@ class StreamingMekaRegressor(_Streaming, Regressor):
     buffer_size : int, default 4096
     first : int, default 2048
     every : int, optional, default 16384
-    lag : int, default 2048
+    swap_delay : int, default 2048
     max_error : float, optional, default 1.5
     max_shift : float, optional, default 0.3
     growth : int, default 256

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import learners
 from streamk.adapters.options import MANY, advising
 from streamk.adapters.sklearn.estimators import Classifier, Regressor
+from streamk.deprecation import former_options
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.scaled import OfOneKernel
@@ -43,7 +44,7 @@ class KernelClassifier(Classifier):
     class_weight : "balanced" or dict of label to float, optional
         What it costs to miss each class: `predict` says the class with the largest product of
         weight and probability, and `predict_proba` is as ever; see `streamk.learners.MultiKernel`.
-    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
         Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     random_state : int, RandomState or None, default None
         Of the random features and of the order of `fit`.
@@ -70,16 +71,17 @@ class KernelClassifier(Classifier):
     True
     """
 
+    @former_options(guests="external_experts")
     @advising(MANY)
     def __init__(
         self,
         *,
         class_weight: str | Mapping[Any, float] | None = None,
-        guests: Sequence[OfOneKernel] | None = None,
+        external_experts: Sequence[OfOneKernel] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.class_weight = class_weight
-        self.guests = guests
+        self.external_experts = external_experts
         self.random_state = random_state
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
@@ -94,7 +96,11 @@ class KernelClassifier(Classifier):
                 )
             weights = {numbers[label]: weight for label, weight in weights.items()}
         return _many_kernels(
-            self._task, random, class_weight=weights, guests=self.guests, **options
+            self._task,
+            random,
+            class_weight=weights,
+            external_experts=self.external_experts,
+            **options,
         )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -130,7 +136,7 @@ class KernelRegressor(Regressor):
     loss : {"squared", "huber", "quantile"} or Loss, optional
         See `streamk.learners.MultiKernel`: by default for the mean absolute error. One with a
         parameter is ``streamk.losses.loss("quantile", q=0.9)``, say.
-    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
     random_state : int, RandomState or None, default None
         These are described in `KernelClassifier`.
 
@@ -152,20 +158,23 @@ class KernelRegressor(Regressor):
     (500, 2)
     """
 
+    @former_options(guests="external_experts")
     @advising(MANY)
     def __init__(
         self,
         *,
         loss: str | Loss | None = None,
-        guests: Sequence[OfOneKernel] | None = None,
+        external_experts: Sequence[OfOneKernel] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.loss = loss
-        self.guests = guests
+        self.external_experts = external_experts
         self.random_state = random_state
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        return _many_kernels(self._task, random, loss=self.loss, guests=self.guests, **options)
+        return _many_kernels(
+            self._task, random, loss=self.loss, external_experts=self.external_experts, **options
+        )
 
     def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as past errors say.

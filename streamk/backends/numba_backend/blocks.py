@@ -121,7 +121,7 @@ def _streamed(step: _Step) -> Any:
 _add_rows, _dot_rows = _streamed(_emit_add), _streamed(_emit_dot)
 
 
-def _asked(_: Any, numbers: Any, place: Any) -> Any:
+def _prefetch(_: Any, numbers: Any, place: Any) -> Any:
     """Ask for what is `_AHEAD` of a place, where a later number of the same cluster is."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -133,7 +133,7 @@ def _asked(_: Any, numbers: Any, place: Any) -> Any:
     return types.void(numbers, types.int64), codegen
 
 
-_ask: Any = intrinsic(_asked)
+_ask: Any = intrinsic(_prefetch)
 
 
 @compiled

@@ -162,7 +162,7 @@ def _most(q: Any, delta: Any, now: Any, inverse: Any, leaned: Any, rate: Any) ->
 
 
 @exact
-def _verdict(q: Any, delta: Any, now: Any, rule: Any) -> Any:
+def _outcome(q: Any, delta: Any, now: Any, rule: Any) -> Any:
     """Return what becomes of an event; note the landmark that it leans on most."""
     inverse, leaned, floor, rounding, noise, threshold, rate, full = rule
     if rate > 0.0 and len(q) > 0:
@@ -192,7 +192,7 @@ def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -
     if rate > 0.0 or delta > floor:
         room.q[:] = room.k[: len(room.q)]
         solve_one_back(span[2], len(room.q), room.q, room.s)
-    return _verdict(room.q, delta, now, rule), delta
+    return _outcome(room.q, delta, now, rule), delta
 
 
 @compiled
@@ -216,7 +216,7 @@ def _watch_group(
         if rate > 0.0 or delta > floor:
             for m in range(size):
                 room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
-            verdict = _verdict(room.q, delta, number + lane + 1, rule)
+            verdict = _outcome(room.q, delta, number + lane + 1, rule)
             if verdict != KEEP:
                 return lane + 1, verdict, delta
     return count, KEEP, 0.0

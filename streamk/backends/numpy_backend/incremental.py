@@ -46,13 +46,13 @@ def watch(
         Q = part.copy()
         solve_back(span.S, Q)
         for i, (q, delta) in enumerate(zip(Q, schur.tolist(), strict=True)):
-            verdict = _verdict(q, delta, number + first + i + 1, rule)
+            verdict = _outcome(q, delta, number + first + i + 1, rule)
             if verdict != KEEP:
                 return first + i + 1, verdict, delta
     return len(X), KEEP, 0.0
 
 
-def _verdict(q: Array, delta: float, now: int, rule: Rule) -> int:
+def _outcome(q: Array, delta: float, now: int, rule: Rule) -> int:
     """Return what becomes of an event; note the landmark that it leans on most."""
     if rule.rate > 0.0 and len(q):
         rule.leaned[np.argmax(np.abs(q))] = now

@@ -84,7 +84,7 @@ class Feed:
         self._waiting_since: float | None = None
         self._held: frozenset[str] = frozenset()
 
-    # --- partitions -------------------------------------------------------------------------
+    # --- partitions -------------------------------------------------------------------------------
 
     def assign(
         self,
@@ -116,7 +116,7 @@ class Feed:
             ranges[name][-1][1] = offset
         return ranges
 
-    # --- reading ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
@@ -171,7 +171,7 @@ class Feed:
                 if end is not None and self._source.position(name) >= end:
                     self.sequencer.finish([name])
 
-    # --- silence ----------------------------------------------------------------------------
+    # --- silence ----------------------------------------------------------------------------------
 
     def _pass_over_silent(self) -> None:
         """Let others go on when a live partition has been silent for too long."""
@@ -198,7 +198,7 @@ class Feed:
             at = self._source.position(partition)
         return end is None or at >= end
 
-    # --- holes ------------------------------------------------------------------------------
+    # --- holes ------------------------------------------------------------------------------------
 
     def _seek(self, partition: str, offset: int) -> None:
         try:
@@ -222,11 +222,11 @@ class Feed:
         target = first if self._data_loss == "earliest" or end is None else end
         self.sequencer.jump(partition, target)
         self._source.seek(partition, target)
-        self.lose(partition, wanted, target, "gone from the source")
+        self.record_lost(partition, wanted, target, "gone from the source")
         if target < wanted:  # a log that was made anew
             self._note_range(partition, target)
 
-    def lose(self, partition: str, start: int, stop: int, reason: str) -> None:
+    def record_lost(self, partition: str, start: int, stop: int, reason: str) -> None:
         """Put a range of offsets that this model will never hold on record."""
         if start < stop:
             self.lost.append(
@@ -236,7 +236,7 @@ class Feed:
                 "lost: offsets %d to %d of partition %s, %s", start, stop, partition, reason
             )
 
-    def inherit(self, lost: Iterable[Lost]) -> None:
+    def add_lost_of(self, lost: Iterable[Lost]) -> None:
         """Keep on record what another one had lost."""
         self.lost += [dict(one) for one in lost if one not in self.lost]
 
@@ -244,16 +244,16 @@ class Feed:
         """As `lose`, but for what was learned here or is on record already."""
         lost = ([x["start"], x["stop"]] for x in self.lost if x["partition"] == partition)
         for known_start, known_stop in sorted([*self.learned.get(partition, ()), *lost]):
-            self.lose(partition, start, min(known_start, stop), reason)
+            self.record_lost(partition, start, min(known_start, stop), reason)
             start = max(start, known_stop)
-        self.lose(partition, start, stop, reason)
+        self.record_lost(partition, start, stop, reason)
 
     def _note_range(self, partition: str, offset: int) -> None:
         ranges = self._learned.setdefault(partition, [])
         if not ranges or ranges[-1][1] != offset:
             ranges.append([offset, offset])
 
-    # --- state ------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """The place in the sequence after the last batch taken, as JSON data."""

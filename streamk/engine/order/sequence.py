@@ -89,7 +89,7 @@ class Sequencer:
         self.buffered_bytes = 0
         """Bytes of the raw events that are buffered; of dicts only the number is limited."""
 
-    # --- partitions -------------------------------------------------------------------------
+    # --- partitions -------------------------------------------------------------------------------
 
     def assign(
         self,
@@ -160,7 +160,7 @@ class Sequencer:
             buffer.taken = buffer.read
         self._settle(buffer)
 
-    # --- events in --------------------------------------------------------------------------
+    # --- events in --------------------------------------------------------------------------------
 
     def add(self, chunk: Chunk) -> None:
         """Take in events of one partition; those at or past its end are left out."""
@@ -180,7 +180,7 @@ class Sequencer:
             skewed = buffer.clock.skewed
             buffer.pending.append(buffer.admit(chunk, self._names))
             if buffer.clock.skewed > skewed:
-                self._tell(buffer)
+                self._warn_skewed(buffer)
             buffer.buffered += len(chunk)
             buffer.silent = False
             self.buffered_bytes += nbytes(chunk.values)
@@ -226,7 +226,7 @@ class Sequencer:
         found = {name: buffer.taken_clock().skewed for name, buffer in self._buffers.items()}
         return {name: n for name, n in found.items() if n}
 
-    # --- silence ----------------------------------------------------------------------------
+    # --- silence ----------------------------------------------------------------------------------
 
     def waiting_for(self) -> tuple[str, ...]:
         """The partitions whose silence keeps events of others from being ready."""
@@ -276,7 +276,7 @@ class Sequencer:
             buffer.raise_clock()
         self._merge()
 
-    # --- events out -------------------------------------------------------------------------
+    # --- events out -------------------------------------------------------------------------------
 
     def take(self, n: int) -> Batch:
         """Take the next `n` ready events, or all if fewer: `offsets` move past them."""
@@ -317,7 +317,7 @@ class Sequencer:
             buffer.done and not buffer.pending for buffer in self._buffers.values()
         )
 
-    # --- state ------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """The sequence up to the last event taken, as JSON data."""
@@ -346,9 +346,9 @@ class Sequencer:
             raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
         return sequencer
 
-    # --- inside -----------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
-    def _tell(self, buffer: PartitionBuffer) -> None:
+    def _warn_skewed(self, buffer: PartitionBuffer) -> None:
         """Warn of the first event of a partition that is too far ahead of the one before."""
         if buffer.name in self._told or len(self._buffers) < 2:
             return

@@ -175,7 +175,7 @@ class Group:
         """Whether other processes may have partitions of the stream."""
         return isinstance(self._source, InGroup) and bool(self._source.group)
 
-    # --- what a model holds -----------------------------------------------------------------
+    # --- what a model holds -----------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """Return what a checkpoint says of it."""
@@ -203,7 +203,7 @@ class Group:
             self._others[name] = max(events, self._others.get(name, 0))
         self.absorbed += [name for name in lineages(body) if name not in self.absorbed]
 
-    # --- what the group says ----------------------------------------------------------------
+    # --- what the group says ----------------------------------------------------------------------
 
     def committed(self, partition: str) -> tuple[int | None, Owner | None]:
         """Return the committed offset of a partition, and whose it is, as far as that is known.
@@ -374,7 +374,7 @@ class Peers:
                 raise error
         return any(lineage in found.body.get("absorbed", ()) for found in self.newest)
 
-    def heir_of(self, lineage: str) -> Checkpoint | None:
+    def successor_of(self, lineage: str) -> Checkpoint | None:
         """Return the checkpoint of the one that has absorbed a lineage and is not absorbed."""
         for found in self.newest:
             mine = lineage in found.body.get("absorbed", ())

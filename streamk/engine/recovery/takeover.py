@@ -79,13 +79,13 @@ class Takeover:
         # One that has absorbed another may have died before the group heard of it, so that none
         # but the absorbed one's partitions lead to it.
         for lineage in elsewhere:
-            heir = peers.heir_of(lineage)
-            if heir is None or self._has(str(heir.body["lineage"])):
+            successor = peers.successor_of(lineage)
+            if successor is None or self._has(str(successor.body["lineage"])):
                 continue
             try:
-                self._take_over(heir.path.parent, str(heir.body["lineage"]), {}, "")
+                self._take_over(successor.path.parent, str(successor.body["lineage"]), {}, "")
             except (StateError, InvalidInput, BadRecord) as error:
-                _log.warning("%s is not taken over: %s", heir.path.parent.name, error)
+                _log.warning("%s is not taken over: %s", successor.path.parent.name, error)
         return saved
 
     def _has(self, lineage: str) -> bool:
@@ -111,7 +111,7 @@ class Takeover:
         known = places(found.body)
         if self._trainer.learns:
             self._merge(found)
-        self._feed.inherit(found.body["feed"]["lost"])
+        self._feed.add_lost_of(found.body["feed"]["lost"])
         for partition, (start, stop) in runs.items():
             self._feed.miss(partition, known.get(partition, start), stop, reason)
 

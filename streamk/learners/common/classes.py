@@ -92,7 +92,7 @@ class Classes:
         """Return the number of a plain label, None if it is not one of these."""
         return self._index.get(label) if type(label) in _PLAIN else None
 
-    def know(self, labels: Iterable[Label]) -> bool:
+    def contains_all(self, labels: Iterable[Label]) -> bool:
         """Return whether plain labels are all among these."""
         return self._index.keys() >= set(labels)
 

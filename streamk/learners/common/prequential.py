@@ -27,7 +27,7 @@ class Prequential(NamedTuple):
     probabilities: NDArray[np.float64] | None
 
 
-class KnowsClasses(Protocol):
+class WithClasses(Protocol):
     """The part of a learner that tells its task and classes."""
 
     @property
@@ -41,7 +41,7 @@ class KnowsClasses(Protocol):
         ...
 
 
-class Decides(KnowsClasses, Protocol):
+class Decides(WithClasses, Protocol):
     """The part of a learner that checks labels and turns outputs into predictions."""
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
@@ -144,16 +144,16 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
             yield slice(first, stop)
 
 
-def nothing(learner: KnowsClasses, n: int) -> Prequential:
+def nothing(learner: WithClasses, n: int) -> Prequential:
     """Return the predictions of n events by a learner that has met no column: no class, or 0."""
     if not learner.is_classifier:
         return Prequential(np.zeros(n), None)
     return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
 
 
-def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
+def joined(parts: Sequence[Prequential], learner: WithClasses) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
-    if len(parts) == 1 and _knows_all(parts[0], learner):
+    if len(parts) == 1 and _covers_classes(parts[0], learner):
         return parts[0]
     predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
     if not learner.is_classifier:
@@ -167,6 +167,6 @@ def joined(parts: Sequence[Prequential], learner: KnowsClasses) -> Prequential:
     return Prequential(predictions, P)
 
 
-def _knows_all(one: Prequential, learner: KnowsClasses) -> bool:
+def _covers_classes(one: Prequential, learner: WithClasses) -> bool:
     """Return whether predictions have a column for each class that the learner knows by now."""
     return one.probabilities is None or one.probabilities.shape[1] == len(learner.classes)

@@ -76,7 +76,7 @@ class Supervised(OneAtATime, Decider):
         if self.columns is None and (asked is None or there.any()):
             self.add_columns(range(events.shape[1]))
         at = 0
-        for row in (*self._newcomers(labels), len(labels)):
+        for row in (*self._new_class_rows(labels), len(labels)):
             if row > at:
                 numbers = self._numbers(labels[at:row], there[at:row])
                 self._follow(events[at:row], numbers, asked and asked.part(at, row))
@@ -91,7 +91,7 @@ class Supervised(OneAtATime, Decider):
         """Append columns to those of a batch; in all events so far they were zero."""
         raise NotImplementedError
 
-    def _newcomers(self, labels: NDArray[Any]) -> list[int]:
+    def _new_class_rows(self, labels: NDArray[Any]) -> list[int]:
         """Return the rows whose classes are new there."""
         if not self.is_classifier:
             return []

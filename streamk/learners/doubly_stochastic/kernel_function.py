@@ -360,7 +360,7 @@ class KernelFunction:
             weight,
             rate,
             self._xp.empty((len(X), coefficients.n_outputs)),
-            self._features.hands(len(X), chunks),
+            self._features.threads_for(len(X), chunks),
         )
         self._check_finite(finite)
 

@@ -21,7 +21,7 @@ from streamk.learners.experts.tables import (
 )
 
 
-def seats(
+def addressing_arrays(
     found: Membership, sizes: NDArray[Any], most: int, columns: int
 ) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays that say how the tables' cells are found.
@@ -69,7 +69,7 @@ def begin(
     most: int,
     rules: Sequence[tuple[float, float]],
 ) -> None:
-    """Write by their places the arrays of tables that have learned nothing, without the `seats`.
+    """Write the arrays of tables that have learned nothing, without the addressing arrays.
 
     Parameters
     ----------

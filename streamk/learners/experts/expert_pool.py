@@ -20,8 +20,8 @@ from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"
 BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
-"""Experts of one kind, in the order of the opinions; after them come those of the constant kernel,
-which never sleep."""
+"""Experts of one kind, in the order of their scores; after them come those of the constant kernel,
+which are always active."""
 
 FEATURES = 256
 """Random features of the Gaussian kernels."""
@@ -41,7 +41,7 @@ RECENT, WINDOW_BYTES = 1000, 4 << 20
 NEWTON_COLUMNS = 64
 """Columns up to which there is a second-order expert: its time grows with their square."""
 ALPHAS = (1e-3, 1e-3)
-"""Rates of change of the fixed shares: of opinions as they are, and of calibrated ones."""
+"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
 GRADIENT_RATE = 2e-3
 NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
@@ -72,8 +72,8 @@ class ExpertPool(PoolTable):
         Classes that there is room for; `classes` by default.
     loss : Loss, optional
         By which numbers are learned and mixed.
-    guests : tuple of str, optional
-        Names of the experts whose outputs come from elsewhere, see `hear`.
+    external_experts : tuple of str, optional
+        Names of the experts whose outputs come from elsewhere, see `set_external_outputs`.
     cells : int, optional
         Cells of a table of random binning at most, see `tables.folds`; all by default.
     """
@@ -88,11 +88,11 @@ class ExpertPool(PoolTable):
         capacity: int | None = None,
         class_room: int | None = None,
         loss: Loss | None = None,
-        guests: tuple[str, ...] = (),
+        external_experts: tuple[str, ...] = (),
         cells: int = tables.LARGEST,
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
-        self.guests, self.most_cells = guests, cells
+        self.external_experts, self.most_cells = external_experts, cells
         self.outputs = classes if task == CLASSES else 1
         self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
         self.output_room = self.class_room if task == CLASSES else 1
@@ -104,7 +104,7 @@ class ExpertPool(PoolTable):
         self.cells_of = cells_of(len(keys), self.outputs)
         """Cells of each table that is not folded."""
         self.sizes = sizes_of(
-            task, classes, len(keys), self.capacity, self.output_room, guests, loss, cells
+            task, classes, len(keys), self.capacity, self.output_room, external_experts, loss, cells
         )
         self.experts = self.sizes["EXPERTS"]
         self._begin()
@@ -134,7 +134,9 @@ class ExpertPool(PoolTable):
             a[f"{bank}_RATES"][:] = self._paced(rules, features)
         paced = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
         cells.begin(a, self.cells_of, self.most_cells, paced)
-        a.update(cells.seats(self.members, self.cells_of, self.most_cells, len(self.keys)))
+        a.update(
+            cells.addressing_arrays(self.members, self.cells_of, self.most_cells, len(self.keys))
+        )
         a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON"])
         a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
 
@@ -142,13 +144,13 @@ class ExpertPool(PoolTable):
         a, e, mixers = self.arrays, self.experts, self.sizes["MIXERS"]
         starts = np.array([0.0, *NEWTON_STARTS])
         first: dict[str, Any] = {
-            "AWAKE": True,
+            "ACTIVE": True,
             "BANKS": self._bank_numbers,
-            "ON": 1.0,
-            "ALL": 1.0,
+            "ACTIVE_MASK": 1.0,
+            "ONES": 1.0,
             "SHARES": 1 / e,
             "ALPHAS": ALPHAS,
-            "LOUDNESS": 1.0,
+            "INVERSE_TEMPERATURES": 1.0,
             "PRODUCTS": 1 / e,
             "PRODUCT_RATES": [GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)],
             "PRODUCT_STARTS": starts,
@@ -156,7 +158,7 @@ class ExpertPool(PoolTable):
             "INVERSES": np.eye(e) * starts[:, None, None],
             "LAST_PRODUCT": 1 / (mixers - 1),
             "LAST_INVERSE": np.eye(mixers - 1) * loops().mixture.LAST_START,
-            "TOP": 1 / mixers,
+            "MIXER_WEIGHTS": 1 / mixers,
             "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
         }
         if "TRACKED" in a:
@@ -186,12 +188,14 @@ class ExpertPool(PoolTable):
         self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
         self.arrays["PHASES"][:] = b.reshape(FEATURES)
 
-    def _take_seats(self, found: tables.Membership) -> None:
+    def _assign_columns(self, found: tables.Membership) -> None:
         """Give the tables their columns."""
         self.members = found
-        seats = cells.seats(found, self.cells_of, self.most_cells, len(self.keys))
-        self.arrays.update(seats)
-        self.held.update(seats)
+        addressing_arrays = cells.addressing_arrays(
+            found, self.cells_of, self.most_cells, len(self.keys)
+        )
+        self.arrays.update(addressing_arrays)
+        self.held.update(addressing_arrays)
         self.sizes["MEMBERS"] = len(found.columns)
 
     @property
@@ -207,7 +211,7 @@ class ExpertPool(PoolTable):
     @property
     def banks(self) -> tuple[str, ...]:
         """The bank of each expert."""
-        return (*banks_of(self.sizes["NEWTON"]), *self.guests)
+        return (*banks_of(self.sizes["NEWTON"]), *self.external_experts)
 
     @property
     def learned_names(self) -> tuple[str, ...]:
@@ -216,7 +220,7 @@ class ExpertPool(PoolTable):
 
     @property
     def _bank_numbers(self) -> list[int]:
-        """The number of each expert's bank; those that never sleep share the last one."""
+        """The number of each expert's bank; those that are always active share the last one."""
         return [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in self.banks]
 
     def adapt(self, scale: RunningQuantiles) -> None:
@@ -227,9 +231,9 @@ class ExpertPool(PoolTable):
         a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
         a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
 
-    def hear(self, outputs: NDArray[np.float32]) -> None:
-        """Take in the outputs (guests, K) of guests for the event that is forecast next."""
-        self.arrays["F"][self.experts - len(self.guests) :] = outputs
+    def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
+        """Set the outputs (external experts, K) for the event that is forecast next."""
+        self.arrays["F"][self.experts - len(self.external_experts) :] = outputs
 
     def kept(self, events: int) -> NDArray[np.float32]:
         """Return room for what experts, mixers and their mixture say of so many events."""
@@ -249,7 +253,7 @@ class ExpertPool(PoolTable):
         self._project(known)
         a = self.arrays
         a["LINEAR_RATES"][...] = self._paced(LINEAR_RULES, len(every) + 1)
-        self._take_seats(found)
+        self._assign_columns(found)
         for table in changed:  # its cells mean something else now
             a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
         self._point()
@@ -295,28 +299,28 @@ class ExpertPool(PoolTable):
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
         a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START
-        a["TOP"][:] = 1.0 / len(a["TOP"])
-        a["AWAKE"][:] = True
+        a["MIXER_WEIGHTS"][:] = 1.0 / len(a["MIXER_WEIGHTS"])
+        a["ACTIVE"][:] = True
 
-    def forget_window(self) -> None:
+    def clear_window(self) -> None:
         """Begin the window anew."""
         self.set_window(0, 0)
 
     def join(self, other: ExpertPool, share: float) -> None:
         """Take in a share of what another pool of the same columns and classes learned."""
         for name in self.learned_names:
-            if name not in ("WINDOW_Z", "WINDOW_Y", "AWAKE"):
+            if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE"):
                 mine = self.arrays[name]
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
-        awake, window = self.arrays["AWAKE"], BANKS.index(WINDOW)
-        if other.arrays["AWAKE"][window] and not awake[window]:
-            self.forget_window()  # which is from before it fell asleep
-        awake |= other.arrays["AWAKE"]
+        active, window = self.arrays["ACTIVE"], BANKS.index(WINDOW)
+        if other.arrays["ACTIVE"][window] and not active[window]:
+            self.clear_window()  # which is from before it became inactive
+        active |= other.arrays["ACTIVE"]
 
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""
         a, banks = self.arrays, np.array(self.banks)
-        F, on = a["F"].astype(np.float64), a["ON"]
+        F, on = a["F"].astype(np.float64), a["ACTIVE_MASK"]
         terms = np.abs(a["PRODUCTS"]) * np.abs(
             F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
         ).sum(axis=1)
@@ -324,7 +328,9 @@ class ExpertPool(PoolTable):
         sums = parts.sum(axis=1, keepdims=True)
         parts /= np.where(sums > 0, sums, 1.0)
         last = np.abs(a["LAST_PRODUCT"])
-        parts = (a["TOP"][:-1] + a["TOP"][-1] * last / (last.sum() or 1.0)) @ parts
+        parts = (
+            a["MIXER_WEIGHTS"][:-1] + a["MIXER_WEIGHTS"][-1] * last / (last.sum() or 1.0)
+        ) @ parts
         return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State
@@ -350,7 +356,7 @@ class ExpertPool(PoolTable):
 
 
 def banks_of(newton: int) -> tuple[str, ...]:
-    """Return the bank of each expert but the guests, with so many features of second order."""
+    """Return the bank of each expert of the pool itself, with so many features of second order."""
     return (
         *(LINEAR for _ in LINEAR_RULES),
         *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
@@ -372,7 +378,7 @@ def sizes_of(
     columns: int,
     capacity: int,
     output_room: int,
-    guests: Sequence[str],
+    external_experts: Sequence[str],
     loss: Loss | None,
     most_cells: int,
 ) -> dict[str, int]:
@@ -392,7 +398,7 @@ def sizes_of(
             "GROUPS": len(tables.GROUPS),
             "MEMBERS": int(tables.widths(columns).sum()),
             "SLOTS": int(tables.starts_of(cells_of(columns, outputs), most_cells)[-1]),
-            "EXPERTS": len(banks_of(newton)) + len(guests),
+            "EXPERTS": len(banks_of(newton)) + len(external_experts),
             "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
             "LINEAR_RULES": len(LINEAR_RULES),
             "LADDER_RULES": len(LADDER_RULES),
@@ -403,7 +409,7 @@ def sizes_of(
             "MIXERS_PRODUCT": products,
             "MIXERS": len(ALPHAS) + products + 1,
             "LOSS": kind_of(loss),
-            "GUESTS": len(guests),
+            "EXTERNAL": len(external_experts),
             "OUTPUT_ROOM": output_room,
         }
     )

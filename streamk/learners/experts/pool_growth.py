@@ -76,7 +76,7 @@ def successor(
         capacity=capacity,
         class_room=class_room,
         loss=pool.loss,
-        guests=pool.guests,
+        external_experts=pool.external_experts,
         cells=pool.most_cells,
     )
     places = {key: place for place, key in enumerate(keys.tolist())}
@@ -96,7 +96,7 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     All is as `successor` leaves it. What changes its place is copied, so that the other pool may
     still forecast.
     """
-    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "ACCOUNT")
+    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "BANK_COSTS")
     new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
     columns, order = np.arange(len(old.keys)), list(range(old.classes))
     new.arrays["SHARES"][...] = old.arrays["SHARES"] / old.arrays["SHARES"].sum(
@@ -143,7 +143,7 @@ def _inherit_coefficients(
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "TOP", "AWAKE"):
+    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS", "ACTIVE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone.
     both = set(new.banks) & set(old.banks)
@@ -152,7 +152,7 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     )
     for name in ("SHARES", "PRODUCTS"):
         new.arrays[name][:, here] = old.arrays[name][:, there]
-    for name in ("LOUDNESS", "CURVATURES"):
+    for name in ("INVERSE_TEMPERATURES", "CURVATURES"):
         new.arrays[name][here] = old.arrays[name][there]
     new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
     if "TRACKED" in new.arrays:

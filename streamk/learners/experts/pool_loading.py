@@ -35,7 +35,7 @@ def load(
     classes: int | None,
     seed: int,
     loss: Loss | None,
-    guests: tuple[str, ...],
+    external_experts: tuple[str, ...],
 ) -> ExpertPool:
     """Return the pool whose state this is.
 
@@ -47,7 +47,7 @@ def load(
         Of the columns.
     classes : int or None
         How many classes there are, 2 at least; None of a regression.
-    seed, loss, guests
+    seed, loss, external experts
         As of `ExpertPool`.
 
     Raises
@@ -65,7 +65,7 @@ def load(
     task = NUMBERS if classes is None else CLASSES if classes > 2 else BINARY
     outputs = found if task == CLASSES else 1
     sizes = expert_pool.sizes_of(
-        task, found, len(keys), capacity, outputs, guests, loss, tables.LARGEST
+        task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
     )
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
     declared = pool_arrays.stored(kind_of(loss), task, found)
@@ -80,7 +80,7 @@ def load(
         seed=seed,
         capacity=capacity,
         loss=loss,
-        guests=guests,
+        external_experts=external_experts,
         cells=most,
     )
     pool.restore(arrays, *window)

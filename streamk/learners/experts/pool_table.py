@@ -108,7 +108,7 @@ class Workspace:
 
     def __init__(self, pool: PoolTable) -> None:
         self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
-        self._arrays["ALL"][:] = 1.0
+        self._arrays["ONES"][:] = 1.0
         at = _places()
         self._at = np.array([getattr(at, name) for name in self._arrays])
         self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])

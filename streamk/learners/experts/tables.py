@@ -126,8 +126,8 @@ def extended(
     least = new.min(axis=1)
     picked, changed = [], []
     for table, number in enumerate(GROUP_OF.tolist()):
-        seats = slice(old.starts[table], old.starts[table + 1])
-        own, theirs = old.columns[seats], kept[seats]
+        addressing_arrays = slice(old.starts[table], old.starts[table + 1])
+        own, theirs = old.columns[addressing_arrays], kept[addressing_arrays]
         size = GROUPS[number].columns
         if len(own) < size or least[table] < theirs[-1]:
             both = np.concatenate([own, np.arange(known, len(keys))])

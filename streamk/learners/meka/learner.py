@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import NON_NEGATIVE, count, number, reading
+from streamk.deprecation import former_options
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.checks import check_choice, checked_kernel
 from streamk.features.columns import Column, column_keys
@@ -53,8 +54,8 @@ class StreamingMeka(OnEmbeddedFeatures):
     of its cluster do not span becomes one of them, and gives the cluster a feature more, with a
     coefficient of 0: no prediction changes. From time to time the buffer is factorized anew, in a
     background thread. The function is projected on the new features, which then learn the buffer
-    and all events since, and take over exactly ``lag`` events after they were begun: if they are
-    late, learning waits. So what is learned depends on the events and their order alone.
+    and all events since, and take over exactly ``swap_delay`` events after they were begun: if they
+    are late, learning waits. So what is learned depends on the events and their order alone.
 
     Until the first factorization takes over, the features are coordinates of the plain kernel in
     the span of events that are not spanned by those before, `rank * n_clusters` of them at most.
@@ -81,7 +82,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         as the one before, until that is later than `every` says.
     every : int, optional, default 16384
         Events between two beginnings; None for where a bound is crossed alone, and the first.
-    lag : int, default 2048
+    swap_delay : int, default 2048
         Events that a factorization has time for.
     max_error : float, optional, default 1.5
         Begin early where the error is above 0.1 and more than so many times what it was when the
@@ -121,7 +122,7 @@ class StreamingMeka(OnEmbeddedFeatures):
     >>> from streamk.learners import StreamingMeka
     >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, first=512, lag=256)
+    >>> model = StreamingMeka(Gaussian(bandwidth=0.5), rank=16, first=512, swap_delay=256)
     >>> model.learn_many(X[:1500], y[:1500])
     >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.95)
     True
@@ -130,9 +131,11 @@ class StreamingMeka(OnEmbeddedFeatures):
     """
 
     TYPE = "streaming-meka"
-    FORMAT = 2
-    """From 2 on with the number of classes that there may be."""
+    FORMAT = 3
+    """From 2 on with the number of classes that there may be, from 3 on with `swap_delay`, once
+    `lag`."""
 
+    @former_options(lag="swap_delay")
     def __init__(
         self,
         kernel: Kernel,
@@ -149,7 +152,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         buffer_size: int = 4096,
         first: int = 2048,
         every: int | None = 16384,
-        lag: int = 2048,
+        swap_delay: int = 2048,
         max_error: float | None = 1.5,
         max_shift: float | None = 0.3,
         growth: int = 256,
@@ -172,7 +175,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         )
         self.rank, self.n_clusters, self.growth, self.tol = rank, n_clusters, growth, tol
         self.buffer, self.buffer_size = buffer, buffer_size
-        self.first, self.every, self.lag = first, every, lag
+        self.first, self.every, self.swap_delay = first, every, swap_delay
         self.max_error, self.max_shift, self.seed = max_error, max_shift, seed
         self._check_options()
         self._recipe = Recipe(kernel, rank, n_clusters, growth, tol)
@@ -189,7 +192,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     def _check_options(self) -> None:
         checked_kernel(self.kernel)
-        for name in ("rank", "n_clusters", "buffer_size", "first", "lag"):
+        for name in ("rank", "n_clusters", "buffer_size", "first", "swap_delay"):
             check_count(name, getattr(self, name))
         check_count("growth", self.growth, least=0)
         check_seed(self.seed)
@@ -321,7 +324,8 @@ class StreamingMeka(OnEmbeddedFeatures):
         held_back, decide = self._held_back.events()[0], self._function.frozen()
         now = Snapshot(X, y, held_back, decide, self._make_optimizer(), steps, seed)
         recipe = self._recipe
-        self._next = Refactorization(self._clock + self.lag, lambda: now.refactorized(recipe))
+        swap = self._clock + self.swap_delay
+        self._next = Refactorization(swap, lambda: now.refactorized(recipe))
 
     def _take_over(self, new: Refactorization) -> None:
         """Go on with the new factorization."""
@@ -416,6 +420,8 @@ class StreamingMeka(OnEmbeddedFeatures):
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
+            if "lag" in header:  # until format 2
+                header["swap_delay"] = header.pop("lag")
             own = {name: header[name] for name in _OWN}
             learner = cls(**cls._options(header), **own)
         for name in (*_COUNTS, "n_events"):
@@ -473,10 +479,10 @@ class StreamingMeka(OnEmbeddedFeatures):
         known = self.columns or ()
         self.add_columns([name for name in other.columns or () if name not in known])
         before = self.n_events
-        self.learn_checked(*self._heard(other, others))
+        self.learn_checked(*self._recent_events_of(other, others))
         self.n_events = before + others
 
-    def _heard(self, other: Self, events: int) -> tuple[Matrix, NDArray[Any]]:
+    def _recent_events_of(self, other: Self, events: int) -> tuple[Matrix, NDArray[Any]]:
         """Return what the buffer of another learner has of its last events, as events here."""
         held_back = events // _HELD_BACK
         theirs, y = other._buffer.events(other._buffer.seen - events + held_back)
@@ -487,7 +493,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
 
 _OWN = (
-    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "lag"),
+    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"),
     *("max_error", "max_shift", "growth", "tol", "seed"),
 )
 """Options that are plain JSON, by their names."""

@@ -38,14 +38,14 @@ class ErrorQuantiles:
                 "weights": np.full(loops.TRACKERS, 1.0 / loops.TRACKERS),
                 "correction": np.zeros(len(loops.LEVELS)),
                 "likely": np.zeros(loops.TRACKERS),
-                "awake": np.ones(loops.TRACKERS, dtype=bool),
+                "active": np.ones(loops.TRACKERS, dtype=bool),
                 "room": np.zeros(len(loops.LEVELS)),
             }
         )
 
-    def update(self, error: float, opinions: NDArray[np.float32], weights: Any) -> None:
-        """Take in an error, label less prediction, and the opinions (experts, 1) behind it."""
-        _loops().learn(self.table, error, opinions, weights)
+    def update(self, error: float, scores: NDArray[np.float32], weights: Any) -> None:
+        """Learn from an error, label less prediction, and the scores (experts, 1) behind it."""
+        _loops().learn(self.table, error, scores, weights)
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
@@ -58,13 +58,13 @@ class ErrorQuantiles:
         return self.from_state, (self.state(),)
 
     def quantiles(
-        self, opinions: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
+        self, scores: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return quantiles of the error, float64 (n, levels), from opinions (n, experts, 1)."""
+        """Return quantiles of the error, float64 (n, levels), from scores (n, experts, 1)."""
         loops, own = _loops(), self._arrays
         learned = own["size"], own["tracked"], own["weights"], own["correction"]
-        found, row = np.empty((len(opinions), len(levels))), np.empty(len(loops.LEVELS))
-        for n, said in enumerate(opinions):
+        found, row = np.empty((len(scores), len(levels))), np.empty(len(loops.LEVELS))
+        for n, said in enumerate(scores):
             apart = loops.disagreement(said, weights)
             loops.quantiles(apart, *learned, row)
             found[n] = np.interp(levels, loops.LEVELS, row)

@@ -17,7 +17,7 @@ from streamk.learners.multi_kernel.pooled import FLOAT64
 from streamk.learners.multi_kernel.pooled_learning import PooledLearning
 
 _BLOCK = 1024
-"""Events whose opinions are in memory at once, beside those that are kept."""
+"""Events whose predictions are in memory at once, beside those that are kept."""
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -31,14 +31,14 @@ class MultiKernel(PooledLearning):
     each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses;
     recursive least squares; and the constant kernel, which follows the labels alone. All but the
     smoothers learn by several step rules at once, the linear models also by one without a rate or a
-    unit (coin betting). Two stages mix their opinions. The mixers are fixed shares of the experts
-    as they are and of experts made as sure as they may be, products of experts, and a product of
-    these; a fixed share with rate a = 0.001 mixes them.
+    unit (coin betting). Two stages mix their predictions. The mixers are fixed shares of the
+    experts as they are and of experts made as sure as they may be, products of experts, and a
+    product of these; a fixed share with rate a = 0.001 mixes them.
 
-    Kinds of experts without which the mixture would be as good sleep, and are tried again now and
-    then; so the time of an event depends on the stream. Where the losses rise (a Page-Hinkley
-    test), experts of one step rule of each kind begin anew, the others and the mixing take long
-    steps again, and all are awake.
+    Kinds of experts without which the mixture would be as good are made inactive, and are tried
+    again now and then; so the time of an event depends on the stream. Where the losses rise (a
+    Page-Hinkley test), experts of one step rule of each kind begin anew, the others and the mixing
+    take long steps again, and all are active.
 
     Over T events whose labels come at once the sum of the losses is at most that of any sequence of
     M experts or mixers with k changes among them, plus four times ``(k + 1) ln M - k ln a - (T - 1
@@ -93,14 +93,14 @@ class MultiKernel(PooledLearning):
         exponentially fewer of those before), at least 0.005, so that all classes count alike. The
         weight of a label that never comes changes nothing: on a stream it may still come. Where
         `classes` are given, or the first label is a boolean, it must be one of the classes.
-    guests : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
-        Learners that join the experts: what they say is mixed like the others' opinions. They must
-        be new; copies learn. They see the columns in units of their spread, with the median where a
-        value is missing, and the median distance of two events is the root of 2. Numbers are in the
-        labels' spread. They never sleep, and go on as they are where the losses rise. One whose
-        predictions overflow begins anew.
+    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+        Learners that join the experts: their predictions are mixed like those of the others. They
+        must be new; copies learn. They see the columns in units of their spread, with the median
+        where a value is missing, and the median distance of two events is the root of 2. Numbers
+        are in the labels' spread. They are always active, and go on as they are where the losses
+        rise. One whose predictions overflow begins anew.
     pending_bytes : int, default 8 MiB
-        Memory for opinions on events whose labels are still to come; the oldest are forgotten.
+        Memory for predictions of events whose labels are still to come; the oldest are dropped.
     threads : int, optional
         Of predicting many events; all cores by default. Results do not depend on it.
 
@@ -212,13 +212,13 @@ class MultiKernel(PooledLearning):
         moved = self._scale.observe(x[None])
         if self.is_classifier:
             if moved:
-                self._say_once(x)
+                self._forecast_unasked(x)
                 self._follow_columns()
         else:
             label, old = np.array([number], FLOAT64), self._unit
             turned = self._labels.observe(label[:, None])
             if moved or turned:
-                self._say_once(x)
+                self._forecast_unasked(x)
             if moved:
                 self._follow_columns()
             if turned:
@@ -253,15 +253,15 @@ class MultiKernel(PooledLearning):
     def _forecast(
         self, events: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """Return predictions, and the opinions (n, experts, outputs) behind them."""
+        """Return predictions, and the scores (n, experts, outputs) behind them."""
         if self._columns is None:
             return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
         pool = self._pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         said = pool.kept(len(events))
-        opinions = said[:, : pool.experts]
-        if self._guests:
-            opinions[:, pool.experts - len(self._guests) :] = self._guests.outputs(
+        scores = said[:, : pool.experts]
+        if self._external:
+            scores[:, pool.experts - len(self._external) :] = self._external.outputs(
                 events, pool.outputs
             )
 
@@ -272,8 +272,8 @@ class MultiKernel(PooledLearning):
         threads.divide(len(rows), _FLOPS * len(rows), forecast, self.threads)
         self._settle()
         for row, kept in zip(events, said, strict=True):
-            self._said.keep(row.tobytes(), kept.copy())
-        return self._restored(out), opinions
+            self._pending.keep(row.tobytes(), kept.copy())
+        return self._restored(out), scores
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
         """What the mixture says of one event x of shape (d,), float64 (outputs,)."""
@@ -281,7 +281,7 @@ class MultiKernel(PooledLearning):
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
         event = x if self._takes(x) else self._check(one_row(x))[0]
-        return self._restored(self._say(event))
+        return self._restored(self._forecast_event(event))
 
     def _predict_in_turn(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the mixture says of events (n, d), one or more, as `decision_one` of one by one."""
@@ -318,10 +318,10 @@ class MultiKernel(PooledLearning):
             raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
             raise InvalidInput(f"levels={levels!r} must lie between 0 and 1")
-        predicted, opinions = self._forecast(self._check(X))
+        predicted, scores = self._forecast(self._check(X))
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
-        errors = self._errors.quantiles(opinions, self._pool.arrays["SHARES"][0], wanted)
+        errors = self._errors.quantiles(scores, self._pool.arrays["SHARES"][0], wanted)
         return np.asarray(predicted + errors / self._labels.inverse[0])
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 class PendingPredictions:
-    """Opinions on the events predicted last, by the events themselves.
+    """Predictions of the experts for the events predicted last, by event.
 
     A label often comes long after its event had to be predicted. Experts that follow the last
     labels, and mixers whose weights do, look better at the time of the label than they were at the
     time of the prediction, so what they are weighed by is what they said then (Weinberger and
-    Ordentlich 2002). The opinion of an expert that slept then is NaN.
+    Ordentlich 2002). That of an expert that was inactive then is NaN.
 
     Parameters
     ----------
@@ -41,31 +41,31 @@ class PendingPredictions:
     def __contains__(self, event: bytes) -> bool:
         return event in self._kept
 
-    def keep(self, event: bytes, opinions: NDArray[Any]) -> None:
-        """Remember opinions, an array that is nobody else's from now on."""
+    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
+        """Keep predictions, an array that the caller does not use again."""
         old = self._kept.pop(event, None)
-        self.nbytes += opinions.nbytes + len(event)
+        self.nbytes += scores.nbytes + len(event)
         if old is not None:
             self.nbytes -= old.nbytes + len(event)
-        self._kept[event] = opinions
+        self._kept[event] = scores
         while self.nbytes > self._budget and len(self._kept) > 1:
             first, forgotten = self._kept.popitem(last=False)
             self.nbytes -= forgotten.nbytes + len(first)
 
     def take(self, event: bytes) -> NDArray[Any] | None:
-        """Return the opinions on an event and forget them; None where there are none."""
+        """Remove and return the predictions for an event; None where there are none."""
         if not self._kept:
             return None
-        opinions = self._kept.pop(event, None)
-        if opinions is not None:
-            self.nbytes -= opinions.nbytes + len(event)
-        return opinions
+        scores = self._kept.pop(event, None)
+        if scores is not None:
+            self.nbytes -= scores.nbytes + len(event)
+        return scores
 
     def shift(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for opinions in self._kept.values():
-            opinions *= factor
-            opinions += shift
+        for scores in self._kept.values():
+            scores *= factor
+            scores += shift
 
     def clear(self) -> None:
         """Forget everything."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
 from streamk.declared import count, listed
+from streamk.deprecation import former_attribute, former_options
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
@@ -22,8 +23,9 @@ from streamk.learners.common.predictor import Decider
 from streamk.learners.experts import expert_pool, pool_growth, pool_loading, tables
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.number_loss import loss_from_json, number_loss
-from streamk.learners.multi_kernel.guests import Guests
+from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
+from streamk.learners.multi_kernel.older_states import with_names_of_today
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import Upkeep
@@ -39,12 +41,14 @@ class Pooled(OneAtATime, Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 4
-    """From 2 on with the weights of the classes, from 3 on with guests, if there are any, from 4 on
-    with the number of classes that there may be."""
+    FORMAT = 5
+    """From 2 on with the weights of the classes, from 3 on with external experts, if there are any,
+    from 4 on with the number of classes that there may be, from 5 on with present names of
+    arrays."""
     THRESHOLD = 0.5
     takes_missing = True
 
+    @former_options(guests="external_experts")
     def __init__(
         self,
         *,
@@ -55,7 +59,7 @@ class Pooled(OneAtATime, Decider):
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
         class_weight: Choice | None = None,
-        guests: Sequence[OfOneKernel] | None = None,
+        external_experts: Sequence[OfOneKernel] | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -81,7 +85,9 @@ class Pooled(OneAtATime, Decider):
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
-        self._guests = Guests(() if guests is None else guests, is_classifier=self.is_classifier)
+        self._external = ExternalExperts(
+            () if external_experts is None else external_experts, is_classifier=self.is_classifier
+        )
         self._classes = Classes(classes, max_classes)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)
@@ -91,13 +97,13 @@ class Pooled(OneAtATime, Decider):
         self._labels = RunningQuantiles(numbers, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
-        self._said = PendingPredictions(pending_bytes)
+        self._pending = PendingPredictions(pending_bytes)
         self._errors = None if self.is_classifier else ErrorQuantiles()
         self._upkeep = Upkeep()
         self._pool: ExpertPool  # from the first columns on
         self._shape: tuple[int, ...] = ()
         self._fresh: bytes | None = None
-        """The event that the pool's room is about, whose opinions are kept nowhere else."""
+        """The event whose predictions are in the pool's workspace and nowhere else yet."""
         if columns is not None:
             self.add_columns(columns)
 
@@ -119,9 +125,11 @@ class Pooled(OneAtATime, Decider):
         return None if self._weights is None else self._weights.choice
 
     @property
-    def guests(self) -> list[dict[str, JSON]]:
+    def external_experts(self) -> list[dict[str, JSON]]:
         """The options of the learners that were given to join the experts."""
-        return self._guests.options
+        return self._external.options
+
+    guests = former_attribute("guests", "external_experts")
 
     @property
     def drifts(self) -> tuple[int, ...]:
@@ -133,15 +141,15 @@ class Pooled(OneAtATime, Decider):
 
     @property
     def n_features(self) -> int:
-        """Random features and tables of random binning in use, and the features of guests."""
+        """Random features, tables of random binning, and features of external experts, in use."""
         own = expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
-        return own + self._guests.n_features
+        return own + self._external.n_features
 
     @property
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
         held = self._pool.nbytes if self._columns is not None else 0
-        return held + self._scale.nbytes + self._said.nbytes + self._guests.nbytes
+        return held + self._scale.nbytes + self._pending.nbytes + self._external.nbytes
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -169,16 +177,16 @@ class Pooled(OneAtATime, Decider):
             classes=classes,
             seed=self.seed,
             loss=self.loss,
-            guests=self._guests.names,
+            external_experts=self._external.names,
             cells=tables.most_after(self.n_events),
         )
 
     def _changed(self) -> None:
         """Let a pool that is new know the scale; what was said by another does not count."""
         self._shape = (len(self._columns or ()),)
-        self._guests.meet(self._columns or (), self.classes, self._scale)
+        self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
         self._pool.adapt(self._scale)
-        self._said.clear()
+        self._pending.clear()
         self._fresh = None
         self._loops = expert_pool.loops()
 
@@ -219,14 +227,14 @@ class Pooled(OneAtATime, Decider):
     # State
 
     def state(self) -> State:
-        """Everything needed to go on exactly from here, but opinions on events without a label."""
+        """Everything needed to go on exactly from here, but not what waits for its label."""
         parts = {"scale": self._scale.state(), "labels": self._labels.state()}
         if self._errors is not None:
             parts["errors"] = self._errors.state()
         if self._weights is not None:
             parts["weights"] = self._weights.state()
-        if self._guests:
-            parts["guests"] = self._guests.state()
+        if self._external:
+            parts["external_experts"] = self._external.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -252,8 +260,10 @@ class Pooled(OneAtATime, Decider):
         StateError
             If the state is another learner's, of a newer format, or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        state.expect(cls.TYPE, format=cls.FORMAT)
         try:
+            state = with_names_of_today(state)
+            header: Any = state.header
             model = cls(
                 task=header["task"],
                 loss=loss_from_json(header.get("loss")),
@@ -271,11 +281,11 @@ class Pooled(OneAtATime, Decider):
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
             elif "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
-            if "guests" in header["parts"]:
-                model._guests = Guests.from_state(
-                    state.child("guests"), is_classifier=model.is_classifier
+            if "external_experts" in header["parts"]:
+                model._external = ExternalExperts.from_state(
+                    state.child("external_experts"), is_classifier=model.is_classifier
                 )
-                model._guests.check(tuple(header["columns"] or ()), model.classes)
+                model._external.check(tuple(header["columns"] or ()), model.classes)
             if header["columns"] is not None:
                 model._columns = tuple(header["columns"])
                 if len(model._columns) != len(model._scale):
@@ -296,7 +306,7 @@ class Pooled(OneAtATime, Decider):
             classes=max(2, len(self._classes)) if self.is_classifier else None,
             seed=self.seed,
             loss=self.loss,
-            guests=self._guests.names,
+            external_experts=self._external.names,
         )
         self._upkeep.restore(state.arrays)
 
@@ -309,15 +319,17 @@ class Pooled(OneAtATime, Decider):
         either. Random features and tables have no such map: where the scales differ by more than
         estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
         0.06), they stay as the one that learned more has them, since a mean would be right in
-        neither scale. So do guests, which else merge as they do by themselves.
+        neither scale. So do external experts, which else merge as they do by themselves.
 
         Raises
         ------
         InvalidInput
-            If the learners differ in task, loss, seed, class weights or guests, naming it, or
-            `common_events` cannot be.
+            If the learners differ in task, loss, seed, class weights or external experts, naming
+            it, or `common_events` cannot be.
         """
-        check_mergeable(self, other, ("is_classifier", "loss", "seed", "class_weight", "guests"))
+        check_mergeable(
+            self, other, ("is_classifier", "loss", "seed", "class_weight", "external_experts")
+        )
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return
@@ -335,8 +347,8 @@ class Pooled(OneAtATime, Decider):
         both = np.array([name in there and name in known for name in self._columns or ()])
         one = Scaled(self._aligned(self), self._scale, self._labels)
         two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
-        if self._guests:
-            self._merge_guests(other, common_events, both, ahead=share > 0.5)
+        if self._external:
+            self._merge_external(other, common_events, both, ahead=share > 0.5)
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
@@ -350,16 +362,16 @@ class Pooled(OneAtATime, Decider):
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self._changed()
 
-    def _merge_guests(
+    def _merge_external(
         self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
     ) -> None:
-        """Take in another's guests; the scale of labels will be the other's if that is ahead."""
-        self._guests.meet(self._columns or (), self.classes, self._scale)
+        """Merge another's external experts; labels take on its scale if that learner is ahead."""
+        self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
         mine, theirs = self._labels, other._labels
         unit = (1.0, 0.0)
         if not self.is_classifier:
             unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
-        self._guests.merge(other._guests, common_events, both, unit, ahead=ahead)
+        self._external.merge(other._external, common_events, both, unit, ahead=ahead)
 
     def _aligned(self, other: Pooled) -> ExpertPool:
         """Return a learner's pool with the columns and classes of this one."""

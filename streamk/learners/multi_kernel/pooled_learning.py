@@ -43,12 +43,12 @@ class PooledLearning(Pooled):
         if self._columns is None:
             self.add_columns(range(events.shape[1]))
             if recorder is not None:
-                # What is said before any column is known is no opinion to be weighed by.
+                # A prediction made before any column is known does not count for the weights.
                 recorder.add(self._even(1))
                 self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            most = PERIOD if self._guests else _AT_ONCE  # guests take long
+            most = PERIOD if self._external else _AT_ONCE  # external experts take long
             most = min(most, self._scale.until_change(), tables.until_more(self.n_events))
             stop = min(len(events), first + most)
             if self.is_classifier:
@@ -60,7 +60,7 @@ class PooledLearning(Pooled):
 
     def _until_new(self, labels: NDArray[Any]) -> int:
         """Return how many labels come before a new class, which is learned on its own at first."""
-        if self._classes.know(labels[1:]):
+        if self._classes.contains_all(labels[1:]):
             return len(labels)
         known = self._classes.number
         for n, label in enumerate(labels[1:], start=1):
@@ -81,9 +81,9 @@ class PooledLearning(Pooled):
         predicted = recorder is not None and (moved or turned)
         if recorder is not None and predicted:
             # By the pool that does not follow yet.
-            recorder.add(self._restored(self._say(events[0]), old)[None])
+            recorder.add(self._restored(self._forecast_event(events[0]), old)[None])
         elif moved or turned:
-            self._say_once(events[0])
+            self._forecast_unasked(events[0])
         if moved:
             self._follow_columns()
         if self.is_classifier:
@@ -98,7 +98,7 @@ class PooledLearning(Pooled):
         """Let the experts follow a change of the columns' scale."""
         self._settle()
         self._pool.adapt(self._scale)
-        self._guests.adapt(self._scale)
+        self._external.adapt(self._scale)
 
     def _encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return the numbers of the classes; the experts follow where there are new ones."""
@@ -107,7 +107,7 @@ class PooledLearning(Pooled):
         if classes > pool.classes:
             self._pool = pool_growth.with_classes(pool, classes)
             self._changed()
-        elif self._guests.lack(classes):
+        elif self._external.lacks_classes(classes):
             self._changed()
         return numbers
 
@@ -125,8 +125,8 @@ class PooledLearning(Pooled):
         factor, shift = unit_change(*old, self._labels)
         self._settle()
         self._pool.shift_labels(factor, shift)
-        self._said.shift(factor, shift)
-        self._guests.shift_labels(factor, shift, self.n_events)
+        self._pending.shift(factor, shift)
+        self._external.shift_labels(factor, shift, self.n_events)
         if self._errors is not None and factor:
             self._errors.rescale(factor)
 
@@ -162,11 +162,11 @@ class PooledLearning(Pooled):
             Whether it has the prediction of the first one.
         """
         alone = len(events)
-        if alone > 1 and not self._guests:  # who speak before they learn
+        if alone > 1 and not self._external:  # which predict before they learn
             alone = int(predicted or events[0].tobytes() == self._fresh)
         for n in range(alone):
             if recorder is not None and not (n == 0 and predicted):
-                recorder.add(self._restored(self._say(events[n]))[None])
+                recorder.add(self._restored(self._forecast_event(events[n]))[None])
             self._learn_row(events[n], float(numbers[n]))
         if alone < len(events):
             self._learn_pass(events[alone:], numbers[alone:], recorder)
@@ -180,7 +180,7 @@ class PooledLearning(Pooled):
         """Do `_learn_rows` by the compiled loops alone."""
         pool, upkeep = self._pool, self._upkeep
         self._settle()
-        seen, places = self._recalled(events, asked=recorder is None)
+        seen, places = self._stored_predictions(events, asked=recorder is None)
         out = np.empty((len(events), pool.outputs))
         errors = None if self._errors is None else self._errors.table
         rows, first = self._padded(events), 0
@@ -210,7 +210,7 @@ class PooledLearning(Pooled):
             if weights is not None:
                 weights.learn(numbers[n : n + step].tolist())
 
-    def _recalled(
+    def _stored_predictions(
         self, events: NDArray[np.float64], *, asked: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return what was said of events (n, d), and at which place there each is, -1 for none.
@@ -219,9 +219,9 @@ class PooledLearning(Pooled):
         """
         places = np.full(len(events), -1)
         found: list[NDArray[np.float32]] = []
-        if len(self._said):
+        if len(self._pending):
             for n, row in enumerate(events):
-                then = self._said.take(row.tobytes())
+                then = self._pending.take(row.tobytes())
                 if then is not None and asked:
                     places[n] = len(found)
                     found.append(then)
@@ -236,11 +236,11 @@ class PooledLearning(Pooled):
         then = None
         if name == self._fresh:
             self._fresh = None
-            self._said.take(name)
+            self._pending.take(name)
         else:
             self._settle()
-            then = self._said.take(name)
-            self._hear(event)
+            then = self._pending.take(name)
+            self._evaluate_external(event)
             self._loops.forecast_one(pool.table, self._padded(event))
         if then is not None:
             seen = then
@@ -248,8 +248,8 @@ class PooledLearning(Pooled):
             missed = float(number - seen[-1, 0])
             self._errors.update(missed, seen[: pool.experts], pool.arrays["SHARES"][0])
         self._loops.update(pool.table, seen, number)
-        if self._guests:
-            self._guests.learn(event[None], number)
+        if self._external:
+            self._external.learn(event[None], number)
         self.n_events += 1
         if self.n_events % PERIOD == 0:
             self._review()
@@ -260,7 +260,7 @@ class PooledLearning(Pooled):
         if self._pool.most_cells < tables.LARGEST:
             self._pool.add_cells(tables.most_after(self.n_events))
 
-    def rehearse(self) -> None:
+    def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
         self._review()
         self._pool.restart()
@@ -270,30 +270,30 @@ class PooledLearning(Pooled):
         self._settle()
         self._upkeep.review(self._pool, self.n_events)
 
-    def _say(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _forecast_event(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
         """Forecast an event (d,); what is said of it stays in the pool's room for a while."""
         self._settle()
-        self._hear(event)
+        self._evaluate_external(event)
         self._loops.forecast_one(self._pool.table, self._padded(event))
         self._fresh = event.tobytes()
         return np.asarray(self._pool.arrays["OUT"].copy())
 
-    def _say_once(self, event: NDArray[np.float64]) -> None:
-        """Forecast an event (d,) that nobody has asked about, as if somebody had."""
+    def _forecast_unasked(self, event: NDArray[np.float64]) -> None:
+        """Forecast an event (d,) whose prediction was not requested, as if it had been."""
         name = event.tobytes()
-        if name != self._fresh and name not in self._said:
-            self._say(event)
+        if name != self._fresh and name not in self._pending:
+            self._forecast_event(event)
 
-    def _hear(self, event: NDArray[np.float64]) -> None:
-        """Ask the guests about the event (d,) that is forecast next."""
-        if self._guests:
-            outputs = self._guests.outputs(event[None], self._pool.outputs)
-            self._pool.hear(outputs[0])
+    def _evaluate_external(self, event: NDArray[np.float64]) -> None:
+        """Ask the external experts about the event (d,) that is forecast next."""
+        if self._external:
+            outputs = self._external.outputs(event[None], self._pool.outputs)
+            self._pool.set_external_outputs(outputs[0])
 
     def _settle(self) -> None:
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
         if self._fresh is not None:
-            self._said.keep(self._fresh, self._pool.arrays["KEPT"].copy())
+            self._pending.keep(self._fresh, self._pool.arrays["KEPT"].copy())
             self._fresh = None
 
     @contextmanager
@@ -309,12 +309,12 @@ class PooledLearning(Pooled):
         """
         with self._lock:
             self._settle()
-            said, self._said = self._said, PendingPredictions(0)
+            said, self._pending = self._pending, PendingPredictions(0)
             try:
                 yield
             finally:
                 self._settle()
-                self._said = said
+                self._pending = said
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return events (n, d), or one (d,), with room for columns still to come."""

@@ -1,4 +1,4 @@
-"""What follows from a review of the experts: new beginnings after drift, and sleep for the idle."""
+"""Drift detection and specialist scheduling: restarts after drift, and inactive banks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PERIOD = 32
 ALARM = 6.0
 """Sum of the rises of the loss, in deviations, that is drift."""
 TRIAL = 64.0
-"""Reviews that a bank is awake for at least."""
+"""Reviews that a bank is active for at least."""
 _SHORTEST = 64.0
-"""Reviews that a bank sleeps for at least."""
+"""Reviews for which a bank is inactive at least."""
 _STORED = (
     Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
-    Declared("sleeping", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
+    Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
     Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
 )
 _REMEMBERED = 64
@@ -30,15 +30,15 @@ _REMEMBERED = 64
 
 
 class Upkeep:
-    """Starts experts of a pool anew after drift, and sends idle ones to sleep.
+    """Restarts experts of a pool after drift, and deactivates those that are of no use.
 
     The reviews are compiled, see `streamk.backends.numba_backend.experts.reviews`.
     """
 
     def __init__(self) -> None:
         self._drift = np.zeros(5)
-        self._sleeping = np.zeros((len(BANKS) + 1, 3))
-        self._wake()
+        self._trials = np.zeros((len(BANKS) + 1, 3))
+        self._restart_trials()
         self.alarms = 0
         """Drifts that were found."""
         self.alarmed: deque[int] = deque(maxlen=_REMEMBERED)
@@ -46,11 +46,11 @@ class Upkeep:
 
     def plan(self, events: int) -> tuple[Any, ...]:
         """Return what the compiled loops need to review the pool after so many events."""
-        return events % PERIOD, PERIOD, self._drift, self._sleeping, _limits()
+        return events % PERIOD, PERIOD, self._drift, self._trials, _limits()
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `PERIOD` of so many events of a pool."""
-        found = _reviews().review(pool.table, self._drift, self._sleeping, _limits())
+        found = _reviews().review(pool.table, self._drift, self._trials, _limits())
         self.follow(pool, found, events)
 
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
@@ -59,22 +59,22 @@ class Upkeep:
         if found == reviews.ALARM:
             self.alarms += 1
             self.alarmed.append(events)
-            if not pool.arrays["AWAKE"][BANKS.index(WINDOW)]:
-                pool.forget_window()
+            if not pool.arrays["ACTIVE"][BANKS.index(WINDOW)]:
+                pool.clear_window()
             pool.restart()
-            self._wake()
-        elif found == reviews.WINDOW_WOKE:
-            pool.forget_window()
+            self._restart_trials()
+        elif found == reviews.WINDOW_ACTIVATED:
+            pool.clear_window()
 
-    def _wake(self) -> None:
+    def _restart_trials(self) -> None:
         """Begin the trials of all banks anew."""
-        self._sleeping[:-1] = 0.0, 0.0, _SHORTEST
+        self._trials[:-1] = 0.0, 0.0, _SHORTEST
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return everything needed to go on exactly from here."""
         return {
             "drift": self._drift.copy(),
-            "sleeping": self._sleeping.copy(),
+            "trials": self._trials.copy(),
             "alarms": np.array([float(self.alarms)]),
         }
 
@@ -89,9 +89,9 @@ class Upkeep:
         owner = "a pool of experts"
         found, _ = taken(_STORED, arrays, {}, owner)
         within(found["drift"][[0, 2]], NON_NEGATIVE, "drift", owner)  # a count, squares
-        within(found["sleeping"][:-1, 1:], NON_NEGATIVE, "sleeping", owner)  # reviews, naps
+        within(found["trials"][:-1, 1:], NON_NEGATIVE, "trials", owner)  # reviews, naps
         self._drift[...] = found["drift"]
-        self._sleeping[...] = found["sleeping"]
+        self._trials[...] = found["trials"]
         self.alarms = int(found["alarms"][0])
 
 

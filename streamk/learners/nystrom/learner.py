@@ -287,41 +287,41 @@ class OnlineNystrom(OnEmbeddedFeatures):
         self.add_columns([name for name in other.columns or () if name not in known])
         self._classes.add(other.classes)
         self._fit_outputs()
-        guest = self._guest(other)
+        copy = self._with_same_columns(other)
         if mine == 0:
-            self._landmarks, self._optimizer = guest._landmarks, guest._optimizer
+            self._landmarks, self._optimizer = copy._landmarks, copy._optimizer
         else:
-            self._join(guest, common_events)
+            self._join(copy, common_events)
         self.n_events += others
 
-    def _guest(self, other: Self) -> Self:
+    def _with_same_columns(self, other: Self) -> Self:
         """Return a copy of another learner with the columns and classes of this one."""
-        guest = type(self).from_state(other.state())
+        copy = type(self).from_state(other.state())
         columns = self.columns or ()
-        guest.add_columns([name for name in columns if name not in (guest.columns or ())])
-        places = {name: place for place, name in enumerate(guest.columns or ())}
-        state = guest._landmarks.state()
+        copy.add_columns([name for name in columns if name not in (copy.columns or ())])
+        places = {name: place for place, name in enumerate(copy.columns or ())}
+        state = copy._landmarks.state()
         points = np.ascontiguousarray(state.arrays["points"][:, [places[c] for c in columns]])
-        guest._landmarks = IncrementalOasis.from_state(
+        copy._landmarks = IncrementalOasis.from_state(
             State(state.header, {**state.arrays, "points": points})
         )
-        optimizer = guest._optimizer
+        optimizer = copy._optimizer
         optimizer.W = aligned(
             optimizer.W, other.classes, self.classes, self._optimizer.n_outputs, self.loss
         )
-        return guest
+        return copy
 
-    def _join(self, guest: Self, common_events: int) -> None:
+    def _join(self, copy: Self, common_events: int) -> None:
         """Choose landmarks out of both, and let the optimizer join what both learned."""
         before = IncrementalOasis.from_state(self._landmarks.state())
-        self._landmarks.learn_many(guest.landmarks)
+        self._landmarks.learn_many(copy.landmarks)
         chosen = self.landmarks
         L = self._landmarks.transform(chosen)
         parts = [
             Part(optimizer, np.asarray(np.linalg.solve(L, landmarks.transform(chosen))), events)
             for optimizer, landmarks, events in (
                 (self._optimizer, before, self.n_events),
-                (guest._optimizer, guest._landmarks, guest.n_events),
+                (copy._optimizer, copy._landmarks, copy.n_events),
             )
         ]
         self._optimizer.join(parts, common_events)

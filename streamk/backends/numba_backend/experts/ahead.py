@@ -42,7 +42,7 @@ def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
     The body runs at the same time.
     """
     left = deque(wanted)
-    with _uncollected(), _helped(left, task):
+    with _uncollected(), _with_workers(left, task):
         yield
         for one in iter(partial(_next, left), None):
             one.compile()
@@ -90,10 +90,10 @@ def _uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _helped(left: deque[Compilable], task: str) -> Iterator[None]:
+def _with_workers(left: deque[Compilable], task: str) -> Iterator[None]:
     """Start processes that compile what is left, and wait for them at the end."""
-    helpers = [_helper() for _ in range(min(len(left), _cores()) - 1)]
-    listeners = [Thread(target=_hand_out, args=[helper, left, task]) for helper in helpers]
+    helpers = [_worker() for _ in range(min(len(left), _cores()) - 1)]
+    listeners = [Thread(target=_distribute, args=[helper, left, task]) for helper in helpers]
     for listener in listeners:
         listener.start()
     try:
@@ -108,7 +108,7 @@ def _helped(left: deque[Compilable], task: str) -> Iterator[None]:
             listener.join()
 
 
-def _helper() -> subprocess.Popen[str]:
+def _worker() -> subprocess.Popen[str]:
     environment = dict(os.environ)
     config: Any = numba.config
     if config.CACHE_DIR:
@@ -124,7 +124,7 @@ def _helper() -> subprocess.Popen[str]:
     )
 
 
-def _hand_out(helper: subprocess.Popen[str], left: deque[Compilable], task: str) -> None:
+def _distribute(helper: subprocess.Popen[str], left: deque[Compilable], task: str) -> None:
     """Give a process one after another of what is left, the next when it has said that it is done.
 
     It says so of the first when it is ready itself.
@@ -145,15 +145,15 @@ def _hand_out(helper: subprocess.Popen[str], left: deque[Compilable], task: str)
 def work() -> None:
     """Compile what is asked for on standard input, and print a line when it is in the cache."""
     gc.disable()  # for good: this process ends soon
-    _say_done()
+    _report_done()
     for line in sys.stdin:
         task, name = line.split()
         for one in _all(task):
             if one.name == name:
                 one.compile()
-        _say_done()
+        _report_done()
 
 
-def _say_done() -> None:
+def _report_done() -> None:
     sys.stdout.write("\n")
     sys.stdout.flush()

@@ -27,21 +27,21 @@ _TABLE, _EVENT, _SAID = map(_pointer, (types.int64, types.float64, types.float32
 
 
 @stage(_TABLE, _EVENT, fastmath=SUMS)
-def look(numbers: Any, event: Any) -> None:
+def evaluate_features(numbers: Any, event: Any) -> None:
     """Write what the experts look at in an event."""
     table = carray(numbers, (slot.SIZE,))
-    awake = view.awake(table)
-    mixture.expand_active_mask(table, awake)
-    all_banks.features(table, carray(event, (table[slot.COLUMNS],)), awake)
+    active = view.active(table)
+    mixture.expand_active_mask(table, active)
+    all_banks.features(table, carray(event, (table[slot.COLUMNS],)), active)
 
 
 @stage(_TABLE, fastmath=SUMS)
-def say(numbers: Any) -> None:
-    """Write the experts' opinions."""
+def predict_experts(numbers: Any) -> None:
+    """Write the experts' scores."""
     table = carray(numbers, (slot.SIZE,))
-    F, P, own, on = view.f(table), view.g(table), view.seen(table), view.on(table)
-    all_banks.outputs(table, F[: len(F) - table[slot.GUESTS]], view.awake(table))
-    expert_predictions.opine(table[slot.TASK], F, own, P)
+    F, P, own, on = view.f(table), view.g(table), view.scores(table), view.active_mask(table)
+    all_banks.outputs(table, F[: len(F) - table[slot.EXTERNAL]], view.active(table))
+    expert_predictions.to_scores(table[slot.TASK], F, own, P)
     if table[slot.LOSS] == QUANTILE:
         offsets.add(view.tracked(table), on, own, P)
     expert_predictions.store(own, on, view.kept(table))
@@ -49,7 +49,7 @@ def say(numbers: Any) -> None:
 
 @stage(_TABLE, fastmath=SUMS)
 def mix(numbers: Any) -> None:
-    """Write what mixers make of the opinions, and the prediction."""
+    """Write the predictions of the mixers and of their mixture."""
     mixture.mix(carray(numbers, (slot.SIZE,)))
 
 
@@ -60,32 +60,32 @@ def weigh(numbers: Any, said: Any, y: Any) -> None:
     seen = carray(said, (table[slot.KEPT_ROWS], table[slot.OUTPUTS]))
     mixed, out = view.mixed(table), view.out(table)
     mixture.learn(table, seen, y, mixed, out)
-    mixture.keep_account(table, view.seen(table), y, out, mixed[0])
+    mixture.add_bank_costs(table, view.scores(table), y, out, mixed[0])
 
 
 @stage(_TABLE, types.float64, fastmath=SUMS)
 def descend(numbers: Any, y: Any) -> None:
     """Update the experts by the label."""
     table = carray(numbers, (slot.SIZE,))
-    awake, F, G = view.awake(table), view.f(table), view.g(table)
+    active, F, G = view.active(table), view.f(table), view.g(table)
     if table[slot.LOSS] == QUANTILE:
         # Those learn that are active now, though some were not at the prediction.
-        mixture.expand_active_mask(table, awake)
-        on, steep = view.on(table), view.pinball(table)
+        mixture.expand_active_mask(table, active)
+        on, steep = view.active_mask(table), view.pinball(table)
         miss = view.out(table)[0] - y
         offsets.learn(miss, y, view.loss(table), F, on, steep, view.tracked(table), G)
     else:
         expert_predictions.slopes(table[slot.TASK], y, view.loss(table), G)
-    all_banks.descend(table, awake, G)
-    all_banks.learn(table, awake, F[: len(F) - table[slot.GUESTS]], y)
+    all_banks.descend(table, active, G)
+    all_banks.learn(table, active, F[: len(F) - table[slot.EXTERNAL]], y)
 
 
 STAGES = {
     slot.WEIGH: weigh,
-    slot.SAY: say,
+    slot.PREDICT: predict_experts,
     slot.DESCEND: descend,
     slot.MIX: mix,
-    slot.LOOK: look,
+    slot.FEATURES_OF: evaluate_features,
 }
 """By the places of their addresses in a table, those that take the longest to compile first."""
 
@@ -94,12 +94,12 @@ STAGES = {
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
-    The opinions are in SEEN, the prediction in OUT; both are in KEPT, with what the mixers say
-    between them, and there an expert that sleeps says NaN. The outputs of guests are in the last
-    rows of F before.
+    The scores are in SCORES, the prediction in OUT; both are in KEPT, with the predictions of the
+    mixers between them, and with NaN for an inactive expert. The outputs of external experts are in
+    the last rows of F before.
     """
-    call(table[slot.LOOK], table, (x,))
-    call(table[slot.SAY], table, ())
+    call(table[slot.FEATURES_OF], table, (x,))
+    call(table[slot.PREDICT], table, ())
     call(table[slot.MIX], table, ())
     mixture.store(view.mixed(table), view.out(table), view.kept(table)[table[slot.EXPERTS] :])
     table[slot.FRESH] = 1
@@ -109,15 +109,15 @@ def forecast_one(table: Any, x: Any) -> None:
 def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
     """Write what is kept (n, E + X + 1, K) and predictions (n, K) of events X (n, d).
 
-    The outputs of guests are in the last of the E rows before.
+    The outputs of external experts are in the last of the E rows before.
     """
     e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
     kept, predicted = view.kept(table), view.out(table)
-    F, own = view.f(table), e - table[slot.GUESTS]
+    F, own = view.f(table), e - table[slot.EXTERNAL]
     for i in range(len(X)):
-        for guest in range(own, e):
+        for learner in range(own, e):
             for c in range(k):
-                F[guest, c] = seen[i, guest, c]
+                F[learner, c] = seen[i, learner, c]
         forecast_one(table, X[i])
         for row in range(len(kept)):
             for c in range(k):
@@ -148,7 +148,7 @@ def learn(
     predictions of now, each before its event is learned, are written to `out` float64 (n, K).
 
     `errors` is the table of the running quantiles of errors, None if labels are classes. There are
-    no guests: what they say depends on the events before.
+    no external_experts: what they say depends on the events before.
 
     `upkeep` is a tuple: the events since the last review, the events between two of them, then the
     arguments of `reviews.review`.
@@ -161,7 +161,7 @@ def learn(
     """
     e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
     now, predicted, shares = view.kept(table), view.out(table), view.shares(table)
-    since, period, drift, sleeping, limits = upkeep
+    since, period, drift, trials, limits = upkeep
     for i in range(len(X)):
         forecast_one(table, X[i])
         for c in range(k):
@@ -174,7 +174,7 @@ def learn(
         since += 1
         if since == period:
             since = 0
-            found = reviews.review(table, drift, sleeping, limits)
+            found = reviews.review(table, drift, trials, limits)
             if found != reviews.QUIET:
                 return i + 1, found
     return len(X), reviews.QUIET

@@ -13,7 +13,7 @@ from streamk.backends.numba_backend.experts.banks.all_banks import NEWTON, WINDO
 from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
 
-QUIET, ALARM, WINDOW_WOKE = range(3)
+QUIET, ALARM, WINDOW_ACTIVATED = range(3)
 """What a review has found."""
 BANKS = NEWTON + 1
 
@@ -27,11 +27,11 @@ _FEWEST = 8
 _MEMORY = 1.0 / 32
 """Weight of a review in the running means."""
 _WORTH = 0.002
-"""Part of the loss that a bank has to spare the others to stay awake."""
+"""Part of the loss that a bank has to spare the others to stay active."""
 _LONGEST = 1024.0
-"""Most reviews that a bank sleeps for."""
-_GAIN, _AGE, _NAP = range(3)
-"""Columns of the values of sleeping: running gain, reviews since the last change, next nap."""
+"""Most reviews for which a bank is inactive."""
+_GAIN, _AGE, _PAUSE = range(3)
+"""Columns of the trials: running gain, reviews since the last change, next pause."""
 
 
 @exact
@@ -75,81 +75,83 @@ def rises(values: Any, value: Any, limit: Any) -> bool:
 
 
 @exact
-def doze(values: Any, gains: Any, loss: Any, trial: Any, shortest: Any, awake: Any) -> int:
-    """Send banks to sleep that do not earn their weight, and wake them for trials.
+def schedule_banks(
+    values: Any, gains: Any, loss: Any, trial: Any, shortest: Any, active: Any
+) -> int:
+    """Deactivate banks that do not lower the loss, and activate them for trials.
 
-    Sleeping experts cost nothing, and the mixture goes on as if they said what it says itself
-    ("specialists", Freund et al. 1997). The first bank never sleeps.
+    Inactive experts cost nothing, and the mixture goes on as if they predicted what it does
+    ("specialists", Freund et al. 1997). The first bank is always active.
 
     Parameters
     ----------
     values : float64 array of shape (banks + 1, 3)
-        Running gain, reviews since the last change and the next nap of each bank; the last row has
-        the running loss.
+        Running gain, reviews since the last change and the next pause of each bank; the last row
+        has the running loss.
     gains : float64 array of shape (banks,)
-        Mean of what the lack of each bank would have cost an event.
+        Mean of what the lacks_classes of each bank would have cost an event.
     loss : float
         Mean loss of an event.
     trial : float
-        Reviews that a bank is awake for at least.
+        Reviews that a bank is active for at least.
     shortest : float
-        Reviews that it sleeps for: each time twice as many, until it has been of use.
-    awake : bool array of shape (banks,)
-        Which are awake, changed here.
+        Reviews for which it is inactive: each time twice as many, until it has been of use.
+    active : bool array of shape (banks,)
+        Which are active, changed here.
 
     Returns
     -------
     int
-        The banks that were woken: bit `bank` is set.
+        The banks that were activated: bit `bank` is set.
 
     Examples
     --------
     >>> import numpy as np
-    >>> values, awake = np.zeros((3, 3)), np.array([True, True])
+    >>> values, active = np.zeros((3, 3)), np.array([True, True])
     >>> values[:2, 2] = 64.0
     >>> for _ in range(100):
-    ...     woken = doze(values, np.array([0.1, 0.0]), 0.5, 64.0, 64.0, awake)
-    >>> awake, woken
+    ...     activated = schedule_banks(values, np.array([0.1, 0.0]), 0.5, 64.0, 64.0, active)
+    >>> active, activated
     (array([ True, False]), 0)
     """
-    banks, woken = len(gains), 0
+    banks, activated = len(gains), 0
     values[banks, _GAIN] += _MEMORY * (loss - values[banks, _GAIN])
     for bank in range(banks):
         known = values[bank]
-        if awake[bank]:
+        if active[bank]:
             known[_GAIN] += _MEMORY * (gains[bank] - known[_GAIN])
         known[_AGE] += 1.0
         if bank == 0:
             continue
-        if awake[bank] and known[_AGE] >= trial:
+        if active[bank] and known[_AGE] >= trial:
             if known[_GAIN] >= _WORTH * values[banks, _GAIN]:
-                known[_NAP] = shortest
+                known[_PAUSE] = shortest
             else:
-                awake[bank], known[_AGE] = False, 0.0
-        elif not awake[bank] and known[_AGE] >= known[_NAP]:
-            awake[bank] = True
-            woken |= 1 << bank
-            known[_GAIN], known[_AGE], known[_NAP] = 0.0, 0.0, min(2.0 * known[_NAP], _LONGEST)
-    return woken
+                active[bank], known[_AGE] = False, 0.0
+        elif not active[bank] and known[_AGE] >= known[_PAUSE]:
+            active[bank] = True
+            activated |= 1 << bank
+            known[_GAIN], known[_AGE], known[_PAUSE] = 0.0, 0.0, min(2.0 * known[_PAUSE], _LONGEST)
+    return activated
 
 
 @exact
-def review(table: Any, drift: Any, sleeping: Any, limits: Any) -> int:
-    """Close the account of the events since the last review; return what was found.
+def review(table: Any, drift: Any, trials: Any, limits: Any) -> int:
+    """Close the bank_costs of the events since the last review; return what was found.
 
-    Where that is `ALARM` no bank was sent to sleep or woken. `drift` has the values of `rises`,
-    `sleeping` those of `doze`, and `limits` (limit, trial, shortest) of both.
+    Where that is `ALARM` no bank was deactivated or activated. `drift` has the values of `rises`,
+    `trials` those of `schedule_banks`, and `limits` (limit, trial, shortest) of both.
     """
     alarm, trial, shortest = limits
-    account, awake = view.account(table), view.awake(table)
-    loss = account[LOST] / max(1.0, account[EVENTS])
-    gains = account[:BANKS]
+    bank_costs, active = view.bank_costs(table), view.active(table)
+    loss = bank_costs[LOST] / max(1.0, bank_costs[EVENTS])
+    gains = bank_costs[:BANKS]
     for bank in range(BANKS):
-        gains[bank] /= max(1.0, account[REVIEWED])
+        gains[bank] /= max(1.0, bank_costs[REVIEWED])
     found = QUIET
     if rises(drift, loss, alarm):
         found = ALARM
-    elif doze(sleeping, gains, loss, trial, shortest, awake) & (1 << WINDOW):
-        found = WINDOW_WOKE
-    account[:] = 0.0
+    elif schedule_banks(trials, gains, loss, trial, shortest, active) & (1 << WINDOW):
+        found = WINDOW_ACTIVATED
+    bank_costs[:] = 0.0
     return found

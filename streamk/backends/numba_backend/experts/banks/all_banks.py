@@ -24,24 +24,24 @@ from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 
 LEVELS = len(LEVEL_RATES)
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = range(BANKS)
-"""Banks of experts, which sleep as a whole."""
+"""Banks of experts, which are active or inactive as a whole."""
 _CONFIDENCE = 3.0
 """Logit that the second-order expert's answer of 1 counts for."""
 NEWTON_FORGET = 0.9995
 
 
 @fast
-def features(table: Any, x: Any, awake: Any) -> None:
+def features(table: Any, x: Any, active: Any) -> None:
     """Write what the experts look at."""
     z, r, d = view.z(table), view.r(table), table[slot.COLUMNS]
     center, inverse = view.center(table), view.inverse(table)
     rank_row(x, center, inverse, view.knots(table), view.indicator(table), z[:d], r)
     z[d] = 1.0
-    if awake[LADDER]:
+    if active[LADDER]:
         u = view.u(table)
         ladder.project(z, view.projection(table), u)
         ladder.cosines(u, view.phases(table), view.scales(table), view.phi(table))
-    if awake[GRIDS]:
+    if active[GRIDS]:
         _locate(table, r)
 
 
@@ -68,28 +68,28 @@ def _locate(table: Any, r: Any) -> None:
 
 
 @fast
-def outputs(table: Any, F: Any, awake: Any) -> None:
-    """Write the outputs F (experts, outputs): logits, log-probabilities or numbers; 0 asleep."""
+def outputs(table: Any, F: Any, active: Any) -> None:
+    """Write the scores F (experts, outputs), 0 of inactive experts."""
     z, s, k = view.z(table), table[slot.BANDWIDTHS], table[slot.OUTPUTS]
     e = table[slot.LINEAR_RULES]
     F[:] = 0.0
-    if awake[LINEAR]:
+    if active[LINEAR]:
         rules.forecast(z, view.linear_a(table), F[:e])
     n = table[slot.LADDER_RULES]
-    if awake[LADDER]:
+    if active[LADDER]:
         phi, A = view.phi(table), view.ladder_a(table)
         for i in range(s):
             rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
     g, n = table[slot.GROUPS], table[slot.GRID_RULES]
-    if awake[GRIDS]:
+    if active[GRIDS]:
         _forecast_grids(table, F[e : e + g * n].reshape((g, n, k)))
     e += g * n
-    if awake[WINDOW]:
+    if active[WINDOW]:
         _smooth(table, F[e : e + SMOOTHERS])
     e += SMOOTHERS
     p = table[slot.NEWTON]
-    if p and awake[NEWTON]:
+    if p and active[NEWTON]:
         rules.forecast(z[:p], view.newton_a(table).reshape((1, k, p)), F[e : e + 1])
         # Its answers are 1 and 0, or -1.
         confidence = np.float32(1.0 if table[slot.TASK] == NUMBERS else _CONFIDENCE)
@@ -145,13 +145,13 @@ def _smooth(table: Any, F: Any) -> None:
 
 
 @fast
-def descend(table: Any, awake: Any, G: Any) -> None:
+def descend(table: Any, active: Any, G: Any) -> None:
     """Let the experts that descend gradients learn from the slopes G of their losses."""
     s, k, e = table[slot.BANDWIDTHS], table[slot.OUTPUTS], table[slot.LINEAR_RULES]
-    if awake[LINEAR]:
+    if active[LINEAR]:
         _learn_linear(table, view.z(table), G[:e])
     n = table[slot.LADDER_RULES]
-    if awake[LADDER]:
+    if active[LADDER]:
         phi, A, squares = view.phi(table), view.ladder_a(table), view.ladder_squares(table)
         rates, kinds = view.ladder_rates(table), view.ladder_kinds(table)
         for i in range(s):
@@ -159,7 +159,7 @@ def descend(table: Any, awake: Any, G: Any) -> None:
             rules.update(phi[i], A[i], squares[i], rates, kinds, slopes)
     e += s * n
     g, n = table[slot.GROUPS], table[slot.GRID_RULES]
-    if awake[GRIDS]:
+    if active[GRIDS]:
         _learn_grids(table, G[e : e + g * n].reshape((g, n, k)))
 
 
@@ -222,7 +222,7 @@ def _learn_grids(table: Any, G: Any) -> None:
 
 @fast
 def _learn_newton(table: Any, y: Any, F: Any) -> None:
-    """Let the second-order expert learn; F (1, outputs) is its opinion before."""
+    """Let the second-order expert learn; F (1, outputs) is its output before."""
     k, task, step, A = (
         table[slot.OUTPUTS],
         table[slot.TASK],
@@ -243,12 +243,12 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
 
 
 @fast
-def learn(table: Any, awake: Any, F: Any, y: Any) -> None:
+def learn(table: Any, active: Any, F: Any, y: Any) -> None:
     """Let the experts learn the label that have no slopes; F are the outputs of all."""
-    if table[slot.NEWTON] and awake[NEWTON]:
+    if table[slot.NEWTON] and active[NEWTON]:
         _learn_newton(table, y, F[len(F) - LEVELS - 1 :])
     level.update(view.level(table), y)
-    if awake[WINDOW]:
+    if active[WINDOW]:
         _remember(table, y)
 
 

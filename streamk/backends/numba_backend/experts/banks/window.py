@@ -19,7 +19,7 @@ from streamk.backends.numba_backend.experts.compiled import exponential, fast
 from streamk.backends.numba_backend.experts.simd import smoothers_8
 
 PRIOR = 0.3
-"""Weight of an event without a label's opinion, in units of the nearest neighbour's weight."""
+"""Weight of the prior over labels, in units of the nearest neighbour's weight."""
 _NEAR = 1e-4
 """Squared distance, in units of the median's square, below which events are the same."""
 _HALF, _FOURTH = 2.0 ** (smoothers_8.LEAST_EXPONENT / 2), 2.0 ** (smoothers_8.LEAST_EXPONENT / 4)

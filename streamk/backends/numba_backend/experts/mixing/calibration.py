@@ -1,8 +1,8 @@
-"""How sure each expert may be of what it says: a factor on its opinion that follows the labels.
+"""Calibration of each expert: an inverse temperature on its scores that follows the labels.
 
 An expert whose steps are short says the right thing too faintly, one whose steps are long too
 loudly; a fixed share, which can only choose among them, would take the one that is least wrong
-about itself. So the second fixed share mixes opinions whose logits (Platt 1999; one temperature
+about itself. So the second fixed share mixes scores whose logits (Platt 1999; one temperature
 for all classes, Guo et al. 2017) or numbers are multiplied by a factor, which moves by Newton steps
 on the expert's own loss.
 """
@@ -25,7 +25,7 @@ _LOUDEST = 5.0
 
 @fast
 def to_probabilities(task: Any, L: Any, factors: Any, out: Any) -> None:
-    """Write what opinions L (experts, outputs) times factors say: probabilities, or the numbers."""
+    """Write the predictions of scores L (experts, outputs) times factors."""
     number = L.dtype.type
     if task == NUMBERS:
         row, p = L.ravel(), out.ravel()
@@ -60,7 +60,7 @@ def learn(
     y: Any,
     how: Any,
     size: Any,
-    awake: Any,
+    active: Any,
     factors: Any,
     curvatures: Any,
 ) -> None:
@@ -69,7 +69,7 @@ def learn(
     `how` errors of numbers count and their mean `size` are as `costs.slope` has them.
     """
     for e in range(len(factors)):
-        if awake[e] == 0.0:
+        if active[e] == 0.0:
             continue
         row, p = L[e], said[e]
         if task == NUMBERS:

@@ -1,4 +1,4 @@
-"""From the numbers that experts put out to their opinions, and to what they would have to learn.
+"""From the outputs of experts to their scores and predictions, and to the slopes of their losses.
 
 An expert's outputs are a logit (two classes), logits or log-probabilities (more), or a number.
 """
@@ -58,10 +58,10 @@ def _softmax(F: Any, L: Any, P: Any) -> None:
 
 
 @fast
-def opine(task: Any, F: Any, L: Any, P: Any) -> None:
-    """Write opinions L from outputs F (experts, outputs), and what `slopes` starts from.
+def to_scores(task: Any, F: Any, L: Any, P: Any) -> None:
+    """Write scores L from outputs F (experts, outputs), and what `slopes` starts from.
 
-    An opinion is a logit, log-probabilities or a number, all within bounds; P are the probabilities
+    A score is a logit, log-probabilities or a number, all within bounds; P are the probabilities
     without bounds, or the numbers.
     """
     number = F.dtype.type
@@ -82,7 +82,7 @@ def opine(task: Any, F: Any, L: Any, P: Any) -> None:
 
 @fast
 def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
-    """Turn what `opine` left into the slopes of the experts' own losses in their outputs.
+    """Turn what `to_scores` left into the slopes of the experts' own losses in their outputs.
 
     `how` errors of numbers count, see `costs`; of quantiles `offsets` has the slopes.
     """
@@ -101,7 +101,7 @@ def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
 
 @fast
 def to_probabilities(task: Any, L: Any, out: Any) -> None:
-    """Write what opinions L say as float64: the probabilities, or the numbers."""
+    """Write the predictions of scores L as float64: probabilities, or numbers."""
     row, p = L.ravel(), out.ravel()
     if task == NUMBERS:
         for i in range(len(row)):
@@ -116,26 +116,26 @@ def to_probabilities(task: Any, L: Any, out: Any) -> None:
 
 @fast
 def store(L: Any, on: Any, out: Any) -> None:
-    """Write opinions (experts, outputs) as they are kept: NaN where an expert sleeps."""
+    """Write scores (experts, outputs) as they are kept: NaN where an expert is inactive."""
     for e in range(len(on)):
-        awake = on[e] > 0.0
+        active = on[e] > 0.0
         for k in range(L.shape[1]):
-            out[e, k] = L[e, k] if awake else np.nan
+            out[e, k] = L[e, k] if active else np.nan
 
 
 @fast
 def load(kept: Any, L: Any, on: Any) -> None:
-    """Write what `store` was given, an opinion of 0 for who slept, and who did not."""
+    """Write the scores that `store` was given, 0 for inactive experts, and the mask."""
     for e in range(len(on)):
-        awake = kept[e, 0] == kept[e, 0]
-        on[e] = 1.0 if awake else 0.0
+        active = kept[e, 0] == kept[e, 0]
+        on[e] = 1.0 if active else 0.0
         for k in range(L.shape[1]):
-            L[e, k] = kept[e, k] if awake else 0.0
+            L[e, k] = kept[e, k] if active else 0.0
 
 
 @fast
 def differ(kept: Any, L: Any, on: Any) -> Any:
-    """Return whether what was handed out is of other opinions, or of others awake."""
+    """Return whether kept scores differ from these, or are of other active experts."""
     count = np.int32(0)
     for e in range(len(on)):
         for k in range(L.shape[1]):

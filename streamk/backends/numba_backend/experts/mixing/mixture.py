@@ -18,8 +18,8 @@ from streamk.backends.numba_backend.experts.mixing import (
 from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
-"""Places in an account after those of the banks: the sum of losses, events, and events in which the
-banks were looked at."""
+"""Places in the bank costs after those of the banks: the sum of losses, events, and events in which
+the banks were looked at."""
 _SELDOM = 4
 """Events in which the banks are looked at once."""
 LAST_START, LAST_FORGET = 0.01, 0.9998
@@ -27,9 +27,9 @@ LAST_START, LAST_FORGET = 0.01, 0.9998
 
 
 @fast
-def expand_active_mask(table: Any, awake: Any) -> None:
-    """Write which experts are awake, from which banks are."""
-    on = view.on(table)
+def expand_active_mask(table: Any, active: Any) -> None:
+    """Write which experts are active, from which banks are."""
+    on = view.active_mask(table)
     sizes = (
         table[slot.LINEAR_RULES],
         table[slot.BANDWIDTHS] * table[slot.LADDER_RULES],
@@ -37,37 +37,41 @@ def expand_active_mask(table: Any, awake: Any) -> None:
         SMOOTHERS,
         min(table[slot.NEWTON], 1),
     )
-    on[table[slot.EXPERTS] - table[slot.GUESTS] - LEVELS :] = 1.0
+    on[table[slot.EXPERTS] - table[slot.EXTERNAL] - LEVELS :] = 1.0
     e = 0
     for bank in range(len(sizes)):
         for i in range(e, e + sizes[bank]):
-            on[i] = awake[bank]
+            on[i] = active[bank]
         e += sizes[bank]
 
 
 @fast
 def mix(table: Any) -> None:
-    """Write the mixers' predictions and their mixture, from the opinions in SEEN."""
+    """Write the mixers' predictions and their mixture, from SCORES."""
     task, L, mixed, x = (
         table[slot.TASK],
-        view.seen(table),
+        view.scores(table),
         view.mixed(table),
         table[slot.MIXERS],
     )
-    on, beliefs, room = view.on(table), view.opinions(table), view.newton_room(table)
+    on, beliefs, room = (
+        view.active_mask(table),
+        view.probabilities(table),
+        view.expert_workspace(table),
+    )
     expert_predictions.to_probabilities(task, L, beliefs)
     weights, calibrated = view.shares(table), view.calibrated(table)
     two_stage.share(weights[0], beliefs, on, room, mixed[0])
-    calibration.to_probabilities(task, L, view.loudness(table), calibrated)
+    calibration.to_probabilities(task, L, view.inverse_temperatures(table), calibrated)
     two_stage.share(weights[1], calibrated, on, room, mixed[1])
-    first, weights, sums = len(weights), view.products(table), view.room(table)
+    first, weights, sums = len(weights), view.products(table), view.output_workspace(table)
     for i in range(len(weights)):
         two_stage.pool(task, L, weights[i], sums, mixed[first + i])
-    said = view.said(table)
-    two_stage.opine(task, mixed, said)
+    said = view.mixer_scores(table)
+    two_stage.to_scores(task, mixed, said)
     two_stage.pool(task, said, view.last_product(table), sums, mixed[x - 1])
-    top, everyone = view.top(table), view.all(table)
-    two_stage.share(top, mixed, everyone, room, view.out(table))
+    top, all_active = view.mixer_weights(table), view.ones(table)
+    two_stage.share(top, mixed, all_active, room, view.out(table))
 
 
 @fast
@@ -91,18 +95,18 @@ def _load(table: Any, kept: Any, mixed: Any, out: Any) -> None:
         for m in range(x):
             mixed[m, c] = kept[m, c]
         out[c] = kept[x, c]
-    two_stage.opine(table[slot.TASK], mixed, view.said(table))
+    two_stage.to_scores(table[slot.TASK], mixed, view.mixer_scores(table))
 
 
 @fast
 def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     """Let the mixers and their mixture learn from what was said, as it is kept.
 
-    That is in the pool's room from then on: who slept when the event had to be predicted is asleep
-    to the mixing, whoever sleeps now.
+    That is in the pool's workspace from then on: an expert that was inactive at the prediction is
+    inactive to the mixing, whether or not it is active now.
     """
     task, e, x = table[slot.TASK], table[slot.EXPERTS], table[slot.MIXERS]
-    L, on = view.seen(table), view.on(table)
+    L, on = view.scores(table), view.active_mask(table)
     late = not table[slot.FRESH] or expert_predictions.differ(seen, L, on)
     if late:
         expert_predictions.load(seen, L, on)
@@ -111,19 +115,19 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
     weights, alphas = view.shares(table), view.alphas(table)
     likely, beliefs, calibrated = (
         view.losses(table),
-        view.opinions(table),
+        view.probabilities(table),
         view.calibrated(table),
     )
     _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
     _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
-    factors, curvatures = view.loudness(table), view.curvatures(table)
+    factors, curvatures = view.inverse_temperatures(table), view.curvatures(table)
     how = view.loss(table)
     calibration.learn(task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures)
     _learn_products(table, L, y, mixed[len(weights) :])
     if late:
         _load(table, seen[e:], mixed, out)
-    top, everyone = view.top(table), view.all(table)
-    _learn_share(table, top, mixed, y, everyone, alphas[0], view.above(table))
+    top, all_active = view.mixer_weights(table), view.ones(table)
+    _learn_share(table, top, mixed, y, all_active, alphas[0], view.above(table))
     _learn_last_product(table, y, mixed[x - 1])
 
 
@@ -146,7 +150,7 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
         table[slot.TASK] == NUMBERS,
     )
     rates, starts = view.product_rates(table), view.product_starts(table)
-    forgets, room, g = view.forgets(table), view.newton_room(table), view.slopes(table)
+    forgets, room, g = view.forgets(table), view.expert_workspace(table), view.slopes(table)
     for i in range(len(weights)):
         residual = _direction(table, L, mixed[i], y, g)
         if starts[i] > 0.0:
@@ -158,9 +162,9 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
 @fast
 def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
     """Let the product of the other mixers learn; `prediction` becomes what it would say now."""
-    said, weights = view.said(table), view.last_product(table)
-    room, g = view.newton_room(table)[: len(weights)], view.slopes(table)[: len(weights)]
-    two_stage.pool(table[slot.TASK], said, weights, view.room(table), prediction)
+    said, weights = view.mixer_scores(table), view.last_product(table)
+    room, g = view.expert_workspace(table)[: len(weights)], view.slopes(table)[: len(weights)]
+    two_stage.pool(table[slot.TASK], said, weights, view.output_workspace(table), prediction)
     residual = _direction(table, said, prediction, y, g)
     two_stage.newton_step(
         weights, view.last_inverse(table), g, residual, LAST_FORGET, LAST_START, room
@@ -169,7 +173,7 @@ def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
 
 @fast
 def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
-    """Write the direction in which a product of opinions L learns; return the step's factor."""
+    """Write a product's gradient in its weights, from scores L; return the step's factor."""
     if table[slot.TASK] != NUMBERS:
         two_stage.slopes(table[slot.TASK], L, prediction, y, g)
         return 1.0
@@ -179,22 +183,22 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
 
 
 @fast
-def keep_account(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
-    """Add up what was lost, and what the lack of each bank would have cost.
+def add_bank_costs(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
+    """Add up what was lost, and what the lacks_classes of each bank would have cost.
 
-    The former is of the prediction as it was made, the latter of the experts' opinions then and of
+    The former is of the prediction as it was made, the latter of the experts' scores then and of
     the weights they have now.
     """
-    task, account, how = table[slot.TASK], view.account(table), view.loss(table)
-    account[LOST] += two_stage.loss(task, out, y, how)
-    account[EVENTS] += 1.0
-    if account[EVENTS] % _SELDOM:
+    task, bank_costs, how = table[slot.TASK], view.bank_costs(table), view.loss(table)
+    bank_costs[LOST] += two_stage.loss(task, out, y, how)
+    bank_costs[EVENTS] += 1.0
+    if bank_costs[EVENTS] % _SELDOM:
         return
-    account[REVIEWED] += 1.0
+    bank_costs[REVIEWED] += 1.0
     weights = view.products(table)[1]
-    banks, sums = view.banks(table), view.room(table)
+    banks, sums = view.banks(table), view.output_workspace(table)
     two_stage.pool(task, L, weights, sums, room)
     by_all = two_stage.loss(task, room, y, how)
     for bank in range(NEWTON + 1):
         two_stage.pool_without(task, L, weights, banks, bank, sums, room)
-        account[bank] += two_stage.loss(task, room, y, how) - by_all
+        bank_costs[bank] += two_stage.loss(task, room, y, how) - by_all

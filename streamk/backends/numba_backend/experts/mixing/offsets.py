@@ -20,7 +20,7 @@ _MEMORY = 0.99
 
 @fast
 def add(tracked: Any, on: Any, L: Any, P: Any) -> None:
-    """Add the offsets of those who are awake to their opinions L and numbers P (experts, 1)."""
+    """Add the offsets of active experts to their scores L and numbers P (experts, 1)."""
     number = P.dtype.type
     for e in range(len(P)):
         P[e, 0] += number(tracked[0, e] * on[e])

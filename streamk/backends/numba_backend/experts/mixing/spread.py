@@ -1,8 +1,8 @@
 """Quantiles of what a prediction misses by, from several trackers side by side.
 
-A tracker follows the quantiles of the errors in units of its own guess of how far off this event
-may be: a constant, the experts' disagreement, or both. It moves by steps of the pinball loss, by
-one of several rates. A fixed share over the trackers mixes their quantiles, and a last tracker
+A tracker follows the quantiles of the errors in units of its own expected_error of how far off this
+event may be: a constant, the experts' disagreement, or both. It moves by steps of the pinball loss,
+by one of several rates. A fixed share over the trackers mixes their quantiles, and a last tracker
 corrects the mixture, so that in the long run as many errors lie below as should.
 """
 
@@ -27,7 +27,7 @@ LEVELS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5),
     *(0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995),
 )
-TAKE_IN, COUNT, MEAN, TRACKED, WEIGHTS, CORRECTION, LIKELY, AWAKE, ROOM = range(9)
+TAKE_IN, COUNT, MEAN, TRACKED, WEIGHTS, CORRECTION, LIKELY, ACTIVE, ROOM = range(9)
 PLACES = 9
 """Of a table."""
 _EARLY = 1000
@@ -39,15 +39,16 @@ _MEMORY = 0.995
 _CORRECTION = 0.1
 """Rate of the last tracker, in units of the mean error."""
 _FLOOR = 0.05
-"""Least guess of a disagreement, in units of the mean error."""
+"""Least expected_error of a disagreement, in units of the mean error."""
 
 
 @called
 def disagreement(L: Any, weights: Any) -> Any:
-    """Return the weighted deviation of opinions (experts, 1).
+    """Return the weighted deviation of scores (experts, 1).
 
-    Who sleeps (NaN) says the labels' center, so that a number far from it counts as uncertain: on
-    real streams intervals of the same coverage are narrower so than with sleepers left out.
+    An inactive expert (NaN) counts as the labels' center, so that a number far from it counts as
+    uncertain: on real streams intervals of the same coverage are narrower so than with inactive
+    experts left out.
     """
     mean, square, total = 0.0, 0.0, 1e-12
     for e in range(len(weights)):
@@ -60,7 +61,7 @@ def disagreement(L: Any, weights: Any) -> Any:
 
 
 @fast
-def guess(kind: Any, apart: Any, size: Any) -> Any:
+def expected_error(kind: Any, apart: Any, size: Any) -> Any:
     """Return how far off an event may be, from the disagreement and the mean absolute error."""
     if kind == 0:
         return size
@@ -73,9 +74,9 @@ def guess(kind: Any, apart: Any, size: Any) -> Any:
 def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any, out: Any) -> None:
     """Write the quantiles of the error at `LEVELS`, in ascending order."""
     for q in range(len(LEVELS)):
-        out[q] = correction[q] * guess(2, apart, size[0])
+        out[q] = correction[q] * expected_error(2, apart, size[0])
     for t in range(TRACKERS):
-        unit = guess(t // len(RATES), apart, size[0])
+        unit = expected_error(t // len(RATES), apart, size[0])
         for q in range(len(LEVELS)):
             out[q] += weights[t] * tracked[t, q] * unit
     for q in range(1, len(LEVELS)):
@@ -83,10 +84,10 @@ def quantiles(apart: Any, size: Any, tracked: Any, weights: Any, correction: Any
 
 
 _pointer: Any = types.CPointer
-_TABLE, _OPINIONS, _WEIGHTS = map(_pointer, (types.int64, types.float32, types.float64))
+_TABLE, _BY_EXPERT, _WEIGHTS = map(_pointer, (types.int64, types.float32, types.float64))
 
 
-@stage(_TABLE, types.float64, types.int64, _OPINIONS, _WEIGHTS, fastmath=SUMS)
+@stage(_TABLE, types.float64, types.int64, _BY_EXPERT, _WEIGHTS, fastmath=SUMS)
 def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> None:
     """Do `learn`: the same code for whoever calls it, since sums may be taken in any order."""
     table = carray(numbers, (PLACES,))
@@ -99,7 +100,7 @@ def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> N
         double(table, CORRECTION, (len(LEVELS),)),
         double(table, ROOM, (len(LEVELS),)),
     )
-    likely, awake = double(table, LIKELY, (TRACKERS,)), flags(table, AWAKE, (TRACKERS,))
+    likely, active = double(table, LIKELY, (TRACKERS,)), flags(table, ACTIVE, (TRACKERS,))
     count[0] += 1.0
     if count[0] <= _EARLY:
         size[0] += (abs(error) - size[0]) / count[0]
@@ -108,7 +109,7 @@ def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> N
     for q in range(len(LEVELS)):
         correction[q] += _CORRECTION * (LEVELS[q] - (1.0 if error < room[q] else 0.0))
     for t in range(TRACKERS):
-        unit = guess(t // len(RATES), apart, size[0]) + 1e-12
+        unit = expected_error(t // len(RATES), apart, size[0]) + 1e-12
         missed, total = error / unit, 0.0
         for q in range(len(LEVELS)):
             level = LEVELS[q]
@@ -117,13 +118,13 @@ def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> N
             tracked[t, q] += RATES[t % len(RATES)] * (level - (1.0 if beyond < 0.0 else 0.0))
         loss = min(total * unit / (len(LEVELS) * size[0] + 1e-12), 4.0)
         likely[t] = exponential(-_SHARPNESS * loss)
-    two_stage.reweigh(weights, likely, awake, _ALPHA)
+    two_stage.reweigh(weights, likely, active, _ALPHA)
     size[0] = _MEMORY * size[0] + (1.0 - _MEMORY) * abs(error)
 
 
 @called
 def learn(table: Any, error: Any, L: Any, weights: Any) -> None:
-    """Learn from an error, label less prediction, and the opinions L (experts, 1) behind it.
+    """Learn from an error, label less prediction, and the scores L (experts, 1) behind it.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from streamk.backends.numba_backend.experts.mixing import costs
 from streamk.backends.numba_backend.experts.simd import rows_8
 
 LEAST = 1e-4
-"""Least probability that an opinion gives to a class."""
+"""Least probability that an expert gives to a class."""
 _FAINTEST = 1e-6
 """Least probability that a mixer gives to a class where mixers are mixed."""
 
@@ -85,40 +85,40 @@ def normalize(task: Any, sums: Any, out: Any) -> None:
 
 
 @fast
-def share(weights: Any, opinions: Any, awake: Any, room: Any, out: Any) -> None:
-    """Write the weighted mean of opinions (experts, outputs); `awake` is 0 where one sleeps.
+def share(weights: Any, scores: Any, active: Any, room: Any, out: Any) -> None:
+    """Write the weighted mean of predictions (experts, outputs); `active` is 0 or 1.
 
     `room` has a number for each expert.
     """
     total = 0.0
     for e in range(len(weights)):
-        total += weights[e] * awake[e]
+        total += weights[e] * active[e]
     if len(out) == 1:
-        mean, column = 0.0, opinions.ravel()
+        mean, column = 0.0, scores.ravel()
         for e in range(len(weights)):
-            mean += weights[e] * awake[e] * column[e]
+            mean += weights[e] * active[e] * column[e]
         out[0] = mean / total
         return
     for e in range(len(weights)):
-        room[e] = weights[e] * awake[e] / total
-    rows_8.combine(room, opinions, out, len(weights), len(out))
+        room[e] = weights[e] * active[e] / total
+    rows_8.combine(room, scores, out, len(weights), len(out))
 
 
 @fast
-def reweigh(weights: Any, likely: Any, awake: Any, alpha: Any) -> None:
+def reweigh(weights: Any, likely: Any, active: Any, alpha: Any) -> None:
     """Fixed share: weights (summing to 1) times likelihoods, then `alpha` of them spread evenly.
 
-    To an expert asleep falls the mean likelihood, so that its weight stays (Freund et al. 1997).
+    An inactive expert gets the mean likelihood, so that its weight stays (Freund et al. 1997).
     """
     n, kept, new = len(weights), 0.0, 0.0
     for e in range(n):
-        kept += weights[e] * awake[e]
-        new += weights[e] * awake[e] * likely[e]
+        kept += weights[e] * active[e]
+        new += weights[e] * active[e] * likely[e]
     if new <= 0.0:
         return
     scale, even = kept / new, alpha / n
     for e in range(n):
-        factor = likely[e] * scale if awake[e] > 0.0 else 1.0
+        factor = likely[e] * scale if active[e] > 0.0 else 1.0
         weights[e] = (1.0 - alpha) * factor * weights[e] + even
 
 
@@ -148,8 +148,8 @@ def pool_without(task: Any, L: Any, w: Any, banks: Any, bank: Any, sums: Any, ou
 
 
 @fast
-def opine(task: Any, predictions: Any, out: Any) -> None:
-    """Write the opinions that predictions (mixers, outputs) amount to, `normalize` reversed."""
+def to_scores(task: Any, predictions: Any, out: Any) -> None:
+    """Write the scores of predictions (mixers, outputs): the inverse of `normalize`."""
     number = out.dtype.type
     for e in range(len(out)):
         for k in range(out.shape[1]):
@@ -208,7 +208,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
 
 @fast
 def gradient_step(w: Any, g: Any, residual: Any, rate: Any, normalized: Any) -> None:
-    """Step along the gradient; of numbers, normalised by the opinions' squares."""
+    """Step along the gradient; of numbers, normalised by the squares of the scores."""
     step = rate * residual
     if normalized:
         norm = 1e-3

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from connectors.base import Trouble, Troubled
 
-__all__ = ["Lookout"]
+__all__ = ["HealthMonitor"]
 
 _EVERY_SECONDS = 1.0
 """Time between two questions: a broker that is gone shall be told within five seconds."""
@@ -19,7 +19,7 @@ _EVERY_SECONDS = 1.0
 _log = logging.getLogger("streamk.engine")
 
 
-class Lookout:
+class HealthMonitor:
     """Asks sources and sinks, in a thread of its own, whether something is wrong.
 
     The loop itself may wait in a call of one of them for minutes. What begins and what is over is a
@@ -49,7 +49,7 @@ class Lookout:
 
     def __enter__(self) -> Self:
         if self._parts:
-            self._thread = threading.Thread(target=self._watch, name="streamk-lookout", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="streamk-health", daemon=True)
             self._thread.start()
         return self
 

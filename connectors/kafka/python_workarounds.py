@@ -1,4 +1,4 @@
-"""Mends of kafka-python's consumer, which reach for names that are its own business.
+"""PollWorkarounds of kafka-python's consumer, which reach for names that are its own business.
 
 Each is for a fault of the versions in `TESTED`, and all names are looked up once, when a consumer
 is made. A version that was not tested, or that lacks a name, goes on without the mends and a
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-__all__ = ["TESTED", "Mends"]
+__all__ = ["TESTED", "PollWorkarounds"]
 
 TESTED = ("3.0.12",)
 """The versions of kafka-python of which the mends were tested; pyproject.toml bounds them too."""
@@ -27,7 +27,7 @@ _NAMES = (
 _log = logging.getLogger("streamk.connectors")
 
 
-class Mends:
+class PollWorkarounds:
     """What has to be done to a consumer around each of its polls.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Learners of one kernel whose opinions are mixed with those of a pool's experts."""
+"""Learners of one kernel whose predictions are mixed with those of a pool's experts."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
 _LEAST = 1e-30
-"""Least probability whose logarithm is taken; opinions have bounds of their own."""
+"""Least probability whose logarithm is taken; scores have bounds of their own."""
 _EARLY = 512
 """Events that are learned anew when the scale changes among them."""
 _OTHER = 8.0
-"""Change of the labels' unit after which guests begin anew: what a loss's parameter, or the first
-steps, were to a label is then another thing."""
+"""Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
+the first steps, were to a label is then another thing."""
 _NOISE = 0.3
 """By which two estimates of a unit from one stream may differ."""
 
 
-class Guests:
+class ExternalExperts:
     """Learners that see the events of a pool of experts in its scale, and its labels in its terms.
 
     They know the columns and the classes of the pool, in its order. Columns are in units of their
     spread, 0 where missing, and the median distance of two events is the root of 2. The first
-    estimates of that scale are poor, so whenever it changes among the first 512 events, guests
-    learn these anew. Later they keep the scale that they have, but for columns whose center has
-    moved by more than a scale, or whose scale by more than a factor of 2.
+    estimates of that scale are poor, so whenever it changes among the first 512 events, external
+    experts learn these anew. Later they keep the scale that they have, but for columns whose center
+    has moved by more than a scale, or whose scale by more than a factor of 2.
 
-    So it is with the unit of numbers. Later ones are converted to the unit in which the guests
-    began, and what they say back again, so that a change of it changes no prediction. They begin
-    anew where it has changed by more than a factor of 8.
+    So it is with the unit of numbers. Later ones are converted to the unit in which the external
+    experts began, and what they say back again, so that a change of it changes no prediction. They
+    begin anew where it has changed by more than a factor of 8.
 
     Parameters
     ----------
@@ -56,17 +56,17 @@ class Guests:
         If a learner is of another task or kind, or is not new.
     """
 
-    TYPE = "guests"
+    TYPE = "external-experts"
     FORMAT = 1
 
     def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
         if not isinstance(learners, list | tuple):
             raise InvalidInput(
-                f"guests={learners!r} must be a list of learners, such as [OnlineNystrom()]; "
-                "leave it out for none"
+                f"external_experts={learners!r} must be a list of learners, such as "
+                "[OnlineNystrom()]; leave it out for none"
             )
         for place, learner in enumerate(learners):
-            _check(learner, f"guests[{place}]", is_classifier)
+            _check(learner, f"external_experts[{place}]", is_classifier)
         self._fresh = [learner.state() for learner in learners]
         self._columns: tuple[Column, ...] = ()
         self._classes: tuple[Label, ...] = ()
@@ -86,7 +86,7 @@ class Guests:
         """Learn the first events anew, in another scale or unit."""
         self._begin(self._born)
         if len(self._numbers):
-            self._teach(self._events, self._numbers)
+            self._learn_scaled(self._events, self._numbers)
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
@@ -124,7 +124,7 @@ class Guests:
 
     # Growing
 
-    def meet(
+    def update_columns_and_classes(
         self, columns: Sequence[Column], classes: Sequence[Label], scale: RunningQuantiles
     ) -> None:
         """Take over the columns and classes of the pool; those known come first."""
@@ -138,15 +138,15 @@ class Guests:
             if more:
                 learner.add_classes(self._classes)
 
-    def lack(self, classes: int) -> bool:
-        """Whether there are guests, and they have not met so many classes."""
+    def lacks_classes(self, classes: int) -> bool:
+        """Whether there are external experts, and they have not met so many classes."""
         return len(self) > 0 and classes > len(self._classes)
 
     def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:
         """Raise ValueError unless these are the columns and classes."""
         if (self._columns, self._classes) != (columns, classes):
             raise ValueError(
-                f"guests know columns {self._columns} and classes {self._classes}, "
+                f"external_experts know columns {self._columns} and classes {self._classes}, "
                 f"not {columns} and {classes}"
             )
 
@@ -178,7 +178,7 @@ class Guests:
     # Learning and predicting
 
     def outputs(self, events: NDArray[np.float64], n_outputs: int) -> NDArray[np.float32]:
-        """Return logits, log-probabilities or numbers, shape (n, guests, outputs), of raw events.
+        """Return the scores (n, external experts, outputs) of raw events.
 
         Parameters
         ----------
@@ -200,14 +200,14 @@ class Guests:
     def learn(self, events: NDArray[np.float64], number: float) -> None:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
         numbers = np.array([number])
-        self._teach(events, numbers)
+        self._learn_scaled(events, numbers)
         if self._early:
             self._events = np.vstack([self._events, events])
             self._numbers = np.append(self._numbers, numbers)
             if len(self._numbers) == _EARLY:
-                self._grow_up()
+                self._end_early_phase()
 
-    def _teach(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+    def _learn_scaled(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
         Z = self._scale.transform(events)
         if self._is_classifier:
             labels = np.empty(len(numbers), dtype=object)
@@ -220,7 +220,7 @@ class Guests:
             except InvalidInput:  # its steps are too long: the others go on
                 self._learners[place] = self._new(place)
 
-    def _grow_up(self) -> None:
+    def _end_early_phase(self) -> None:
         """Learn nothing anew from now on."""
         self._early = False
         self._events, self._numbers = self._events[:0].copy(), self._numbers[:0].copy()
@@ -244,7 +244,7 @@ class Guests:
 
     @classmethod
     def from_state(cls, state: State, *, is_classifier: bool) -> Self:
-        """Return the guests whose state this is.
+        """Return the external experts whose state this is.
 
         Raises
         ------
@@ -255,16 +255,18 @@ class Guests:
         places = range(count(header, "learners", _OWNER, least=1))
         with reading(_OWNER):
             fresh = [restored(state.child(f"fresh-{n}")) for n in places]
-            guests = cls(fresh, is_classifier=is_classifier)
-            guests._learners = [restored(state.child(f"learner-{n}")) for n in places]
-            for learner, new in zip(guests._learners, fresh, strict=True):
+            external_experts = cls(fresh, is_classifier=is_classifier)
+            external_experts._learners = [restored(state.child(f"learner-{n}")) for n in places]
+            for learner, new in zip(external_experts._learners, fresh, strict=True):
                 check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
-            known = {(learner.columns or (), learner.classes) for learner in guests._learners}
-            ((guests._columns, guests._classes),) = known
-        guests._born = count(header, "born", _OWNER)
-        guests._early = bool(header.get("early"))
-        guests._restore_arrays(state)
-        return guests
+            known = {
+                (learner.columns or (), learner.classes) for learner in external_experts._learners
+            }
+            ((external_experts._columns, external_experts._classes),) = known
+        external_experts._born = count(header, "born", _OWNER)
+        external_experts._early = bool(header.get("early"))
+        external_experts._restore_arrays(state)
+        return external_experts
 
     def _restore_arrays(self, state: State) -> None:
         """Take the arrays of a state, when columns and classes are known."""
@@ -294,21 +296,21 @@ class Guests:
 
     def merge(
         self,
-        other: Guests,
+        other: ExternalExperts,
         common_events: int,
         both: NDArray[np.bool_],
         unit: tuple[float, float],
         *,
         ahead: bool,
     ) -> None:
-        """Take in what the guests of another pool learned since the two pools were one.
+        """Merge what the external experts of another pool learned since the two were one.
 
-        Where scale or unit differ by more than two estimates of one stream may, the guests are
-        those of the one pool from then on.
+        Where scale or unit differ by more than two estimates of one stream may, the external
+        experts are those of the one pool from then on.
 
         Parameters
         ----------
-        other : Guests
+        other : ExternalExperts
             Of the same options. These here know its columns and classes.
         common_events : int
             Of the pools.
@@ -319,7 +321,7 @@ class Guests:
         ahead : bool
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
-        self._grow_up()
+        self._end_early_phase()
         places = {name: place for place, name in enumerate(other._columns)}
         scale = other._scale.select([places.get(name) for name in self._columns], self._scale)
         factor, shift = unit
@@ -339,7 +341,7 @@ class Guests:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
 
 
-_OWNER = "guests"
+_OWNER = "external_experts"
 _LEAST_UNIT = 1e-9
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _ARRAYS = ("unit", "events", "numbers")

@@ -22,7 +22,7 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.learners.common.steps import Constant
-from streamk.learners.multi_kernel.guests import Guests
+from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.state import State
 
 
@@ -37,17 +37,17 @@ def random(kind: str) -> DoublyStochastic:
     return DoublyStochastic(Gaussian(bandwidth=0.7), loss=loss, seed=2, dtype="float32", **sizes)
 
 
-def guests(kind: str) -> list[Any]:
+def external_experts(kind: str) -> list[Any]:
     """Of both kinds, one in single precision and one of second order."""
     return [nystrom(kind), random(kind), nystrom(kind, optimizer="newton", forgetting=0.999)]
 
 
 def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
-    """Outputs (guests, outputs) on an event."""
-    return model._guests.outputs(x[None], model._pool.outputs)[0]
+    """Outputs (external experts, outputs) on an event."""
+    return model._external.outputs(x[None], model._pool.outputs)[0]
 
 
-# --- the same, however it is asked for --------------------------------------------------------
+# --- the same, however it is asked for ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sizes", [(1,), (7, 1, 64), (500,)])
@@ -55,7 +55,7 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
     X, y = stream(kind, 500)
     X[::9, 1] = np.nan
-    one, some = (make(kind, guests=guests(kind)) for _ in range(2))
+    one, some = (make(kind, external_experts=external_experts(kind)) for _ in range(2))
     for x, label in zip(X, y, strict=True):
         one.learn_one(x, label)
     at = 0
@@ -69,7 +69,7 @@ def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
-    model = learned(kind, 300, guests=guests(kind), threads=3)
+    model = learned(kind, 300, external_experts=external_experts(kind), threads=3)
     X, _ = stream(kind, 200, seed=3)
     together = model.decision_many(X)
     np.testing.assert_array_equal(together, np.vstack([model.decision_one(x) for x in X]))
@@ -81,7 +81,7 @@ def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
     X, y = stream(kind, 500)
-    asked, silent = (learned(kind, 300, guests=guests(kind)) for _ in range(2))
+    asked, silent = (learned(kind, 300, external_experts=external_experts(kind)) for _ in range(2))
     # Up to event 512 the scale stays; at a change those who were not asked know the new one.
     for n, (x, label) in enumerate(zip(X[300:], y[300:], strict=True)):
         if n % 2:
@@ -95,11 +95,11 @@ def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_late_labels_judge_what_was_said(kind: str) -> None:
-    model = learned(kind, 200, guests=guests(kind))
+    model = learned(kind, 200, external_experts=external_experts(kind))
     X, y = stream(kind, 40, seed=4)
     model.predict_many(X)
     then = said_by_guests(model, X[0])
-    kept = [model._said._kept[x.tobytes()] for x in X]
+    kept = [model._pending._kept[x.tobytes()] for x in X]
     model.learn_many(X[1:], y[1:])
     now = said_by_guests(model, X[0])
     assert np.abs(now - then).max() > 1e-3
@@ -107,10 +107,10 @@ def test_late_labels_judge_what_was_said(kind: str) -> None:
     limit = 9.3 if kind != "numbers" else 20.0
     np.testing.assert_allclose(kept[0][rows], np.clip(then, -limit, limit), rtol=1e-5, atol=1e-5)
     model.learn_one(X[0], y[0])
-    np.testing.assert_array_equal(model._pool.arrays["SEEN"], kept[0][: model._pool.experts])
+    np.testing.assert_array_equal(model._pool.arrays["SCORES"], kept[0][: model._pool.experts])
 
 
-# --- what guests see, and what they say -------------------------------------------------------
+# --- what external experts see, and what they say -------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,17 +118,17 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
     X, y = stream(kind, 400)
     X[::7, 2] = np.nan
     names = sorted(set(y)) if kind != "numbers" else []
-    model = make(kind, guests=[nystrom(kind)], classes=names)
+    model = make(kind, external_experts=[nystrom(kind)], classes=names)
     model.learn_many(X[:256], y[:256])  # from here on the scale stays up to event 512
-    alone = OnlineNystrom.from_state(model._guests._learners[0].state())
-    scale, labels = model._guests._scale, model._labels
+    alone = OnlineNystrom.from_state(model._external._learners[0].state())
+    scale, labels = model._external._scale, model._labels
     for x, label in zip(X[256:], y[256:], strict=True):
         z = np.clip((x - scale.center) * scale.inverse, -8.0, 8.0)
         z = np.nan_to_num(z, nan=0.0) * np.sqrt(2.0) / scale.distance
         F = alone.decision_one(z)
         if kind == "numbers":
             expected, label = F, (label - labels.center[0]) * labels.inverse[0]
-            factor, shift = model._guests._unit
+            factor, shift = model._external._unit
             expected, seen = F * factor + shift, (label - shift) / factor
         else:
             P = np.array(list(alone.predict_proba_one(z).values()))
@@ -154,7 +154,7 @@ def test_guests_get_the_weight_they_earn() -> None:
     guest = nystrom("numbers", optimizer="newton", regularization=1e-3, max_landmarks=64)
     missed = []
     for joined in ((), (guest,)):
-        model = MultiKernel(task="regression", seed=1, guests=joined)
+        model = MultiKernel(task="regression", seed=1, external_experts=joined)
         model.learn_many(X[:300], y[:300])
         errors = []
         for x, label in zip(X[300:], y[300:], strict=True):
@@ -168,7 +168,7 @@ def test_guests_get_the_weight_they_earn() -> None:
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
 def test_numbers_of_every_loss(loss: str) -> None:
-    model = learned("numbers", 600, loss=loss, guests=guests("numbers"))
+    model = learned("numbers", 600, loss=loss, external_experts=external_experts("numbers"))
     X, y = stream("numbers", 300, seed=7)
     assert np.abs(model.predict_many(X) - y).mean() < 0.5 * np.abs(np.median(y) - y).mean()
     low, high = model.predict_interval_many(X, 0.8).T
@@ -177,59 +177,59 @@ def test_numbers_of_every_loss(loss: str) -> None:
 
 
 def test_what_is_without_bounds_is_bounded() -> None:
-    model = make("numbers", guests=[nystrom("numbers")])
+    model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(*stream("numbers", 100))
-    learner: Any = model._guests._learners[0]
+    learner: Any = model._external._learners[0]
     learner._optimizer.W *= 1e200
     learner._served = None
     X, _ = stream("numbers", 5)
-    assert np.abs(model._guests.outputs(X, 1)).max() == 20.0
+    assert np.abs(model._external.outputs(X, 1)).max() == 20.0
     assert np.isfinite(model.predict_many(X)).all()
 
 
 def test_drift_leaves_guests_as_they_are() -> None:
-    model = learned("two", 300, guests=guests("two"))
+    model = learned("two", 300, external_experts=external_experts("two"))
     x = stream("two", 1, seed=6)[0][0]
     before = said_by_guests(model, x)
     model._pool.restart()
     np.testing.assert_array_equal(said_by_guests(model, x), before)
 
 
-# --- the scale of columns ---------------------------------------------------------------------
+# --- the scale of columns -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
     X, y = stream(kind, 512)
-    model = make(kind, guests=[nystrom(kind)])
+    model = make(kind, external_experts=[nystrom(kind)])
     model.learn_many(X[:256], y[:256])
-    scale = model._guests._scale
+    scale = model._external._scale
     np.testing.assert_array_equal(scale.center, model._scale.center)
     alone = nystrom(kind, columns=range(3), classes=model.classes)
     labels: Any = y[:256]
     if kind == "numbers":
         labels = (labels - model._labels.center[0]) * model._labels.inverse[0]
-        assert model._guests._unit.tolist() == [1.0, 0.0]
-    model._guests._again()
+        assert model._external._unit.tolist() == [1.0, 0.0]
+    model._external._again()
     alone.learn_many(scale.transform(X[:256]), labels)
-    learner: Any = model._guests._learners[0]
+    learner: Any = model._external._learners[0]
     np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
-    assert model._guests._early
+    assert model._external._early
     model.learn_many(X[256:], y[256:])
-    assert not model._guests._early
-    assert not model._guests._events.size
+    assert not model._external._early
+    assert not model._external._events.size
 
 
 @pytest.mark.parametrize("far", [False, True])
 def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
-    model = learned("two", 600, guests=guests("two"))
+    model = learned("two", 600, external_experts=external_experts("two"))
     x = stream("two", 1, seed=6)[0][0]
-    guest, pool = model._guests._scale, model._scale
+    guest, pool = model._external._scale, model._scale
     before, center = said_by_guests(model, x), guest.center.copy()
     pool.center[0] = center[0] + (1.5 if far else 0.5) / guest.inverse[0]
     pool.inverse[1] = guest.inverse[1] * (2.5 if far else 0.6)
     pool.distance = float(guest.distance[0]) * (0.4 if far else 0.6)
-    model._guests.adapt(pool)
+    model._external.adapt(pool)
     if far:
         np.testing.assert_array_equal(guest.center[:1], pool.center[:1])
         np.testing.assert_array_equal(guest.inverse[:2], pool.inverse[:2])
@@ -239,31 +239,31 @@ def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
         np.testing.assert_array_equal(said_by_guests(model, x), before)
 
 
-# --- the unit of numbers ----------------------------------------------------------------------
+# --- the unit of numbers --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [300, 700])
 def test_another_unit_of_labels_changes_no_prediction(n: int) -> None:
-    model = learned("numbers", n, guests=[nystrom("numbers"), nystrom("numbers")])
+    model = learned("numbers", n, external_experts=[nystrom("numbers"), nystrom("numbers")])
     X, _ = stream("numbers", 50, seed=5)
-    before = model._guests.outputs(X, 1)
-    model._guests.shift_labels(0.5, 0.25, n)
-    after = model._guests.outputs(X, 1)
+    before = model._external.outputs(X, 1)
+    model._external.shift_labels(0.5, 0.25, n)
+    after = model._external.outputs(X, 1)
     if n < 512:  # what was learned is learned anew, as labels of that unit
-        assert model._guests._unit.tolist() == [1.0, 0.0]
+        assert model._external._unit.tolist() == [1.0, 0.0]
         assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.99
     else:
         np.testing.assert_allclose(after, 0.5 * before + 0.25, rtol=1e-5, atol=1e-6)
-    assert [learner.n_events for learner in model._guests._learners] == [n, n]
+    assert [learner.n_events for learner in model._external._learners] == [n, n]
 
 
 @pytest.mark.parametrize(("factor", "n"), [(0.0, 300), (0.0, 700), (0.01, 700), (50.0, 700)])
 def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
-    model = learned("numbers", n, guests=guests("numbers"))
-    model._guests.shift_labels(factor, 0.25, n)
-    assert [learner.n_events for learner in model._guests._learners] == [0, 0, 0]
+    model = learned("numbers", n, external_experts=external_experts("numbers"))
+    model._external.shift_labels(factor, 0.25, n)
+    assert [learner.n_events for learner in model._external._learners] == [0, 0, 0]
     X, y = stream("numbers", 300)
-    assert not model._guests.outputs(X, 1).any()
+    assert not model._external.outputs(X, 1).any()
     model.learn_many(X, y)
     assert_sound(model)
 
@@ -271,14 +271,14 @@ def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
     X, y = stream("numbers", 600)
-    model = make("numbers", guests=[nystrom("numbers")])
+    model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(X, unit * y)
-    said = model._guests.outputs(X, 1)[:, 0, 0]
+    said = model._external.outputs(X, 1)[:, 0, 0]
     wanted = (unit * y - model._labels.center[0]) * model._labels.inverse[0]
     assert np.corrcoef(said, wanted)[0, 1] > 0.9
 
 
-# --- classes and columns that come late -------------------------------------------------------
+# --- classes and columns that come late -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("named", [(), ("d", "b"), ("a", "b", "c", "d")])
@@ -286,22 +286,24 @@ def test_classes_that_come_late(named: tuple[str, ...]) -> None:
     X, y = stream("four", 900)
     y[:100] = "a"
     y[100:300][y[100:300] == "c"] = "b"
-    one, many = (make("four", guests=guests("four"), classes=named) for _ in range(2))
+    one, many = (
+        make("four", external_experts=external_experts("four"), classes=named) for _ in range(2)
+    )
     for x, label in zip(X, y, strict=True):
         one.learn_one(x, label)
     many.learn_many(X, y)
     assert_same(one, many)
-    for learner in one._guests._learners:
+    for learner in one._external._learners:
         assert learner.classes == one.classes
     fresh, expected = stream("four", 300, seed=3)
-    best = one._guests.outputs(fresh, 4)[:, 0].argmax(axis=1)
+    best = one._external.outputs(fresh, 4)[:, 0].argmax(axis=1)
     assert (np.array(one.classes)[best] == expected).mean() > 0.8
 
 
 @pytest.mark.parametrize("place", range(3))
 def test_classes_may_be_added_between_predictions(place: int) -> None:
     X, _ = stream("two", 60)
-    told, found = (guests("two")[place] for _ in range(2))
+    told, found = (external_experts("two")[place] for _ in range(2))
     told.add_columns(range(3))
     told.add_classes(["a", "b"])
     told.learn_many(X, ["a"] * 60)
@@ -315,7 +317,7 @@ def test_classes_may_be_added_between_predictions(place: int) -> None:
 
 def test_a_second_class_comes_after_a_prediction() -> None:
     X, _ = stream("two", 60)
-    model = make("two", guests=guests("two"))
+    model = make("two", external_experts=external_experts("two"))
     for n, x in enumerate(X):
         model.learn_one(x, "a" if n < 30 else "b")
         model.predict_proba_many(X[:5])
@@ -326,29 +328,29 @@ def test_a_second_class_comes_after_a_prediction() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_that_come_late(kind: str) -> None:
     X, y = stream(kind, 600, d=5)
-    model = make(kind, guests=guests(kind), columns=["a", "b"])
+    model = make(kind, external_experts=external_experts(kind), columns=["a", "b"])
     model.learn_many(X[:200, :2], y[:200])
     model.add_columns(["c", "d", "e"])
     model.learn_many(X[200:], y[200:])
-    for learner in model._guests._learners:
+    for learner in model._external._learners:
         assert learner.columns == ("a", "b", "c", "d", "e")
     assert_sound(model)
     assert_same(model, MultiKernel.from_state(model.state()))
 
 
 def test_a_learner_without_columns() -> None:
-    model = MultiKernel(seed=1, guests=guests("two"))
+    model = MultiKernel(seed=1, external_experts=external_experts("two"))
     model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
     assert model.predict_proba_many(np.zeros((3, 0))).shape == (3, 2)
 
 
-# --- states -----------------------------------------------------------------------------------
+# --- states ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 300])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
-    model = make(kind, guests=guests(kind))
+    model = make(kind, external_experts=external_experts(kind))
     X, y = stream(kind, n + 200)
     if n:
         model.learn_many(X[:n], y[:n])
@@ -359,7 +361,7 @@ def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
     ):
         assert_same(model, again)
         again.learn_many(X[n:], y[n:])
-        whole = make(kind, guests=guests(kind))
+        whole = make(kind, external_experts=external_experts(kind))
         whole.learn_many(X, y)
         assert_same(whole, again)
 
@@ -367,7 +369,7 @@ def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
 def test_without_guests_a_state_is_what_it_was() -> None:
     state = learned("two", 50).state()
     parts: Any = state.header["parts"]
-    assert "guests" not in parts
+    assert "external_experts" not in parts
     old = MultiKernel.from_state(State({**state.header, "format": 2}, state.arrays))
     assert_same(learned("two", 50), old)
 
@@ -379,56 +381,61 @@ def test_without_guests_a_state_is_what_it_was() -> None:
     ids=str,
 )  # fmt: skip
 def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:
-    state = learned("two", 50, guests=guests("two")).state()
+    state = learned("two", 50, external_experts=external_experts("two")).state()
     parts: Any = state.header["parts"]
-    header = {**state.header, "parts": {**parts, "guests": {**parts["guests"], **change}}}
+    header = {
+        **state.header,
+        "parts": {**parts, "external_experts": {**parts["external_experts"], **change}},
+    }
     with pytest.raises(StateError):
         MultiKernel.from_state(State(header, state.arrays))
 
 
 @pytest.mark.parametrize("name", ["unit", "events", "numbers", "center", "inverse", "distance"])
 def test_damaged_arrays_of_guests_are_refused(name: str) -> None:
-    state = learned("two", 50, guests=guests("two")).state()
+    state = learned("two", 50, external_experts=external_experts("two")).state()
     arrays = {**state.arrays}
-    found = arrays.pop(f"guests.{name}")
+    found = arrays.pop(f"external_experts.{name}")
     with pytest.raises(StateError):
         MultiKernel.from_state(State(state.header, arrays))
-    arrays[f"guests.{name}"] = found[:-1]
+    arrays[f"external_experts.{name}"] = found[:-1]
     with pytest.raises(StateError):
         MultiKernel.from_state(State(state.header, arrays))
 
 
 @pytest.mark.parametrize("part", ["fresh-0", "learner-0"])
 def test_guests_of_no_known_type_are_refused(part: str) -> None:
-    state = Guests([nystrom("two")], is_classifier=True).state()
+    state = ExternalExperts([nystrom("two")], is_classifier=True).state()
     parts: Any = state.header["parts"]
     header = {**state.header, "parts": {**parts, part: {"type": "perceptron", "format": 1}}}
     with pytest.raises(StateError, match="perceptron"):
-        Guests.from_state(State(header, state.arrays), is_classifier=True)
+        ExternalExperts.from_state(State(header, state.arrays), is_classifier=True)
 
 
 def test_guests_of_other_columns_are_refused() -> None:
-    state = learned("two", 50, guests=guests("two")).state()
-    other = learned("two", 50, d=4, guests=guests("two")).state()
+    state = learned("two", 50, external_experts=external_experts("two")).state()
+    other = learned("two", 50, d=4, external_experts=external_experts("two")).state()
     theirs: Any = other.header["parts"]
     mine: Any = state.header["parts"]
-    header = {**state.header, "parts": {**mine, "guests": theirs["guests"]}}
-    arrays = {name: a for name, a in state.arrays.items() if not name.startswith("guests.")}
-    arrays |= {name: a for name, a in other.arrays.items() if name.startswith("guests.")}
-    with pytest.raises(StateError, match="guests know columns"):
+    header = {**state.header, "parts": {**mine, "external_experts": theirs["external_experts"]}}
+    arrays = {
+        name: a for name, a in state.arrays.items() if not name.startswith("external_experts.")
+    }
+    arrays |= {name: a for name, a in other.arrays.items() if name.startswith("external_experts.")}
+    with pytest.raises(StateError, match="external_experts know columns"):
         MultiKernel.from_state(State(header, arrays))
 
 
-# --- merging ----------------------------------------------------------------------------------
+# --- merging --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
-    model = learned(kind, 400, guests=guests(kind))
+    model = learned(kind, 400, external_experts=external_experts(kind))
     X, _ = stream(kind, 50, seed=5)
-    before = model._guests.outputs(X, model._pool.outputs)
+    before = model._external.outputs(X, model._pool.outputs)
     model.merge(copy.deepcopy(model), common_events=400)
-    after = model._guests.outputs(X, model._pool.outputs)
+    after = model._external.outputs(X, model._pool.outputs)
     np.testing.assert_allclose(after, before, atol=1e-3)
 
 
@@ -436,16 +443,16 @@ def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
     X, y = stream(kind, 1200)
-    common = learned(kind, 300, guests=[nystrom(kind)])
+    common = learned(kind, 300, external_experts=[nystrom(kind)])
     one, other = copy.deepcopy(common), copy.deepcopy(common)
     one.learn_many(X[300:mine], y[300:mine])
     other.learn_many(X[mine:], y[mine:])
-    learner: Any = one._guests._learners[0]
+    learner: Any = one._external._learners[0]
     expected = OnlineNystrom.from_state(learner.state())
-    born = one._guests._born
-    expected.merge(other._guests._learners[0], common_events=300 - born)  # type: ignore[arg-type]
+    born = one._external._born
+    expected.merge(other._external._learners[0], common_events=300 - born)  # type: ignore[arg-type]
     one.merge(other, common_events=300)
-    np.testing.assert_array_equal(one._guests._learners[0].coefficients, expected.coefficients)
+    np.testing.assert_array_equal(one._external._learners[0].coefficients, expected.coefficients)
     assert one.n_events == 1200
     one.learn_many(X[:50], y[:50])
     assert_sound(one)
@@ -455,16 +462,19 @@ def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> None:
     X, y = stream(kind, 800, d=3)
-    one, other = (make(kind, guests=guests(kind), columns=order) for order in ("abc", "bca"))
+    one, other = (
+        make(kind, external_experts=external_experts(kind), columns=order)
+        for order in ("abc", "bca")
+    )
     one.learn_many(X[:mine], y[:mine])
     other.learn_many(100.0 * X[mine:][:, [1, 2, 0]], y[mine:])
     host, columns = (one, [0, 1, 2]) if mine > 400 else (other, [1, 2, 0])
     fresh, _ = stream(kind, 50, seed=5)
     fresh *= 1.0 if mine > 400 else 100.0
-    before = host._guests.outputs(fresh[:, columns], host._pool.outputs)
+    before = host._external.outputs(fresh[:, columns], host._pool.outputs)
     classes = host.classes
     one.merge(other)
-    after = one._guests.outputs(fresh, one._pool.outputs)
+    after = one._external.outputs(fresh, one._pool.outputs)
     if kind == "four":
         after = after[..., [one.classes.index(label) for label in classes]]
     elif classes != one.classes:
@@ -476,25 +486,27 @@ def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> Non
 
 def test_a_new_learner_takes_over_another() -> None:
     X, y = stream("four", 500)
-    other = learned("four", 500, guests=guests("four"))
-    one = make("four", guests=guests("four"))
+    other = learned("four", 500, external_experts=external_experts("four"))
+    one = make("four", external_experts=external_experts("four"))
     one.merge(other)
-    for guest in other._guests._learners:
+    for guest in other._external._learners:
         if isinstance(guest, DoublyStochastic):
             guest.finish()  # as merging does with a copy
-    np.testing.assert_allclose(one._guests.outputs(X, 4), other._guests.outputs(X, 4), atol=1e-4)
+    np.testing.assert_allclose(
+        one._external.outputs(X, 4), other._external.outputs(X, 4), atol=1e-4
+    )
     one.learn_many(X, y)
     assert_sound(one)
 
 
 def test_learners_of_other_guests_are_not_merged() -> None:
-    one = learned("two", 50, guests=[nystrom("two")])
-    for others in ([], [nystrom("two", max_landmarks=8)], guests("two")):
-        with pytest.raises(InvalidInput, match="guests"):
-            one.merge(learned("two", 50, guests=others))
+    one = learned("two", 50, external_experts=[nystrom("two")])
+    for others in ([], [nystrom("two", max_landmarks=8)], external_experts("two")):
+        with pytest.raises(InvalidInput, match="external_experts"):
+            one.merge(learned("two", 50, external_experts=others))
 
 
-# --- who may join -----------------------------------------------------------------------------
+# --- who may join ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -505,8 +517,8 @@ def test_learners_of_other_guests_are_not_merged() -> None:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
 def test_who_cannot_join_is_told_why(guest: Any, said: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"guests\[1\] .*{said}"):
-        MultiKernel(guests=[nystrom("two"), guest])
+    with pytest.raises(InvalidInput, match=rf"external_experts\[1\] .*{said}"):
+        MultiKernel(external_experts=[nystrom("two"), guest])
 
 
 def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> None:
@@ -514,7 +526,10 @@ def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> 
     X = rng.normal(size=(300, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=300)
     wild = DoublyStochastic(Gaussian(), loss="squared", step=Constant(8.0), batch_size=1)
-    alone, host = (MultiKernel(task="regression", seed=1, guests=guests) for guests in ([], [wild]))
+    alone, host = (
+        MultiKernel(task="regression", seed=1, external_experts=external_experts)
+        for external_experts in ([], [wild])
+    )
     missed = dict.fromkeys((alone, host), 0.0)
     for model in missed:
         for n in range(len(X)):
@@ -527,27 +542,29 @@ def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> 
 
 def test_a_guest_of_classes_among_numbers_is_told_of_losses() -> None:
     with pytest.raises(InvalidInput, match=r"learns classes.*loss='squared'"):
-        MultiKernel(task="regression", guests=[nystrom("two")])
+        MultiKernel(task="regression", external_experts=[nystrom("two")])
 
 
-@pytest.mark.parametrize("guests", [nystrom("two"), "online-nystrom", 3])
-def test_guests_come_in_a_list(guests: Any) -> None:
+@pytest.mark.parametrize("external_experts", [nystrom("two"), "online-nystrom", 3])
+def test_guests_come_in_a_list(external_experts: Any) -> None:
     for model in (MultiKernel, KernelClassifier):
         with pytest.raises(InvalidInput, match="must be a list of learners"):
-            model(guests=guests)
+            model(external_experts=external_experts)
 
 
 def test_no_guests_are_none() -> None:
-    assert MultiKernel(guests=None).guests == MultiKernel().guests == []
+    assert (
+        MultiKernel(external_experts=None).external_experts == MultiKernel().external_experts == []
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_that_factorizes_joins_as_the_others_do(kind: str) -> None:
     loss = "squared" if kind == "numbers" else "softmax"
-    sizes: Any = {"rank": 8, "n_clusters": 4, "first": 128, "lag": 64}
+    sizes: Any = {"rank": 8, "n_clusters": 4, "first": 128, "swap_delay": 64}
     X, y = stream(kind, 500)
     whole, parts = (
-        make(kind, guests=[StreamingMeka(Gaussian(bandwidth=0.7), loss=loss, **sizes)])
+        make(kind, external_experts=[StreamingMeka(Gaussian(bandwidth=0.7), loss=loss, **sizes)])
         for _ in range(2)
     )
     whole.learn_many(X, y)
