@@ -15,7 +15,7 @@ import pytest
 from engine_kit import WhimsicalSource
 
 from connectors.memory import MemorySource
-from streamk.cli import main
+from streamk.cli import main, pictures
 from streamk.cli.figures import confusion_table, figure_rows, since_lines, sparkline
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.evaluation.confusion import Confusion
@@ -224,3 +224,11 @@ def test_a_confusion_matrix_of_many_classes_fits_a_terminal() -> None:
     assert re.fullmatch(r"  1 a cl\S* .* 0\.909 +91 +9( +0){9}", lines[1])
     assert re.fullmatch(r"  10 a .* +91 +9", lines[10])
     assert re.fullmatch(r"  30 others .*( +0){10} +100", lines[11])
+
+
+def test_without_matplotlib_the_error_names_the_extra(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pictures, "can_draw", lambda: False)
+    assert main(["plot", str(made)]) == 2
+    assert "pictures need matplotlib: pip install 'streamk[plot]'" in capsys.readouterr().err

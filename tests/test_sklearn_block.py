@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamk.adapters.sklearn import BlockRidge, BlockSVC, DCRidge
+from benchmarks.meka.dc_ridge import DCRidge
+from streamk.adapters.sklearn import BlockRidge, BlockSVC
 from streamk.errors import InvalidInput
 from streamk.factorization import block_kernel
 from streamk.factorization.block import random_parts

@@ -23,7 +23,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk import landmarks
 from streamk.adapters.sklearn import (
-    FarahatNystroem,
     KMeansNystroem,
     LeverageNystroem,
     OasisNystroem,
@@ -39,10 +38,8 @@ ALL = [
     UniformNystroem,
     KMeansNystroem,
     LeverageNystroem,
-    FarahatNystroem,
     RPCholeskyNystroem,
 ]
-DRAWN = [made for made in ALL if made is not FarahatNystroem]
 OF_ROWS = [made for made in ALL if made is not KMeansNystroem]
 
 
@@ -84,9 +81,7 @@ def error(features: Any, K: Any) -> float:
 @pytest.mark.parametrize("made", ALL)
 def test_products_of_features_approximate_the_kernel(made: Any) -> None:
     X = moons()
-    model = made(gamma=1.0, n_components=60).set_params(
-        **({} if made is FarahatNystroem else {"random_state": 0})
-    )
+    model = made(gamma=1.0, n_components=60, random_state=0)
     features = model.fit_transform(X)
     assert features.shape == (300, len(model.components_))
     assert error(features, rbf_kernel(X, gamma=1.0)) < 1e-3
@@ -99,9 +94,8 @@ def test_products_of_features_approximate_the_kernel(made: Any) -> None:
 @pytest.mark.parametrize("made", ALL)
 def test_fit_then_transform_is_fit_transform(made: Any) -> None:
     X = moons()
-    options = {} if made is FarahatNystroem else {"random_state": 3}
-    together = made(n_components=40, **options).fit_transform(X)
-    apart = made(n_components=40, **options).fit(X).transform(X)
+    together = made(n_components=40, random_state=3).fit_transform(X)
+    apart = made(n_components=40, random_state=3).fit(X).transform(X)
     assert np.array_equal(together, apart)
 
 
@@ -147,7 +141,6 @@ def test_uniform_is_as_good_as_that_of_sklearn_and_the_others_are_better() -> No
     assert mean_error(UniformNystroem) == pytest.approx(theirs, rel=0.5)
     for better in (OasisNystroem, KMeansNystroem, RPCholeskyNystroem):
         assert mean_error(better) < 0.7 * theirs
-    assert error(FarahatNystroem(gamma=4.0, n_components=50).fit_transform(X), K) < 0.5 * theirs
 
 
 def test_the_approximation_is_that_of_sklearn_from_the_same_landmarks() -> None:
@@ -185,7 +178,7 @@ def test_a_sparse_precomputed_kernel(made: Any) -> None:
     x = np.linspace(0.0, 30.0, 90)
     K = np.maximum(0.0, 1.0 - abs(x[:, None] - x))  # a triangle is a kernel on a line
     dense, given = (made(kernel="precomputed", n_components=40) for _ in range(2))
-    if made in DRAWN:
+    if made in ALL:
         dense.random_state = given.random_state = 0
     expected, features = dense.fit_transform(K), given.fit_transform(csc_array(K))
     assert np.array_equal(given.component_indices_, dense.component_indices_)
@@ -202,7 +195,7 @@ def test_rows_that_are_spanned_bring_no_feature() -> None:
 
 def test_the_random_state_decides() -> None:
     X = moons()
-    for made in DRAWN:
+    for made in ALL:
 
         def fit(random_state: Any, made: Any = made) -> Any:
             return made(n_components=10, random_state=random_state).fit(X).components_

@@ -51,7 +51,7 @@ def test_the_wheel_ships_both_packages_and_nothing_else(wheel: Path) -> None:
 def test_the_demo_runs_from_the_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)
-    run(home / "bin" / "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    run(home / "bin" / "pip", "install", "--quiet", f"{wheel}[plot]", cwd=tmp_path)
     where = run(
         home / "bin" / "python", "-c", "import streamk; print(streamk.__file__)", cwd=tmp_path
     )

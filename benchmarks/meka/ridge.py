@@ -140,7 +140,8 @@ def with_parts(made: Any, X: Matrix, y: Matrix, gamma: float, seed: int, rank: i
 
 def in_parts() -> dict[str, Any]:
     """The estimators of kernels in parts, called with the number of parts and their options."""
-    from streamk.adapters.sklearn import BlockRidge, DCRidge
+    from benchmarks.meka.dc_ridge import DCRidge
+    from streamk.adapters.sklearn import BlockRidge
 
     return {
         "DC-KRR": lambda parts, **options: DCRidge(n_parts=parts, **options),

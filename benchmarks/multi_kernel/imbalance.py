@@ -65,9 +65,7 @@ def measure(streams: Sequence[Stream]) -> dict[str, Any]:
 def _measured(stream: Stream) -> dict[str, Any]:
     model = _Weighed(stream)
     outcome = direct.run(model, stream, 0)
-    weighed = replace(
-        outcome, guess=np.array(model.decided, dtype=outcome.guess.dtype)
-    )
+    weighed = replace(outcome, guess=np.array(model.decided, dtype=outcome.guess.dtype))
     counts = np.unique(stream.y, return_counts=True)[1]
     found: dict[str, Any] = {
         "events": len(stream),

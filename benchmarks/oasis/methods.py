@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.oasis.farahat import farahat
 from streamk import landmarks
 
 Method = Callable[..., Any]
@@ -12,7 +13,7 @@ Method = Callable[..., Any]
 
 def _farahat(X: Any, kernel: Any, *, max_landmarks: int, **_: int) -> Any:
     """Farahat's method draws nothing."""
-    return landmarks.farahat(X, kernel, max_landmarks=max_landmarks)
+    return farahat(X, kernel, max_landmarks=max_landmarks)
 
 
 METHODS: dict[str, Method] = {

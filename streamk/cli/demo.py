@@ -17,6 +17,7 @@ from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
+from streamk.cli.pictures import LACKING, can_draw, new_figure
 from streamk.cli.tables import columns
 from streamk.engine import Engine, Report, shown_on
 from streamk.engine.evaluation.metrics import Metrics
@@ -110,11 +111,13 @@ def main(arguments: Sequence[str]) -> int:
         )
         for line in lines
     ]
-    picture = out / "accuracy.png"
-    _draw(lines, picture)
+    drawn = LACKING
+    if can_draw():
+        drawn = str(out / "accuracy.png")
+        _draw(lines, out / "accuracy.png")
     print(f"\n{columns(rows, numbers=True)}\n")
     print("Each event is predicted before it is learned. Every model has its defaults.")
-    print(f"Accuracy along the stream: {picture}")
+    print(f"Accuracy along the stream: {drawn}")
     print(f"Every prediction:          {out / 'predictions.ndjson'}")
     print(f"The model as it is now:    streamk inspect {out / 'state'}")
     return 0
@@ -190,12 +193,9 @@ def _one_by_one(name: str, model: OneByOne, events: Sequence[Event]) -> Line:
 
 def _draw(lines: Sequence[Line], path: Path) -> None:
     """Draw accuracy over the last events along the stream."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    figure = new_figure(9, 4.8)
     from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
-    figure = Figure(figsize=(9, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     styles = [("#0072b2", 2.4), ("#d55e00", 1.6), ("#6e6e6e", 1.6)]
     for line, (color, width) in zip(lines, styles, strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.figures import words
 from streamk.cli.inspect import members
+from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.evaluation.marks import Marks
@@ -120,14 +121,11 @@ def _panels(story: StreamHistory) -> list[list[str]]:
 
 
 def _draw(story: StreamHistory, path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
-
     panels, has_bad = _panels(story), bool(story.bad.places())
     heights = [3.0, *([1.6] * (len(panels) - 1)), *([0.7] * has_bad)]
-    figure = Figure(figsize=(9, 1.3 + sum(heights)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1.3 + sum(heights))
+    from matplotlib.ticker import StrMethodFormatter
+
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
     for panel, names in zip(axes, panels, strict=False):
         _draw_panel(panel, story, names)

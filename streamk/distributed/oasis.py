@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import linalg
 
 from streamk.distributed.shards import LandmarkFactor, Shard
 from streamk.distributed.worker_pool import WorkerPool
@@ -74,7 +74,7 @@ class ShardedLandmarks:
     @property
     def W_inverse(self) -> Numbers:  # noqa: N802 (as the paper writes it)
         """Inverse of the kernel matrix between the landmarks, (landmarks, landmarks)."""
-        inverse = linalg.solve_triangular(self.L, np.eye(len(self)), lower=True)
+        inverse = scipy.linalg.solve_triangular(self.L, np.eye(len(self)), lower=True)
         return np.asarray(inverse.T @ inverse)
 
     def transform(self, Y: ArrayLike) -> Numbers:

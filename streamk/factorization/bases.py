@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from streamk.errors import BackendUnavailable
 from streamk.kernels import Kernel
@@ -88,7 +88,7 @@ class Basis:
             G += W.T @ W
         if np.abs(G - np.eye(len(G))).max(initial=0.0) <= _ORTHONORMAL:
             return self
-        R = linalg.cholesky(G)
+        R = scipy.linalg.cholesky(G)
         # The rows as they were, not by the new map: it would round anew, by as much again.
         for part, W in parts():
             out[part] = _over(W, R)
@@ -163,7 +163,7 @@ def _factor(
     if max(found.factor.max(), -found.factor.min()) < _NOTHING:
         # A narrow kernel sees no point from the centres of clusters; from points it does.
         found = METHODS["uniform"](X, kernel, max_landmarks=landmarks, seed=seed, threads=threads)
-    R = linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
+    R = scipy.linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
     assert found.points is not None
     return found.points[found.used], R, found.factor
 
@@ -192,5 +192,5 @@ def _leading(gram: Numbers, smallest: float = _SMALLEST) -> tuple[Numbers, Numbe
 
 def _over(A: Numbers, R: Numbers) -> Numbers:
     """Return ``A R^-1`` of an upper triangular R."""
-    solved: Numbers = linalg.solve_triangular(R, A.T, trans="T", check_finite=False).T
+    solved: Numbers = scipy.linalg.solve_triangular(R, A.T, trans="T", check_finite=False).T
     return np.ascontiguousarray(solved)

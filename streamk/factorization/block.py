@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import (
@@ -282,13 +282,13 @@ def solve_blocks(
         K = _block(points, kernel, rows).T  # symmetric, and in the order of LAPACK without a copy
         np.fill_diagonal(K, K.diagonal() + lam)
         try:
-            factor = linalg.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
-        except linalg.LinAlgError:
+            factor = scipy.linalg.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
             raise InvalidInput(
                 f"the kernel of the {len(rows)} points of one part, with lam={lam!r} on its "
                 "diagonal, is singular up to rounding; take a larger lam"
             ) from None
-        alpha[rows] = linalg.cho_solve(factor, Y[rows], check_finite=False)
+        alpha[rows] = scipy.linalg.cho_solve(factor, Y[rows], check_finite=False)
     return alpha
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csgraph
 
 from streamk.backends import blocks as loops
 from streamk.backends.threads import divide
@@ -284,7 +284,7 @@ class Links:
         Clusters that no chain of links joins have eigenvectors of their own, and stay apart.
         """
         L, blocks = self.dense(), {}
-        parts, part = csgraph.connected_components(self.there(), directed=False)
+        parts, part = scipy.sparse.csgraph.connected_components(self.there(), directed=False)
         owners = np.repeat(part, self.ranks)
         for number in range(parts):
             own, together = np.flatnonzero(owners == number), np.flatnonzero(part == number)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, sparse
 
 from streamk.errors import InvalidInput
 from streamk.factorization.blocks import BlockDiagonal, Links, Scaled
@@ -119,12 +119,12 @@ def solve(
 
 def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
     """Return what solves for each column by conjugate gradients or MINRES, as far as they go."""
-    iterate, least = sparse.linalg.cg, _WANTED
+    iterate, least = scipy.sparse.linalg.cg, _WANTED
     if method == "minres":
-        iterate, least = sparse.linalg.minres, _STEADY
+        iterate, least = scipy.sparse.linalg.minres, _STEADY
 
     def solver(y: Numbers) -> Numbers:
-        A = sparse.linalg.LinearOperator((len(y), len(y)), matvec=product, dtype=np.float64)
+        A = scipy.sparse.linalg.LinearOperator((len(y), len(y)), matvec=product, dtype=np.float64)
         x = np.empty_like(y)
         for j, b in enumerate(y.T):
             x[:, j], _ = iterate(A, b, rtol=least, maxiter=_ITERATIONS)
@@ -141,8 +141,8 @@ def _woodbury(W: Bases, L: Links, shift: float, threads: int | None) -> Solver:
     grams = W.gram()
     A = L.dense(lambda _s, block, t: block @ grams[t])
     A[np.diag_indices_from(A)] += shift
-    factor, pivots = linalg.lu_factor(A, check_finite=False)
-    condition, _ = linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
+    factor, pivots = scipy.linalg.lu_factor(A, check_finite=False)
+    condition, _ = scipy.linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
     if condition < _SINGULAR:
         raise Unsolvable(
             f"lam I + G is singular to {condition:.1g}, as lam is so small or the negative of an "
@@ -151,7 +151,7 @@ def _woodbury(W: Bases, L: Links, shift: float, threads: int | None) -> Solver:
 
     def solver(y: Numbers) -> Numbers:
         down = L.times(W.down(y, threads))
-        inner = linalg.lu_solve((factor, pivots), down, check_finite=False)
+        inner = scipy.linalg.lu_solve((factor, pivots), down, check_finite=False)
         solved: Numbers = (y - W.up(inner, threads)) / shift
         return solved
 
@@ -165,8 +165,8 @@ def definite(W: Bases, L: Links, shift: float) -> bool:
     _, inner = _inner(W, L)
     inner[np.diag_indices_from(inner)] += shift
     try:
-        linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-    except linalg.LinAlgError:
+        scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
         return False
     return True
 
@@ -210,7 +210,7 @@ def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
     """
     roots, inner = _inner(W, L)
     values, vectors = np.linalg.eigh(inner)
-    return values, linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
+    return values, scipy.linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
 
 
 def _inner(W: Bases, L: Links) -> tuple[list[Numbers], Numbers]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from streamk.landmarks.farahat import farahat
 from streamk.landmarks.incremental import Admission, Change, IncrementalOasis, Removal, carried
 from streamk.landmarks.k_means import k_means
 from streamk.landmarks.leverage import leverage_scores
@@ -24,7 +23,6 @@ __all__ = [
     "SelfExpressive",
     "block_rpcholesky",
     "carried",
-    "farahat",
     "k_means",
     "leverage_scores",
     "nystrom",
@@ -39,9 +37,7 @@ METHODS: dict[str, Callable[..., Landmarks]] = {
     "uniform": uniform,
     "k-means": k_means,
     "leverage-scores": leverage_scores,
-    "farahat": farahat,
     "rpcholesky": rpcholesky,
     "block-rpcholesky": block_rpcholesky,
 }
-"""Methods by name. All take X, a kernel, `max_landmarks`, `dtype` and `threads`, and `seed` where
-they draw at random, which only "farahat" does not."""
+"""Methods by name. All take X, a kernel, `max_landmarks`, `seed`, `dtype` and `threads`."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from streamk.backends import LINE, select
 from streamk.backends.threads import divide
@@ -191,7 +191,7 @@ class Factor:
         for first in range(0, len(indices), _ROWS):
             some = slice(first, first + _ROWS)
             F = self.F[indices[some], :r].astype(np.float64)
-            q = linalg.solve_triangular(L, F.T, lower=True, trans="T", check_finite=False)
+            q = scipy.linalg.solve_triangular(L, F.T, lower=True, trans="T", check_finite=False)
             found[some] = 1.0 + np.einsum("ij,ij->j", q, q)
         return found
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import linalg
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
@@ -130,7 +130,7 @@ class Landmarks:
         Where some are redundant it is 0 in their rows and columns, which is a generalised inverse.
         """
         r = self.rank
-        inverse = linalg.solve_triangular(self.L, np.eye(r), lower=True)
+        inverse = scipy.linalg.solve_triangular(self.L, np.eye(r), lower=True)
         W = np.zeros((len(self), len(self)))
         W[np.ix_(self._used, self._used)] = inverse.T @ inverse
         return W
@@ -270,7 +270,7 @@ class Landmarks:
         step = max(_ROWS, 2 * r)
         parts = [slice(first, first + step) for first in range(0, self.n, step)]
         for some in parts:
-            (R,) = linalg.qr(np.vstack([R, F[some]]), mode="r", overwrite_a=True)
+            (R,) = scipy.linalg.qr(np.vstack([R, F[some]]), mode="r", overwrite_a=True)
             R = R[:r]
         _, values, V = np.linalg.svd(R)
         turned, U = V[:k].T / values[:k], np.empty((self.n, k))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
@@ -41,8 +42,7 @@ def preparing(model: Learner) -> Iterator[None]:
 
 @contextmanager
 def _compiling(task: str) -> Iterator[None]:
-    from streamk.backends.numba_backend.experts import ahead
-
+    ahead = expert_loops.ahead
     missing = ahead.missing(task)
     if not missing:
         yield

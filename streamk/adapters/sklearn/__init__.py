@@ -7,14 +7,13 @@ except ImportError as error:
         f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
     ) from error
 
-from streamk.adapters.sklearn.block_ridge import BlockRidge, DCRidge
+from streamk.adapters.sklearn.block_ridge import BlockRidge
 from streamk.adapters.sklearn.block_svc import BlockSVC
 from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
 )
 from streamk.adapters.sklearn.landmarks import (
-    FarahatNystroem,
     KMeansNystroem,
     LeverageNystroem,
     OasisNystroem,
@@ -28,10 +27,8 @@ from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRe
 __all__ = [
     "BlockRidge",
     "BlockSVC",
-    "DCRidge",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
-    "FarahatNystroem",
     "KMeansNystroem",
     "KernelClassifier",
     "KernelRegressor",

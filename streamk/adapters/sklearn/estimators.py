@@ -7,8 +7,8 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -61,7 +61,7 @@ class Array(Batch):
 
     def _dense(self, some: slice) -> Numbers:
         rows = self._X[some]
-        return np.ascontiguousarray(rows.toarray() if sparse.issparse(rows) else rows)
+        return np.ascontiguousarray(rows.toarray() if scipy.sparse.issparse(rows) else rows)
 
     def numbers(self, model: Model, some: slice) -> Numbers | None:
         """Return rows for the model; None where columns by name are new to it."""

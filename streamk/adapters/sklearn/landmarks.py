@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import landmarks
-from streamk.adapters.sklearn.nystroem import BaseNystroem, DrawnNystroem
+from streamk.adapters.sklearn.nystroem import DrawnNystroem
 from streamk.kernels import Kernel
 from streamk.landmarks import Landmarks
 
 __all__ = [
-    "FarahatNystroem",
     "KMeansNystroem",
     "LeverageNystroem",
     "OasisNystroem",
@@ -255,49 +254,6 @@ class LeverageNystroem(DrawnNystroem):
 
     def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
         return landmarks.leverage_scores(X, kernel, **options, rank=self.rank, seed=self._seed())
-
-
-class FarahatNystroem(BaseNystroem):
-    """Nyström features of landmarks that lower the error most, one after the other.
-
-    `streamk.landmarks.farahat`: O(n^2) in time for each, and at most 23,170 rows. For comparisons.
-
-    Parameters
-    ----------
-    kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
-        that between new rows and those, dense or sparse.
-    bandwidth : float, optional
-        Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
-    gamma : float, optional
-        Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
-        ``exp(-gamma |x-y|_1)``.
-    n_components : int, default 100
-        Most landmarks. Rows that landmarks span already bring no feature.
-
-    Attributes
-    ----------
-    components_ : float64 array of shape (n_features, d), or None
-        The landmarks, one for each feature.
-    component_indices_ : int64 array of shape (n_features,)
-        Their rows in the fitted `X`.
-    kernel_ : Kernel or "precomputed"
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from streamk.adapters.sklearn import FarahatNystroem
-    >>> X, _ = load_digits(return_X_y=True)
-    >>> features = FarahatNystroem(gamma=1e-3, n_components=50).fit_transform(X)
-    >>> features.shape
-    (1797, 50)
-    """
-
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.farahat(X, kernel, **options)
 
 
 class RPCholeskyNystroem(DrawnNystroem):

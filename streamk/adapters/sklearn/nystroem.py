@@ -6,8 +6,8 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -147,7 +147,7 @@ class BaseNystroem(
         check_is_fitted(self, "_landmarks")
         rows = self._rows(X, reset=False)
         known = rows[:, self.component_indices_] if self.kernel_ == PRECOMPUTED else rows
-        if issparse(known):
+        if scipy.sparse.issparse(known):
             known = known.toarray()
         return self._landmarks.transform(known).astype(rows.dtype, copy=False)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from streamk.backends import LossCode, coordinates
 from streamk.declared import Declared, taken
@@ -271,7 +271,7 @@ class Newton(Optimizer):
         self.W, A = resolved(self.loss, Phi, self._labels(y), weights, W, prior)
         # A = U U' with U upper triangular, so that T, its inverse, is that, too.
         U = np.linalg.cholesky(A[::-1, ::-1])[::-1, ::-1]
-        self.T = np.ascontiguousarray(linalg.solve_triangular(U, np.eye(len(U))))
+        self.T = np.ascontiguousarray(scipy.linalg.solve_triangular(U, np.eye(len(U))))
 
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))

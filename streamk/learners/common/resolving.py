@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg
 
 from streamk.backends import LossCode
 from streamk.losses import Loss
@@ -47,7 +47,7 @@ def projected(Phi: Matrix, F: Matrix, ridge: float) -> Matrix:
     """
     A = Phi.T @ Phi
     A[np.diag_indices_from(A)] += ridge
-    return np.asarray(linalg.cho_solve(_factor(A), Phi.T @ F, check_finite=False))
+    return np.asarray(scipy.linalg.cho_solve(_factor(A), Phi.T @ F, check_finite=False))
 
 
 def _factor(A: Matrix) -> tuple[NDArray[Any], bool]:
@@ -90,7 +90,7 @@ def resolved(
     at, ahead = W, W
     for turn in range(1 if loss.code == LossCode.SQUARED else _ITERATIONS):
         G = loss.gradient(Phi @ ahead, y) * weights[:, None]
-        step = linalg.cho_solve(factor, Phi.T @ G + prior @ (ahead - W), check_finite=False)
+        step = scipy.linalg.cho_solve(factor, Phi.T @ G + prior @ (ahead - W), check_finite=False)
         at, before = ahead - step, at
         ahead = at + turn / (turn + 3.0) * (at - before)
     return np.ascontiguousarray(at), A

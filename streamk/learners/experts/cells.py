@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import expert_loops
 from streamk.backends.pool_arrays import line
 from streamk.declared import Declared
 from streamk.learners.experts.tables import (
@@ -136,9 +137,7 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     `room` is for how many outputs there is room.
     """
-    from streamk.backends.numba_backend.experts.banks import grids
-
-    grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
+    expert_loops.grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0
 
 

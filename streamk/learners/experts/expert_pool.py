@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, pool_arrays
+from streamk.backends import BINARY, CHUNK, CLASSES, NUMBERS, Law, expert_loops, pool_arrays
 from streamk.learners.experts import cells, class_room, tables
 from streamk.learners.experts.number_loss import kind_of
 from streamk.learners.experts.pool_table import PoolTable
@@ -157,7 +157,7 @@ class ExpertPool(PoolTable):
             "FORGETS": [1.0, *NEWTON_FORGETS],
             "INVERSES": np.eye(e) * starts[:, None, None],
             "LAST_PRODUCT": 1 / (mixers - 1),
-            "LAST_INVERSE": np.eye(mixers - 1) * loops().mixture.LAST_START,
+            "LAST_INVERSE": np.eye(mixers - 1) * expert_loops.event.mixture.LAST_START,
             "MIXER_WEIGHTS": 1 / mixers,
             "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
         }
@@ -298,7 +298,9 @@ class ExpertPool(PoolTable):
         cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
         for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
-        a["LAST_INVERSE"][...] = np.eye(len(a["LAST_INVERSE"])) * loops().mixture.LAST_START
+        a["LAST_INVERSE"][...] = (
+            np.eye(len(a["LAST_INVERSE"])) * expert_loops.event.mixture.LAST_START
+        )
         a["MIXER_WEIGHTS"][:] = 1.0 / len(a["MIXER_WEIGHTS"])
         a["ACTIVE"][:] = True
 
@@ -413,10 +415,3 @@ def sizes_of(
             "OUTPUT_ROOM": output_room,
         }
     )
-
-
-def loops() -> Any:
-    """Return the compiled loops, which are not imported before they are needed."""
-    from streamk.backends.numba_backend.experts import event
-
-    return event

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import expert_loops
 from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken
 from streamk.learners.experts.arena import side_by_side
 from streamk.state import State
@@ -27,7 +28,7 @@ class ErrorQuantiles:
     FORMAT = 1
 
     def __init__(self) -> None:
-        loops = _loops()
+        loops = expert_loops.spread
         normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
         # A normal error's mean size is 0.8 deviations.
         self._arrays = side_by_side(
@@ -45,13 +46,13 @@ class ErrorQuantiles:
 
     def update(self, error: float, scores: NDArray[np.float32], weights: Any) -> None:
         """Learn from an error, label less prediction, and the scores (experts, 1) behind it."""
-        _loops().learn(self.table, error, scores, weights)
+        expert_loops.spread.learn(self.table, error, scores, weights)
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
         """Return the addresses for the compiled loops, which the first access compiles or loads."""
         arrays = [array.ctypes.data for array in self._arrays.values()]
-        return np.array([_loops().take_in.address, *arrays], dtype=np.int64)
+        return np.array([expert_loops.spread.take_in.address, *arrays], dtype=np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by the state: a table holds addresses."""
@@ -61,7 +62,7 @@ class ErrorQuantiles:
         self, scores: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return quantiles of the error, float64 (n, levels), from scores (n, experts, 1)."""
-        loops, own = _loops(), self._arrays
+        loops, own = expert_loops.spread, self._arrays
         learned = own["size"], own["tracked"], own["weights"], own["correction"]
         found, row = np.empty((len(scores), len(levels))), np.empty(len(loops.LEVELS))
         for n, said in enumerate(scores):
@@ -89,7 +90,7 @@ class ErrorQuantiles:
             If the state is something else's, of a newer format, or its arrays do not fit.
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
-        loops, found = _loops(), cls()
+        loops, found = expert_loops.spread, cls()
         sizes = {"trackers": loops.TRACKERS, "levels": len(loops.LEVELS)}
         arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")
         for name, array in arrays.items():
@@ -113,9 +114,3 @@ def _normal_quantile(level: float) -> float:
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(level)
-
-
-def _loops() -> Any:
-    from streamk.backends.numba_backend.experts.mixing import spread
-
-    return spread

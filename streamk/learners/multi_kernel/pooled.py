@@ -9,7 +9,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, expert_loops
 from streamk.declared import count, listed
 from streamk.deprecation import former_attribute, former_options
 from streamk.errors import InvalidInput, StateError
@@ -188,7 +188,7 @@ class Pooled(OneAtATime, Decider):
         self._pool.adapt(self._scale)
         self._pending.clear()
         self._fresh = None
-        self._loops = expert_pool.loops()
+        self._loops = expert_loops.event
 
     # What follows from a forecast
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import expert_loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.learners.experts.expert_pool import BANKS, WINDOW, ExpertPool
 
@@ -32,7 +33,7 @@ _REMEMBERED = 64
 class Upkeep:
     """Restarts experts of a pool after drift, and deactivates those that are of no use.
 
-    The reviews are compiled, see `streamk.backends.numba_backend.experts.reviews`.
+    The reviews are compiled, see `streamk.backends.expert_loops`.
     """
 
     def __init__(self) -> None:
@@ -50,12 +51,12 @@ class Upkeep:
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `PERIOD` of so many events of a pool."""
-        found = _reviews().review(pool.table, self._drift, self._trials, _limits())
+        found = expert_loops.reviews.review(pool.table, self._drift, self._trials, _limits())
         self.follow(pool, found, events)
 
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
         """Do what a review after so many events calls for."""
-        reviews = _reviews()
+        reviews = expert_loops.reviews
         if found == reviews.ALARM:
             self.alarms += 1
             self.alarmed.append(events)
@@ -97,10 +98,3 @@ class Upkeep:
 
 def _limits() -> tuple[float, float, float]:
     return ALARM, TRIAL, _SHORTEST
-
-
-def _reviews() -> Any:
-    """Return the compiled reviews, which are not imported before they are needed."""
-    from streamk.backends.numba_backend.experts import reviews
-
-    return reviews

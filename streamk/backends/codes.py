@@ -1,0 +1,129 @@
+"""Sizes, codes and bounds that the twins share: losses, kernels, laws, and the forms of a basis."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+CHUNK = 64
+"""Features a chunk."""
+LANES = 16
+"""Partial sums kept for each output until the last chunk has been added."""
+LINE = 64
+"""Bytes that memory comes in."""
+GROUP = 2 * LANES
+"""Points that lie in lanes together where points are many."""
+
+
+class Law(IntEnum):
+    """Distribution of one random frequency before it is divided by the bandwidth."""
+
+    NORMAL = 0
+    CAUCHY = 1
+    LAPLACE = 2
+    STUDENT = 3
+    """Normal over the root of an independent chi-squared of `dof`, divided by `dof`."""
+    RATIONAL = 4
+    """Normal times that root."""
+
+
+class Dense(NamedTuple):
+    """Frequencies in turns (w / 2 pi) and phases of chunks: ``u = b + w.x``.
+
+    A chunk's frequencies are one contiguous tile, so that a loop over a chunk is one pass over
+    consecutive memory.
+    """
+
+    W: Array
+    """(chunks, d, CHUNK)"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+class Hadamard(NamedTuple):
+    """Signs, lengths and phases of structured features: ``u = b + sum_g radii_g * T_g(x_g)``.
+
+    The columns lie in groups of the given `widths`, powers of two from CHUNK to WIDEST, the last
+    one filled up with zeros. T is three rounds of sign flips and unnormalised Walsh-Hadamard
+    transforms of a group's width p, ``H D3 H D2 H D1``, whose p outputs are consecutive features.
+    Chunks begin and end at a multiple of all widths.
+    """
+
+    widths: tuple[int, ...]
+    signs: Array
+    """uint64 (chunks, groups, ROUNDS): bit i is set where the sign of feature i of the chunk is
+    minus. For the first round, feature i stands for column i of the transform's input."""
+    radii: Array
+    """(chunks, groups, CHUNK), in turns, with all factors that are left out of T"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+Basis = Dense | Hadamard
+
+
+class LossCode(IntEnum):
+    """Integer code of a loss."""
+
+    SQUARED = 0
+    HINGE = 1
+    SQUARED_HINGE = 2
+    LOGISTIC = 3
+    SOFTMAX = 4
+    HUBER = 5
+    EPSILON_INSENSITIVE = 6
+    QUANTILE = 7
+
+
+class KernelCode(IntEnum):
+    """Integer code of a kernel."""
+
+    GAUSSIAN = 0
+    LAPLACIAN = 1
+    MATERN = 2
+    CAUCHY = 3
+    RATIONAL_QUADRATIC = 4
+    LINEAR = 5
+
+
+TAG_FREQUENCY = 0
+TAG_PHASE = 1
+TAG_SIGN = 2
+"""Signs of the three rounds: 2, 3 and 4."""
+TAG_LENGTH = 5
+TAG_RADIUS = 16
+
+ROUNDS = 3
+"""Rounds of sign flips and Walsh-Hadamard transforms of a structured feature."""
+WIDEST = 1024
+"""Columns that one transform takes at most: its numbers then stay in the first cache."""
+
+FAIR_COIN = 0.5
+"""Deviation that a column of zeros and ones is given, however rare its ones are: divided by its
+own, a rare one would outweigh all other columns."""
+FARTHEST = 1e18
+"""Scaled value from which on a value counts as this far out, so that single precision can hold
+what a learner makes of it. The scaled values of events that the scale has taken in stay below the
+root of their number, so this is for predicting an event that is unlike all before it."""
+LARGEST = 1e150
+"""Larger values would overflow the variance of their column, and so end the model."""
+ROUNDING = 1e-14
+"""Deviation, relative to the mean, up to which a column is constant but for rounding: some 50 of
+its last binary places."""
+
+BINARY, CLASSES, NUMBERS = 0, 1, 2
+"""Tasks of a pool of experts; the first two are classification, which turns from one into the
+other. A binary score is one logit; of several classes, their log-probabilities."""
+OUTERMOST = 8.0
+"""Value in a robust scale from which on a value counts as this far out."""
+HIGHEST_RANK = 0.999
+"""Ranks are less than 1."""
+SAMPLED = 1e30
+"""Larger values are sampled, and ranked, as this: products of differences of such are finite."""
+
+BACKENDS = ("numpy", "numba", "cupy")
+"""Names of the backends, besides ``auto``."""

@@ -1,0 +1,303 @@
+"""The functions that a backend defines, with their arguments."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from streamk.backends.codes import Array, Basis
+
+__all__ = ["Backend", "Single", "Steps"]
+
+
+class Steps(NamedTuple):
+    """Which features some consecutive steps move, and how far."""
+
+    first: int
+    """Steps taken before."""
+    block_size: int
+    """Features a step; the blocks are visited in turn."""
+    features: int
+    """Of all blocks; the last one may be smaller."""
+    decays: Array
+    """Of each step, float64: the factor of all earlier coefficients."""
+    rates: Array
+    """Of each step, float64: the factor of the gradient, before its division by the features."""
+    bounds: tuple[float, float]
+    """Between which the scale of the coefficients is to stay."""
+
+
+class Single(Protocol):
+    """Predicts and learns single events by the same arrays, bit for bit as batches are.
+
+    What can be prepared, is. Several threads may predict by it at once.
+    """
+
+    def predict(self, x: Array, factor: float, F: Array) -> bool:
+        """Write factor times coefficients times features of x (d,) into F (outputs,).
+
+        Returns
+        -------
+        bool
+            Whether x is finite; F is of no use if not.
+        """
+        ...
+
+    def step(
+        self,
+        x: Array,
+        y: float,
+        block: tuple[int, int],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Array,
+    ) -> bool:
+        """Predict into F and descend on the features of the block, its start and stop.
+
+        Returns
+        -------
+        bool
+            False, and no descent, if x is not finite or a prediction overflowed.
+        """
+        ...
+
+    def follow(
+        self,
+        P: Array | None,
+        X: Array,
+        y: Array,
+        scale: float,
+        amplitude: float,
+        steps: Steps,
+        F: Array | None,
+    ) -> tuple[int, float]:
+        """Row by row, predict P (n, d) into F (n, outputs) and step on X (n, d) with label y.
+
+        Coefficients are `scale` times A, and a step's decay is one of the scale. Where y is NaN
+        there is no step. P may be X, and both P and F None where nothing is to be predicted. Rows
+        are finite, as are the labels that are there. It holds no lock: other threads may predict
+        meanwhile.
+
+        Returns
+        -------
+        int, float
+            How many rows were taken, fewer than there are where a prediction overflowed or the
+            scale would leave its bounds; and the scale after them.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """What a backend module defines; see the package's docstring."""
+
+    xp: Any
+    """The module whose functions make arrays on the device: `numpy` or `cupy`."""
+
+    def put(self, array: Any) -> Any:
+        """Return a host array on the device."""
+        ...
+
+    def get(self, array: Any) -> Any:
+        """Return an array of the device on the host."""
+        ...
+
+    def frequencies(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        keys: Array,
+        first_chunk: int,
+        W: Array,
+        b: Array,
+    ) -> None:
+        """Fill chunks of frequencies and phases."""
+        ...
+
+    def rotations(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        signs: Array,
+        radii: Array,
+        b: Array,
+    ) -> None:
+        """Fill chunks of signs, lengths and phases."""
+        ...
+
+    def features(self, X: Array, basis: Basis, cosine: bool, wide: bool, out: Array) -> None:
+        """Write the features."""
+        ...
+
+    def accumulate(
+        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, acc: Array
+    ) -> None:
+        """Add coefficients times features to the partial sums."""
+        ...
+
+    def predict(
+        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, factor: float, F: Array
+    ) -> None:
+        """Write factor times coefficients times features."""
+        ...
+
+    def finish(self, acc: Array, factor: float, F: Array) -> None:
+        """Write the sums of the partial sums."""
+        ...
+
+    def loss_gradient(
+        self,
+        code: int,
+        parameter: float,
+        classes: bool,
+        F: Array,
+        y: Array,
+        weight: float,
+        G: Array,
+    ) -> None:
+        """Write the weighted gradients of the losses."""
+        ...
+
+    def gradient(
+        self, X: Array, basis: Basis, G: Array, cosine: bool, wide: bool, out: Array
+    ) -> None:
+        """Write the sum of G times features."""
+        ...
+
+    def descend(
+        self, A: Array, squares: Array, g: Array, rate: float, start: int, stop: int
+    ) -> None:
+        """Subtract the gradient from the features start...stop of these chunks."""
+        ...
+
+    def step(
+        self,
+        X: Array,
+        y: Array,
+        basis: Basis,
+        A: Array,
+        squares: Array,
+        block: tuple[int, int, int],
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Array,
+        threads: int = 1,
+    ) -> bool:
+        """Predict into F and descend on the block; False and no descent if one overflowed."""
+        ...
+
+    def single(
+        self,
+        basis: Basis,
+        A: Array,
+        squares: Array,
+        cosine: bool,
+        wide: bool,
+        loss: tuple[int, float, bool],
+    ) -> Single:
+        """Prepare for single events; A has whole transforms, the arrays must stay where they are.
+
+        Their numbers may change, but not those of the basis.
+        """
+        ...
+
+    def decay(self, A: Array, factor: float) -> None:
+        """Multiply all coefficients."""
+        ...
+
+    def measure(self, X: Array, count: Array, mean: Array, squares: Array, numeric: Array) -> None:
+        """Take rows into the statistics of their columns."""
+        ...
+
+    def spread(
+        self, count: Array, mean: Array, squares: Array, numeric: Array, factor: Array
+    ) -> None:
+        """Write the factors that scale the columns."""
+        ...
+
+    def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> bool:
+        """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`.
+
+        Returns
+        -------
+        bool
+            Whether no value of X is beyond `LARGEST`.
+        """
+        ...
+
+    def rescale_each(
+        self,
+        X: Array,
+        known: Array,
+        statistics: tuple[Array, Array, Array, Array],
+        factor: Array,
+        before: Array | None,
+        after: Array,
+        units: Array | None,
+    ) -> None:
+        """Rescale row by row, those that are `known` being measured, and spread, in between.
+
+        Parameters
+        ----------
+        X : float64 array of shape (n, d)
+        known : bool array of shape (n,)
+        statistics : count, mean, squares and numeric
+        factor : float64 array of shape (d,)
+            What `spread` wrote last.
+        before, after : array of shape (n, d)
+            The rows as `rescale` writes them, before each is measured and after; the first may be
+            left out.
+        units : float64 array of shape (n, 2, d), optional
+            Mean and factor before each row.
+        """
+        ...
+
+    def pairwise(
+        self, code: int, parameter: float, scale: float, X: Array, Y: Array, out: Array
+    ) -> None:
+        """Write the kernel matrix."""
+        ...
+
+    def pairwise_product(
+        self, code: int, parameter: float, scale: float, X: Array, Y: Array, V: Array, out: Array
+    ) -> None:
+        """Write the kernel matrix times V."""
+        ...
+
+    def extend(self, K: Array, L: Array, F: Array, start: int, delta: Array) -> None:
+        """Append columns to the factor, from column start on, and take their squares off delta.
+
+        A row has the same bits in however many calls the columns are appended.
+        """
+        ...
+
+    def choose(
+        self,
+        K: Array,
+        F: Array,
+        start: int,
+        delta: Array,
+        least: float,
+        places: Array,
+        schur: Array,
+    ) -> int:
+        """Append a column for the row of the largest delta, and go on while that exceeds `least`.
+
+        Which rows they were goes into `places`, as many at most as that is long, and their deltas
+        into `schur`; theirs in delta become -inf.
+
+        Returns
+        -------
+        int
+            How many there were, at least one.
+        """
+        ...
