@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.declared import listed
@@ -17,7 +17,6 @@ from streamk.features.columns import Column
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.common.optimizers import Newton, Optimizer, StochasticGradient
-from streamk.learners.common.predictor import one_row
 from streamk.learners.common.steps import AdaGrad, Constant, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.losses import Loss
@@ -127,15 +126,6 @@ class OnEmbeddedFeatures(Supervised):
     ) -> None:
         """Predict and learn events that all have labels."""
         raise NotImplementedError
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x of shape (d,) with label y."""
-        self.learn_many(one_row(x), [y])
-
-    def decision_one(self, x: ArrayLike) -> Matrix:
-        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
-        F: Matrix = self.decision_many(one_row(x))[0]
-        return F
 
     def _header(self) -> dict[str, Any]:
         """Return the common options, and what is known of the stream, as JSON."""

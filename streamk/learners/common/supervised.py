@@ -14,7 +14,7 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.learners.common.classes import Label, check_labels, check_numbers, is_number, stand_in
 from streamk.learners.common.locking import OneAtATime
-from streamk.learners.common.predictor import Decider
+from streamk.learners.common.predictor import Decider, one_row
 from streamk.learners.common.prequential import Prequential, Recorder
 from streamk.losses import Loss
 
@@ -140,6 +140,10 @@ class Supervised(OneAtATime, Decider):
         events = self._check(X)
         self.learn_checked(events, self.check_labels(y, len(events)))
 
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        self.learn_many(one_row(x), [y])
+
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event in turn, then learn it, unless its label is None.
 
@@ -220,6 +224,10 @@ class Supervised(OneAtATime, Decider):
             If the columns do not fit or a value is not finite.
         """
         return self.decide_checked(self._check(X))
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        return np.asarray(self.decision_many(one_row(x))[0])
 
     def _check(self, X: ArrayLike) -> NDArray[Any]:
         return check_events(X, self.dtype, self.columns)
