@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streamk.engine.checkpoints import reading
 from streamk.engine.checkpoints.packing import fingerprint
-from streamk.engine.checkpoints.reading import read_checkpoint
+from streamk.engine.checkpoints.reading import Checkpoint, read_checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -299,6 +300,26 @@ def test_all_damaged(store: Store) -> None:
         path.write_text("{}")
     with pytest.raises(StateError, match=r"no checkpoint in .* remove the directory to start anew"):
         store.open()
+
+
+def test_a_reader_of_a_running_job_finds_one_though_others_are_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        store.save({}, state())
+
+    def slow(path: Path, key: Any) -> Checkpoint:
+        """Read a checkpoint after the job has written two more, which removes it."""
+        if store.epoch < 6:
+            store.save({}, state())
+            store.save({}, state())
+        return read_checkpoint(path, key)
+
+    monkeypatch.setattr(reading, "read_checkpoint", slow)
+    found = reading.newest_checkpoint(store.path)
+    assert found is not None
+    assert found.epoch == 6
+    assert not caplog.records
 
 
 def test_no_newer_than_committed(store: Store) -> None:

@@ -557,6 +557,26 @@ def test_gone_offsets_can_be_accepted() -> None:
     assert report.lost == [{**lost, "stop": 100}]
 
 
+class RepeatingSource(LeakySource):
+    """Says a second time, after the next seek, that an offset is gone."""
+
+    late = 1
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        if self._next["0"] >= self.kept and self.late:
+            self.late = 0
+            raise OffsetOutOfRange("gone", partition="0", offset=self.kept - 5)
+        return super().poll(max_events, timeout)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_an_offset_that_is_gone_is_lost_once(policy: str) -> None:
+    report = run(RepeatingSource(events(100)), data_loss=policy)
+    stop = 50 if policy == "earliest" else 100
+    assert [(lost["start"], lost["stop"]) for lost in report.lost] == [(20, stop)]
+    assert report.events == 20 + 100 - stop
+
+
 # --- ends -------------------------------------------------------------------------------------
 
 

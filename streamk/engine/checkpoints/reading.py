@@ -133,8 +133,8 @@ def newest_checkpoint(
     if members:
         newest = [newest_checkpoint(member, accept, key=key) for member in members]
         return max(filter(None, newest), key=_learned, default=None)
-    reasons = []
-    for epoch in reversed(epochs(directory)):
+    reasons, listed = [], epochs(directory)
+    for epoch in reversed(listed):
         try:
             found = read_checkpoint(directory / f"{epoch:08d}", key)
             if found.epoch != epoch:
@@ -145,10 +145,13 @@ def newest_checkpoint(
         except Untrusted:
             raise
         except StateError as error:
-            _log.warning("passing over a damaged checkpoint: %s", error)
-            reasons.append(str(error))
+            if epoch in epochs(directory):  # a running job removes older ones meanwhile
+                _log.warning("passing over a damaged checkpoint: %s", error)
+                reasons.append(str(error))
         else:
             return found
+    if epochs(directory)[-1:] != listed[-1:]:  # written while those listed were read
+        return newest_checkpoint(directory, accept, key=key)
     if reasons:
         raise StateError(
             f"no checkpoint in {directory} can be used; restore one from a copy, or remove the"

@@ -211,6 +211,10 @@ class Feed:
         partition, wanted = error.partition, error.offset
         if partition not in self.sequencer.partitions:
             return  # given up meanwhile: the group has moved on
+        at = self.sequencer.next_offset(partition)
+        if wanted < at:  # said of a position that was left already: a client's late answer
+            self._source.seek(partition, at)
+            return
         first, end = self._source.start(partition), self._source.end(partition)
         if self._data_loss == "fail":
             raise EngineError(
@@ -241,7 +245,7 @@ class Feed:
         self.lost += [dict(one) for one in lost if one not in self.lost]
 
     def miss(self, partition: str, start: int, stop: int, reason: str) -> None:
-        """As `lose`, but for what was learned here or is on record already."""
+        """As `record_lost`, but for what was learned here or is on record already."""
         lost = ([x["start"], x["stop"]] for x in self.lost if x["partition"] == partition)
         for known_start, known_stop in sorted([*self.learned.get(partition, ()), *lost]):
             self.record_lost(partition, start, min(known_start, stop), reason)
