@@ -32,6 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave slow tests of one Kafka client to the night, and begin with files of slow tests."""
+    slow = set()
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
+            if parameters.get("kafka_client") == "confluent":
+                item.add_marker(pytest.mark.nightly)
+    items.sort(key=lambda item: item.path not in slow)
+
+
 SASL_USERS = {"ada": "correct horse battery staple"}
 
 

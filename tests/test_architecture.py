@@ -284,3 +284,46 @@ print(json.dumps(loaded))
         )
     )
     assert not loaded, "import these inside the function that needs them"
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def defined(module: str) -> set[str]:
+    """Names that a module's top level binds."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.ImportFrom(names=names) | ast.Import(names=names):
+                found |= {alias.asname or alias.name for alias in names}
+    return found
+
+
+def test_what_benchmarks_demos_and_tests_import_is_there() -> None:
+    """Types are checked in the packages alone; elsewhere a name that has moved would hide."""
+    faults = []
+    for path in sorted(
+        path
+        for folder in ("benchmarks", "demos", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    ):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.level or node.module is None:
+                continue
+            if not node.module.startswith(("streamk", "connectors")):
+                continue
+            for alias in node.names:
+                module = MODULES.get(node.module)
+                lazy = module is not None and "def __getattr__" in module.read_text("utf-8")
+                if not (
+                    f"{node.module}.{alias.name}" in MODULES
+                    or (module is not None and (lazy or alias.name in defined(node.module)))
+                ):
+                    faults.append(
+                        f"{path.relative_to(ROOT)}:{node.lineno} {node.module}.{alias.name}"
+                    )
+    assert not faults, "\n".join(faults)

@@ -250,7 +250,7 @@ def quick(part: str, directory: Path, *arguments: object) -> Any:
     return json.loads(out.read_text(encoding="utf-8"))["results"][part]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_table_7(tmp_path: Path) -> None:
     from benchmarks.meka.errors import NAMES
 
@@ -262,14 +262,14 @@ def test_table_7(tmp_path: Path) -> None:
     assert len(found["goals"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tables_3_and_5(tmp_path: Path) -> None:
     assert len(quick("table5", tmp_path)["problems"]) == 3
     ranks = quick("table3", tmp_path)["ranks"]
     assert [np.array(one).shape for one in ranks.values()] == [(5, 5), (5, 5)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_headline(tmp_path: Path) -> None:
     found = quick("headline", tmp_path)
     (case,) = found["cases"]
@@ -278,7 +278,7 @@ def test_headline(tmp_path: Path) -> None:
     assert len(found["goals"]) >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_table_8(tmp_path: Path) -> None:
     found = quick("table8", tmp_path)
     assert len(found["tasks"]) == len(found["goals"]) == 5
@@ -290,14 +290,14 @@ def test_table_2(tmp_path: Path) -> None:
     assert all("LIBSVM" in one["methods"] for one in found["tasks"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_matvec(tmp_path: Path) -> None:
     found = quick("matvec", tmp_path)
     assert len(found["cases"]) == 3
     assert len(found["goals"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_curves_and_figures(tmp_path: Path) -> None:
     found = quick("curves", tmp_path, "--figures", tmp_path / "figures")
     assert list(found) == ["1c", "2", "3", "4", "5", "6", "7", "9", "10", "13"]
@@ -306,7 +306,7 @@ def test_curves_and_figures(tmp_path: Path) -> None:
     assert drawn == [f"meka_{name}" for name in names]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_streaming_and_pauses(tmp_path: Path) -> None:
     from benchmarks.meka.streaming import LEARNERS, STEPS
 

@@ -195,7 +195,7 @@ def test_stretches_of_trouble() -> None:
 # --- all of it ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_quick_run(tmp_path: Path) -> None:
     from benchmarks.multi_kernel.calibration import LEVELS
     from benchmarks.multi_kernel.variants import AGAINST

@@ -191,7 +191,7 @@ def quick(part: str, directory: Path, *arguments: object) -> Any:
     return json.loads(out.read_text(encoding="utf-8"))["results"][part]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_table_1(tmp_path: Path) -> None:
     found = quick("table1", tmp_path)
     assert len(found["problems"]) == 6
@@ -201,7 +201,7 @@ def test_table_1(tmp_path: Path) -> None:
         assert all(0 < error < 1 for error in errors.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_speed(tmp_path: Path) -> None:
     found = quick("speed", tmp_path)
     assert set(found["alike"].values()) == {found["landmarks"]}
@@ -210,7 +210,7 @@ def test_speed(tmp_path: Path) -> None:
     assert len(found["goals"]) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory(tmp_path: Path) -> None:
     found = quick("memory", tmp_path)
     assert [row["dtype"] for row in found["rows"]] == ["float64", "float32"]
@@ -220,7 +220,7 @@ def test_memory(tmp_path: Path) -> None:
     assert len(found["goals"]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_table_2(tmp_path: Path) -> None:
     found = quick("table2", tmp_path)
     assert {one["landmarks"] for one in found["methods"].values()} == {found["landmarks"]}
@@ -236,7 +236,7 @@ def test_table_3(tmp_path: Path) -> None:
         assert parallel["error"] == pytest.approx(lines["oASIS"]["error"], rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_curves_and_figures(tmp_path: Path) -> None:
     found = quick("curves", tmp_path, "--figures", tmp_path / "figures")
     exact = found["recovery"]["oASIS"]

@@ -45,7 +45,7 @@ def quick(name: str, out: Path, *arguments: object) -> Any:
     return document["results"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_first_light(tmp_path: Path) -> None:
     from benchmarks.first_light import ENGINES, ONE_BY_ONE
 
@@ -78,7 +78,7 @@ def test_one_event_at_a_time_is_rivers_progressive_validation() -> None:
     assert mine["log_loss"] == pytest.approx(loss.get(), abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_adult(tmp_path: Path) -> None:
     arguments = ("--gamma", 0.2, 0.8, "--step", 1, "--seeds", 1, 2, 3)
     found = quick("benchmarks.adult", tmp_path / "out.json", *arguments)
@@ -89,7 +89,7 @@ def test_adult(tmp_path: Path) -> None:
     assert found["median"] == sorted(found["test_errors"].values())[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_speed(tmp_path: Path) -> None:
     arguments = ("--parts", "memory", "river", "state")
     found = quick("benchmarks.speed", tmp_path / "out.json", *arguments)
@@ -179,7 +179,7 @@ def test_memory(tmp_path: Path) -> None:
         assert {row["bytes_a_feature_and_output"] for row in rows} == {4}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_scaling(tmp_path: Path) -> None:
     found = quick("benchmarks.scaling", tmp_path / "out.json")
     assert found["powers"] == [7, 8, 9]
@@ -194,7 +194,7 @@ def test_the_exponent_is_that_of_a_power() -> None:
     assert _exponents(range(3, 6), seconds) == pytest.approx([1, 2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_arrivals(tmp_path: Path) -> None:
     found = quick("benchmarks.arrivals", tmp_path / "out.json")
     for name in ("messy", "noisy"):
@@ -216,7 +216,7 @@ def test_the_command_says_what_rivers_loop_says(tmp_path: Path, kafka_address: s
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_engine(tmp_path: Path, kafka_address: str) -> None:
     from benchmarks.engine import clients, rates
 
@@ -353,7 +353,7 @@ def test_results_are_of_full_runs() -> None:
         assert not json.loads(path.read_text(encoding="utf-8"))["quick"], path.name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_first_use(tmp_path: Path) -> None:
     results = quick("benchmarks.first_use", tmp_path / "out.json")
     (took,) = results["versions"]["now"]["streamk --help"]

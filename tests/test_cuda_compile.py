@@ -74,7 +74,9 @@ def compiled(module: str, variant: Variant, architecture: int) -> tuple[bytes, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("architecture", [75, 80, pytest.param(90, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "architecture", [75, *(pytest.param(n, marks=pytest.mark.nightly) for n in (80, 90))]
+)
 def test_every_kernel_compiles_and_fits_a_multiprocessor(module: str, architecture: int) -> None:
     count = ctypes.c_int()
     assert nvrtc().nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0

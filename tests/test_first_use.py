@@ -142,7 +142,7 @@ def test_an_interrupted_first_use_leaves_no_process_and_can_be_repeated(tmp_path
     assert lines[-1] == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_first_uses_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     pair = [started(tmp_path) for _ in range(2)]
     outcomes = [running.communicate(timeout=300) for running in pair]

@@ -108,13 +108,18 @@ CHECKED: dict[str, base.Estimator] = {
 }
 
 
+FAMILIES = ("classifier", "regressor", "one kernel", "regressor on landmarks", "clusters")
+"""One of each family is checked at once, all of them nightly."""
+
+
 def all_checks() -> Iterator[Any]:
     for name, model in CHECKED.items():
+        marks = () if name in FAMILIES else pytest.mark.nightly
         for check in checks.yield_checks(model):
             # River's scaler learns from the whole frame before the model sees its first row.
             if name == "pipeline" and check.__name__ == "check_learn_many_matches_learn_one":
                 continue
-            yield pytest.param(model, check, id=f"{name}-{check.__name__}")
+            yield pytest.param(model, check, id=f"{name}-{check.__name__}", marks=marks)
 
 
 @pytest.mark.parametrize(("model", "check"), list(all_checks()))

@@ -33,18 +33,20 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Matern
 from streamk.learners import AdaGrad
 
-ESTIMATORS = [
+FAMILIES = [
     KernelClassifier(),
     KernelRegressor(),
+    DoublyStochasticClassifier(),
+    NystromRegressor(),
+]
+VARIANTS = [
     KernelClassifier(class_weight="balanced"),
     KernelRegressor(loss="quantile"),
-    DoublyStochasticClassifier(),
     DoublyStochasticRegressor(),
     DoublyStochasticClassifier(loss="logistic", kernel="laplacian", batch_size=1),
     DoublyStochasticClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
     DoublyStochasticRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
     NystromClassifier(),
-    NystromRegressor(),
     NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
 ]
 
@@ -55,8 +57,14 @@ def of_the_order(_: Any) -> dict[str, str]:
     return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=of_the_order)
+@parametrize_with_checks(FAMILIES, expected_failed_checks=of_the_order)
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.nightly
+@parametrize_with_checks(VARIANTS, expected_failed_checks=of_the_order)
+def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

@@ -27,18 +27,22 @@ from streamk.factorization.block import random_parts
 from streamk.kernels import Gaussian, Linear, Matern
 
 
+@parametrize_with_checks([BlockSVC(), BlockRidge(alpha=0.1)])
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.nightly
 @parametrize_with_checks(
     [
-        BlockSVC(),
         BlockSVC(n_clusters=4, class_weight="balanced", n_jobs=2),
         BlockSVC(kernel=Matern(nu=1.5), C=10.0, n_clusters=2),
-        BlockRidge(alpha=0.1),
         BlockRidge(kernel="laplacian", n_clusters=3, alpha=0.1),
         DCRidge(alpha=0.1),
         DCRidge(n_parts=3, alpha=0.1),
     ]
 )
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
+def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

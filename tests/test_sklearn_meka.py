@@ -36,16 +36,23 @@ def not_of_meka(estimator: Any) -> dict[str, str]:
 
 
 @parametrize_with_checks(
+    [MekaRidge(alpha=0.1, rank=16), MekaClassifier(rank=16)],
+    expected_failed_checks=not_of_meka,
+)
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.nightly
+@parametrize_with_checks(
     [
-        MekaRidge(alpha=0.1, rank=16),
         MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
-        MekaClassifier(rank=16),
         MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
         MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),
     ],
     expected_failed_checks=not_of_meka,
 )
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
+def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
