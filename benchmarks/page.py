@@ -1,4 +1,4 @@
-"""Put the tables of the results into README.md and the guide, so that they say what the files say.
+"""Put the tables of the results into the pages, so that they say what the files say.
 
 python -m benchmarks.page
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, common, first_light, first_use, scaling
+from benchmarks import adult, common, first_light, first_use, headlines, scaling
 from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
@@ -29,30 +29,34 @@ from benchmarks.step import __main__ as step
 
 Render = Callable[[Mapping[str, Any]], str]
 
+GUIDE = common.ROOT / "docs"
+TOPICS = GUIDE / "benchmarks"
+
 PAGES: dict[Path, dict[str, Render]] = {
-    Path(__file__).parent / "README.md": {
-        "first_light": first_light.render,
-        "adult": adult.render,
-        "speed": speed.render,
-        engine.NAME: engine.render,
-        arrivals.NAME: arrivals.render,
-        "features": features.render,
-        "step": step.render,
-        "memory": memory.render,
-        "scaling": scaling.render,
+    TOPICS / "first_light.md": {"first_light": first_light.render},
+    TOPICS / "adult.md": {"adult": adult.render},
+    TOPICS / "speed.md": {"speed": speed.render},
+    TOPICS / "engine.md": {engine.NAME: engine.render},
+    TOPICS / "arrivals.md": {arrivals.NAME: arrivals.render},
+    TOPICS / "features.md": {"features": features.render},
+    TOPICS / "step.md": {"step": step.render},
+    TOPICS / "memory.md": {"memory": memory.render},
+    TOPICS / "scaling.md": {"scaling": scaling.render},
+    TOPICS / "river_battery.md": {
         "river_battery": battery.render,
         battery_speed.NAME: battery_speed.render,
-        multi_kernel.NAME: multi_kernel.render,
-        oasis.NAME: oasis.render,
-        meka.NAME: meka.render,
-        first_use.NAME: first_use.render,
     },
-    common.ROOT / "docs" / "index.md": {"river_battery": front.render},
-    common.ROOT / "docs" / "models.md": {
+    TOPICS / "many_kernels.md": {multi_kernel.NAME: multi_kernel.render},
+    TOPICS / "oasis.md": {oasis.NAME: oasis.render},
+    TOPICS / "meka.md": {meka.NAME: meka.render},
+    TOPICS / "first_use.md": {first_use.NAME: first_use.render},
+    GUIDE / "index.md": {"river_battery": front.render},
+    GUIDE / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),
     },
 }
 """The pages, and the tables in them by the names of results."""
+FIRST = Path(__file__).parent / "README.md"
 
 
 def page(text: str, tables: Mapping[str, Render], results: Path = common.RESULTS) -> str:
@@ -72,7 +76,18 @@ def _with_table(text: str, name: str, table: str) -> str:
     return filled
 
 
+def first_page(text: str, results: Path = common.RESULTS) -> str:
+    """The first page with its table."""
+    documents = {
+        one.results: json.loads((results / f"{one.results}.json").read_text(encoding="utf-8"))
+        for one in headlines.HEADLINES
+    }
+    marks = re.compile(r"(<!-- headlines -->\n).*?(<!-- end of headlines -->\n)", re.DOTALL)
+    return marks.sub(lambda m: f"{m[1]}\n{headlines.render(documents)}\n\n{m[2]}", text)
+
+
 def main() -> Any:
+    FIRST.write_text(first_page(FIRST.read_text(encoding="utf-8")), encoding="utf-8")
     for path, tables in PAGES.items():
         path.write_text(page(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0

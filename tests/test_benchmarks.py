@@ -339,8 +339,11 @@ def test_what_is_missing_is_left_out_of_the_dict() -> None:
 
 
 def test_the_pages_say_what_the_results_say() -> None:
-    from benchmarks.page import PAGES, page
+    from benchmarks.page import FIRST, PAGES, first_page, page
 
+    text = FIRST.read_text(encoding="utf-8")
+    assert first_page(text) == text, "run python -m benchmarks.page"
+    assert len(text.splitlines()) <= 120
     for path, tables in PAGES.items():
         text = path.read_text(encoding="utf-8")
         assert page(text, tables) == text, "run python -m benchmarks.page"

@@ -1,0 +1,194 @@
+"""A dozen figures, one of each kind, for the first page of the benchmarks.
+
+Each row reads its figures from the results of the benchmark that took them, so that the page says
+what these say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.river_battery import front, standing
+from benchmarks.river_battery.ours import NAME
+
+Results = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One row.
+
+    Parameters
+    ----------
+    what : str
+        The figure, with the data and its unit.
+    ours, other : function of the results
+        The figure as text, and that of the rival.
+    rival : str
+        Empty where there is none.
+    results : str
+        The name of the results, and of the module that takes them.
+    page : str
+        The page with the rest.
+    """
+
+    what: str
+    ours: Callable[[Results], str]
+    other: Callable[[Results], str]
+    rival: str
+    results: str
+    page: str
+
+
+def spread(figure: Mapping[str, float], form: str = ",.0f") -> str:
+    """Return a median with the least and greatest value."""
+    return f"{figure['median']:{form}} ({figure['low']:{form}} to {figure['high']:{form}})"
+
+
+def _rank(results: Results, key: str, names: Any, *, next_one: bool) -> str:
+    figures = front.now({"results": results})
+    ranks = standing.mean_ranks(figures, standing.streams_of(figures, names), key)
+    if not next_one:
+        return f"{ranks[NAME]:.2f} of {len(ranks)}"
+    rank, name = min((rank, name) for name, rank in ranks.items() if name != NAME)
+    return f"{rank:.2f}, {name}"
+
+
+def _problem(results: Results, part: str, name: str, kernel: str | None = None) -> Any:
+    for one in results[part]["problems"]:
+        if one["problem"] == name and kernel in (None, one.get("kernel")):
+            return one["methods"]
+    raise KeyError(name)
+
+
+def _task(results: Results, name: str) -> Any:
+    return next(one["methods"] for one in results["table2"]["tasks"] if one["task"] == name)
+
+
+def _first(results: Results, model: str) -> str:
+    shares = [one["models"][model]["accuracy"] for one in results.values()]
+    return f"{100 * sum(shares) / len(shares):.1f}"
+
+
+HEADLINES = (
+    Headline(
+        "mean rank by accuracy, streams of classes, labels at once",
+        lambda r: _rank(r, "accuracy", front.CLASSES, next_one=False),
+        lambda r: _rank(r, "accuracy", front.CLASSES, next_one=True),
+        "the next of all models",
+        "river_battery",
+        "river_battery",
+    ),
+    Headline(
+        "mean rank by MAE, streams of numbers, labels at once",
+        lambda r: _rank(r, "mae", front.NUMBERS, next_one=False),
+        lambda r: _rank(r, "mae", front.NUMBERS, next_one=True),
+        "the next of all models",
+        "river_battery",
+        "river_battery",
+    ),
+    Headline(
+        "accuracy, %, mean of five streams of 20,000 events",
+        lambda r: _first(r, "streamk, engine"),
+        lambda r: _first(r, "River ARF, 10 trees"),
+        "River ARF, 10 trees",
+        "first_light",
+        "first_light",
+    ),
+    Headline(
+        "events a second through River's protocol, elec2",
+        lambda r: spread(r["river"]["events_per_s"]["KernelClassifier()"]),
+        lambda r: spread(r["river"]["events_per_s"]["ARFClassifier(n_models=10)"]),
+        "River ARF, 10 trees",
+        "speed",
+        "speed",
+    ),
+    Headline(
+        "events a second of `streamk run`, file, default model",
+        lambda r: spread(r["rates"]["events_per_s"]["default: file"]),
+        lambda r: spread(r["rates"]["events_per_s"]["default: learner alone"]),
+        "the learner alone",
+        "engine",
+        "engine",
+    ),
+    Headline(
+        "events a second of `streamk run`, topic, default model",
+        lambda r: spread(r["rates"]["events_per_s"]["default: topic, confluent"]),
+        lambda r: spread(r["rates"]["events_per_s"]["client alone: reading, confluent"]),
+        "the Kafka client alone",
+        "engine",
+        "engine",
+    ),
+    Headline(
+        "seconds of a first use, empty cache, two cores",
+        lambda r: _seconds(r, "now"),
+        lambda r: _seconds(r, "before"),
+        "before the loops were compiled in parts",
+        "first_use",
+        "first_use",
+    ),
+    Headline(
+        "µs of 4,096 random features of one event, 784 columns",
+        lambda r: spread(_feature_case(r)["Hadamard, compiled"], ".1f"),
+        lambda r: spread(_feature_case(r)["NumPy"], ".1f"),
+        "NumPy, independent frequencies",
+        "features",
+        "features",
+    ),
+    Headline(
+        "test error, %, Adult, one pass",
+        lambda r: f"{r['median']:.2f}",
+        lambda _: "15.3",
+        "the paper (Dai et al., 2014)",
+        "adult",
+        "adult",
+    ),
+    Headline(
+        "error of 450 landmarks, Two Moons",
+        lambda r: f"{_problem(r, 'table1', 'Two Moons', 'gaussian')['oASIS']['error']:.1e}",
+        lambda r: f"{_problem(r, 'table1', 'Two Moons', 'gaussian')['uniform']['error']:.1e}",
+        "uniform sampling",
+        "oasis",
+        "oasis",
+    ),
+    Headline(
+        "error of MEKA, pendigits, five seeds",
+        lambda r: spread(_problem(r, "table7", "pendigits")["MEKA"]["error"], ".3f"),
+        lambda r: spread(_problem(r, "table7", "pendigits")["KNys"]["error"], ".3f"),
+        "k-means Nyström of the same memory",
+        "meka",
+        "meka",
+    ),
+    Headline(
+        "seconds to train an SVM on ijcnn1 (BKA-SVM)",
+        lambda r: spread(_task(r, "ijcnn1")["BKA-SVM"]["seconds"], ".2f"),
+        lambda r: spread(_task(r, "ijcnn1")["LIBSVM"]["seconds"], ".2f"),
+        "LIBSVM",
+        "meka",
+        "meka",
+    ),
+)
+
+
+def _seconds(results: Results, version: str) -> str:
+    rounds = results["versions"][version]["command, empty cache, 2 cores"]
+    walls = [one["wall"] for one in rounds]
+    return f"{min(walls):.1f} to {max(walls):.1f}"
+
+
+def _feature_case(results: Results) -> Any:
+    cases = results["one"]["cases"]
+    return next(case["us"] for case in cases if case["case"] == "m=4,096 d=784")
+
+
+def render(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table, in Markdown, of results by their names."""
+    lines = ["| figure | streamk | beside | measured by |", "|---|---|---|---|"]
+    for one in HEADLINES:
+        results = documents[one.results]["results"]
+        page = f"[{one.results}](../docs/benchmarks/{one.page}.md)"
+        beside = f"{one.other(results)} ({one.rival})"
+        lines.append(f"| {one.what} | {one.ours(results)} | {beside} | {page} |")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Hot paths for `asv continuous`: each case is small, and compiled before it is timed."""
