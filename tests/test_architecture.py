@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import imports as imports_between
+
 ROOT = Path(__file__).parents[1]
 
 # The arrows of the house: a room may use the rooms of the floors below its own, not its
@@ -205,6 +207,13 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module in leaves:
             del graph[module]
     assert not graph, f"these stand on each other: {sorted(graph)}"
+
+
+def test_no_rooms_import_each_other_in_a_circle() -> None:
+    count, _, between = imports_between.arrows(ROOT)
+    _, circle = imports_between.levels(set(count), between)
+    assert not circle
+    assert max(count[one] for one in count if one not in ("connectors", "backends")) <= 15
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from streamk.engine.checks import (
     schema_as_json,
     schema_of,
 )
-from streamk.engine.details import Details
 from streamk.engine.health import HealthMonitor
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
@@ -39,7 +38,8 @@ from streamk.engine.progress import Pace, Snapshot, process_bytes
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.report import Report
 from streamk.engine.saving import Saving
-from streamk.engine.training import OnError, Trainer
+from streamk.engine.training.details import Details
+from streamk.engine.training.trainer import OnError, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from streamk.encoding import Schema
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.order.feed import Lost
-from streamk.engine.training import Counts
+from streamk.engine.training.trainer import Counts
 from streamk.learners.base import Learner
 
 __all__ = ["Report"]

@@ -7,7 +7,7 @@ from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
-from streamk.learners.scaled import Scaled
+from streamk.learners.scaled.learner import Scaled
 
 __all__ = [
     "MODELS",

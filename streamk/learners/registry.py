@@ -15,7 +15,7 @@ from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
-from streamk.learners.scaled import Scaled
+from streamk.learners.scaled.learner import Scaled
 from streamk.losses import Loss
 from streamk.state import State
 

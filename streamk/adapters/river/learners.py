@@ -15,7 +15,7 @@ from streamk.adapters.rows import Model
 from streamk.deprecation import former_options
 from streamk.learners import Learner
 from streamk.learners.common.classes import MOST_CLASSES
-from streamk.learners.scaled import OfOneKernel
+from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 
 

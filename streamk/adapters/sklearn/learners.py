@@ -14,7 +14,7 @@ from streamk.adapters.sklearn.estimators import Classifier, Regressor
 from streamk.deprecation import former_options
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
-from streamk.learners.scaled import OfOneKernel
+from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 
 __all__ = ["KernelClassifier", "KernelRegressor"]

@@ -22,7 +22,7 @@ from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.group import Group, Owner, Peers, places
 from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.takeover import Takeover
-from streamk.engine.training import Trainer
+from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.base import Learner
 

@@ -12,7 +12,7 @@ from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed
 from streamk.engine.recovery.group import Group, Peers, dead_member, places
-from streamk.engine.training import Trainer
+from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
 
 __all__ = ["Takeover"]

@@ -6,23 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamk.errors import InvalidInput
-from streamk.learners.common.classes import Label
-from streamk.learners.doubly_stochastic.coefficients import Coefficients
-from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
-from streamk.losses import Loss
-
-_IN_COMMON = (
-    *("kernel", "loss", "is_classifier", "step", "dtype", "seed", "sampler"),
-    *("regularization", "batch_size", "block_size", "max_features"),
-)
-"""What doubly stochastic learners must have in common to be merged."""
 
 
-def check_mergeable(one: Any, other: Any, names: Sequence[str] = _IN_COMMON) -> None:
-    """Raise InvalidInput if two learners differ in their class or an option, naming it.
-
-    The options are those of doubly stochastic learners unless others are named.
-    """
+def check_mergeable(one: Any, other: Any, names: Sequence[str]) -> None:
+    """Raise InvalidInput if two learners differ in their class or an option, naming it."""
     if type(one) is not type(other):
         mine, others = (getattr(kind, "TYPE", kind.__name__) for kind in (type(one), type(other)))
         raise InvalidInput(
@@ -51,63 +38,3 @@ def events_apart(one: Any, other: Any, common_events: int) -> tuple[int, int]:
             f"{one.n_events} and {other.n_events} events"
         )
     return mine, others
-
-
-def share_columns(one: KernelFunction, other: KernelFunction) -> None:
-    """Give a function the columns that another has besides.
-
-    Raises
-    ------
-    InvalidInput
-        If features depend on the columns' places, and the two have put columns in different ones.
-    """
-    mine, theirs = one.columns or (), other.columns or ()
-    if one.sampler == "iid":
-        new = tuple(name for name in theirs if name not in mine)
-        if new:
-            one.add_columns(new)
-        return
-    groups = zip(one.widths, other.widths, strict=False) if mine and theirs else ()
-    for what, pairs in (
-        ("columns", zip(mine, theirs, strict=False)),
-        ("groups of columns", groups),
-    ):
-        for place, (here, there) in enumerate(pairs):
-            if here != there:
-                raise InvalidInput(
-                    f"cannot merge learners of sampler {one.sampler!r} that differ in their "
-                    f"{what}: {here!r} and {there!r} in place {place}; give both the same columns "
-                    "in the same order before they learn, or choose sampler='iid'"
-                )
-    if len(theirs) > len(mine):
-        one.add_columns(theirs[len(mine) :], other.widths)
-
-
-def matched(
-    theirs: Coefficients,
-    there: Sequence[Label],
-    here: Sequence[Label],
-    *,
-    n_outputs: int,
-    loss: Loss,
-) -> Coefficients:
-    """Return a copy of another learner's coefficients with its outputs in this learner's order.
-
-    Parameters
-    ----------
-    theirs : Coefficients
-    there, here : sequence of labels
-        The other's classes and this learner's, which has all of them.
-    n_outputs : int
-        This learner's.
-    loss : Loss
-    """
-    copy = theirs.copy()
-    if copy.n_outputs > 1 or n_outputs > 1:
-        if copy.n_outputs == 1 and loss.name != "softmax":
-            copy.split(loss.split_binary)
-        copy.select([there.index(c) if c in there else None for c in here])
-    elif there[1:2] != here[1:2] and there[:1] != here[:1]:
-        # The one output stands for the second class, and that is the other's first.
-        copy.scale = -copy.scale
-    return copy

@@ -17,11 +17,12 @@ from streamk.features.random_features import check_dtype, check_range, check_see
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
-from streamk.learners.common.merging import check_mergeable, events_apart, matched, share_columns
+from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.steps import Constant, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+from streamk.learners.doubly_stochastic.merging import IN_COMMON, matched, share_columns
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.state import State
@@ -447,7 +448,7 @@ class DoublyStochastic(Supervised):
             If the learners differ in an option, naming it, or in the places of their columns where
             features depend on them, or have fewer events than that.
         """
-        check_mergeable(self, other)
+        check_mergeable(self, other, IN_COMMON)
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return

@@ -15,7 +15,7 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.experts.expert_pool import FURTHEST
-from streamk.learners.scaled import TYPES, OfOneKernel, restored
+from streamk.learners.scaled.learner import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State

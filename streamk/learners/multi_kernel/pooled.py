@@ -29,7 +29,7 @@ from streamk.learners.multi_kernel.older_states import with_names_of_today
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import Upkeep
-from streamk.learners.scaled import OfOneKernel
+from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State

@@ -21,13 +21,13 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
-from streamk.engine.details import Details
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.names import NameCheck
 from streamk.engine.order.batch import Batch
-from streamk.engine.outputs import dead_letter, predictions, revise
-from streamk.engine.surplus import Predicted, surplus_of, without
+from streamk.engine.training.details import Details
+from streamk.engine.training.names import NameCheck
+from streamk.engine.training.outputs import dead_letter, predictions, revise
+from streamk.engine.training.surplus import Predicted, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label

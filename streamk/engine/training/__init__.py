@@ -1,0 +1,1 @@
+"""Predict, then learn: events decoded, learned in a thread of its own, scored and written."""
