@@ -32,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return two workers more than cores: tests of brokers and processes wait most of the time."""
+    return len(os.sched_getaffinity(0)) + 2
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave slow tests of one Kafka client to the night, and begin with files of slow tests."""

@@ -10,7 +10,8 @@ from numba import njit
 
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.errors import InvalidInput, StateError
-from streamk.scaling.quantiles import KNOTS, RunningQuantiles
+from streamk.scaling.estimates import KNOTS
+from streamk.scaling.quantiles import RunningQuantiles
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 

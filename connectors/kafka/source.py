@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from connectors.kafka.cluster import (
     split_partition,
 )
 from connectors.kafka.security import Security
+from connectors.kafka.start import parse_start
 
 __all__ = ["KafkaSource"]
 
@@ -380,27 +380,6 @@ class _Rebalances:
             tell()
         except BaseException as error:
             self._source._callback_error = error
-
-
-def parse_start(text: str) -> str | int:
-    """Return "earliest", "latest", or the milliseconds since 1970 of a time. Raises `BadURL`.
-
-    >>> parse_start("1700000000000"), parse_start("2023-11-14T23:13:20+01:00")
-    (1700000000000, 1700000000000)
-    """
-    if text in ("earliest", "latest"):
-        return text
-    if text.isdecimal():
-        return int(text)
-    # In an address a plus stands for a space.
-    for written in (text, "+".join(text.rsplit(" ", 1))):
-        with contextlib.suppress(ValueError, OverflowError):
-            moment = datetime.fromisoformat(written)
-            return round(1000 * moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
-    raise BadURL(
-        f"kafka: start {text!r} must be earliest, latest, a time of ISO 8601 such as"
-        " 2024-02-29T18:30:00Z, or milliseconds since 1970"
-    )
 
 
 def _check_options(

@@ -10,13 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import Declared, taken
-from streamk.scaling.quantiles import (
-    CENTERS,
-    DISTANCES,
-    INVERSES,
-    RunningQuantiles,
-    standardized,
-)
+from streamk.scaling.estimates import standardized
+from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 
 _FAR, _NEAR = 1.0, 0.3
 """Scales that a center, and parts of itself that a scale or distance, has to move by before it is

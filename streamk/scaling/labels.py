@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, count, taken
 from streamk.errors import StateError
+from streamk.scaling.estimates import DECILES
 from streamk.scaling.running import RunningScale
 from streamk.state import JSON, State
 
@@ -26,8 +27,6 @@ first."""
 _SHRUNK, _PATIENCE = 1.0 / 32, 8
 """Deviations that a block has at most for being of a smaller scale, and how many such blocks in a
 row there have to be: short runs of labels that resemble each other are common."""
-_DECILES = 2.563
-"""What the first and last decile of a normal law are apart, in deviations."""
 
 
 class LabelScale:
@@ -111,7 +110,7 @@ class LabelScale:
         block, (mean, deviation) = self._recent, self._now()
         self._recent = np.zeros(0)
         first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
-        own = (last - first) / _DECILES
+        own = (last - first) / DECILES
         self._shrunk = self._shrunk + 1 if 0.0 < own < _SHRUNK * deviation else 0
         far = max(abs(median - mean), own) > _JUMP * deviation > 0.0
         self._far = self._far + 1 if far else 0

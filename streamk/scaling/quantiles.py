@@ -8,22 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED
+from streamk.backends import FAIR_COIN, SAMPLED
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
+from streamk.scaling.estimates import (
+    KNOTS,
+    LEAST,
+    location,
+    quantiles,
+    rank_shift,
+    standardized,
+)
 from streamk.scaling.reservoir import Reservoir
 from streamk.state import JSON, State
-
-KNOTS = 32
-"""Quantiles kept of each column."""
 
 _LONGEST = 8192
 """Most events between two estimates."""
 _FEWEST, _MOST = 16, 2048
 """Rows of the sample, whatever its budget."""
-_DECILES = 2.563
-"""What the first and last decile of a normal law are apart, in deviations."""
 _SHIFT, _STRETCH, _RANKS = 0.15, 0.15, 0.03
 """What a center, in scales, a scale or distance, relative to the old one, and a rank have to move
 by before it is replaced. Ranks of two samples of 2048 from one law often differ by 0.03 somewhere:
@@ -31,8 +34,6 @@ at 0.02 the knots of a stream at rest were replaced at nearly every moment, at 0
 and errors are the same; at 0.04 at fewer, and some streams are predicted worse."""
 _PAIRS = 2048
 """Pairs of rows, about, that the distance is the median of."""
-_LEAST = 1e-45
-"""Scale up to which values count as equal: what is divided by it would not be finite."""
 _BLOCK = 1 << 18
 """Values that are sorted or compared at once."""
 
@@ -226,7 +227,7 @@ class RunningQuantiles:
             return False
         S, n = S[n > 0], n[n > 0]
         indicator = ~self._numeric[columns]
-        median, scale = _location(S, n)
+        median, scale = location(S, n)
         center = np.where(indicator, 0.0, median)
         inverse = 1.0 / np.where(indicator, FAIR_COIN, scale)
 
@@ -236,10 +237,10 @@ class RunningQuantiles:
         self.center[columns[moved]] = center[moved]
         self.inverse[columns[moved]] = inverse[moved]
 
-        knots = _quantiles(S, n, range(KNOTS), KNOTS - 1)
+        knots = quantiles(S, n, range(KNOTS), KNOTS - 1)
         reranked, own = turned.copy(), self.knots[columns]
         compared = np.flatnonzero(~turned & ~indicator & (knots != own).any(axis=1))
-        reranked[compared] = _rank_shift(own[compared], knots[compared]) > _RANKS
+        reranked[compared] = rank_shift(own[compared], knots[compared]) > _RANKS
         self.knots[columns[reranked]] = knots[reranked]
         return bool(moved.any() or reranked.any())
 
@@ -268,7 +269,7 @@ class RunningQuantiles:
         turned = self.indicator != other.indicator
         scaled = turned | self._moved(slice(None), other.center, other.inverse, 2.0)
         scaled |= abs(self.distance / other.distance - 1.0) > 2.0 * _STRETCH
-        ranked = _rank_shift(self.knots, other.knots) > 2.0 * _RANKS
+        ranked = rank_shift(self.knots, other.knots) > 2.0 * _RANKS
         return scaled, np.where(self.indicator | other.indicator, turned, ranked)
 
     def _moved(
@@ -380,8 +381,8 @@ _OWNER = "running quantiles"
 _BEYOND = 1.001 * SAMPLED  # single precision, of format 1, rounds it
 CENTERS = Domain(least=-_BEYOND, most=_BEYOND)
 """Of values as they are sampled."""
-INVERSES = Domain(least=1e-40, most=1.0 / _LEAST)
-"""Of scales, which are above `_LEAST` and not above what sampled values are apart."""
+INVERSES = Domain(least=1e-40, most=1.0 / LEAST)
+"""Of scales, which are above `LEAST` and not above what sampled values are apart."""
 DISTANCES = Domain(least=1e-200, most=1e6)
 """Of scaled events, whose values are bounded: at most 16 times the root of the columns."""
 _DECLARED = (
@@ -392,21 +393,6 @@ _DECLARED = (
     Declared("numeric", "bool", ("columns",), FLAGS),
     Declared("sample", "float64", ("rows", "columns"), Domain(-_BEYOND, _BEYOND, missing=True)),
 )
-
-
-def standardized(
-    X: NDArray[np.floating[Any]], center: NDArray[np.float64], inverse: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return events X (n, d) scaled, within bounds, and 0 where a value is missing.
-
-    Examples
-    --------
-    >>> standardized(np.array([[3.0, np.nan], [1e9, -0.5]]), np.zeros(2), np.ones(2))
-    array([[ 3. ,  0. ],
-           [ 8. , -0.5]])
-    """
-    Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
-    return np.where(np.isnan(Z), 0.0, Z)
 
 
 def _in_double_precision(state: State) -> State:
@@ -436,66 +422,3 @@ def _capacity(d: int, budget: int) -> int:
 def _moment_after(events: int) -> int:
     """Return the number of events after which estimates are made next."""
     return min(1 << events.bit_length(), (events // _LONGEST + 1) * _LONGEST)
-
-
-def _quantiles(
-    S: NDArray[np.float64], n: NDArray[np.intp], parts: Sequence[int], whole: int
-) -> NDArray[np.float64]:
-    """Quantiles at the levels parts / whole of rows whose first n values are sorted and known.
-
-    Places between two values are found in whole numbers, so that a value that is there often is
-    met exactly.
-    """
-    low, rest = np.divmod(np.multiply.outer(n - 1, np.asarray(parts)), whole)
-    below = np.take_along_axis(S, low, axis=1)
-    above = np.take_along_axis(S, np.minimum(low + 1, n[:, None] - 1), axis=1)
-    return np.asarray(below + (above - below) * (rest / whole))
-
-
-def _location(
-    S: NDArray[np.float64], n: NDArray[np.intp]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the medians and scales of rows whose first n values are sorted and known."""
-    least, tenth, median, ninetieth, most = _quantiles(S, n, (1, 10, 50, 90, 99), 100).T
-    scale = (ninetieth - tenth) / _DECILES
-    flat = np.flatnonzero(scale == 0.0)
-    if len(flat):
-        S, n, least, most = S[flat], n[flat], least[flat], most[flat]
-        bounded = least < most
-        least = np.where(bounded, least, S[:, 0])
-        most = np.where(bounded, most, S[np.arange(len(S)), n - 1])
-        scale[flat] = _deviation(S, n, least, most)
-    return median, np.where(scale > _LEAST, scale, 1.0)
-
-
-def _deviation(
-    S: NDArray[np.float64],
-    n: NDArray[np.intp],
-    least: NDArray[np.float64],
-    most: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return the deviations of the rows' known values within bounds; 1 where the bounds meet."""
-    known = ~np.isnan(S)
-    V = np.where(known, np.clip(S, least[:, None], most[:, None]) - least[:, None], 0.0)
-    mean = V.sum(axis=1) / n
-    squares = np.where(known, V - mean[:, None], 0.0) ** 2
-    return np.where(least < most, np.sqrt(squares.sum(axis=1) / n), 1.0)
-
-
-def _rank_shift(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much any knot's rank, of the old or the new ones, moves from old to new."""
-    V = np.concatenate([old, new], axis=1)
-    return np.asarray(np.abs(_midranks(V, old) - _midranks(V, new)).max(axis=1))
-
-
-def _midranks(V: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ranks of values (d, k) by the knots of their columns, as `rank_row` has them."""
-    low = np.count_nonzero(knots[:, None, :] < V[:, :, None], axis=2)
-    high = np.count_nonzero(knots[:, None, :] <= V[:, :, None], axis=2)
-    left, right = np.maximum(low - 1, 0), np.minimum(low, KNOTS - 1)
-    start = np.take_along_axis(knots, left, axis=1)
-    gap = np.take_along_axis(knots, right, axis=1) - start
-    level = left + (V - start) / np.where(gap > 0.0, gap, 1.0)
-    level = np.where(high > low, 0.5 * (low + high - 1), level)
-    level = np.where(high == 0, 0.0, np.where(low == KNOTS, KNOTS, level))
-    return np.asarray(np.minimum(level / (KNOTS - 1), HIGHEST_RANK))

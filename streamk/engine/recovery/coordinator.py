@@ -19,8 +19,9 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.group import Group, Owner, Peers, places
+from streamk.engine.recovery.group import Group, Owner, places
 from streamk.engine.recovery.job import Job
+from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError

@@ -11,7 +11,8 @@ from streamk.encoding import Schema
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed
-from streamk.engine.recovery.group import Group, Peers, dead_member, places
+from streamk.engine.recovery.group import Group, places
+from streamk.engine.recovery.peers import Peers, dead_member
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
 

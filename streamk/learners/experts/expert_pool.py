@@ -15,7 +15,8 @@ from streamk.learners.experts import cells, class_room, tables
 from streamk.learners.experts.number_loss import kind_of
 from streamk.learners.experts.pool_table import PoolTable
 from streamk.losses import Loss
-from streamk.scaling.quantiles import KNOTS, RunningQuantiles
+from streamk.scaling.estimates import KNOTS
+from streamk.scaling.quantiles import RunningQuantiles
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"
