@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import secrets
 import shutil
@@ -32,14 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers() -> int:
     """Return two workers more than cores: tests of brokers and processes wait most of the time."""
     return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave slow tests of one Kafka client to the night, and begin with files of slow tests."""
+    """Leave slow tests of one Kafka client to the night; let files of slow tests alternate.
+
+    Slow tests mostly wait, others compute: side by side they use the cores.
+    """
     slow = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -47,7 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             slow.add(item.path)
             if parameters.get("kafka_client") == "confluent":
                 item.add_marker(pytest.mark.nightly)
-    items.sort(key=lambda item: item.path not in slow)
+    files = list(dict.fromkeys(item.path for item in items))
+    parts = [path for path in files if path in slow], [path for path in files if path not in slow]
+    turns = [path for pair in itertools.zip_longest(*parts) for path in pair if path is not None]
+    place = {path: turn for turn, path in enumerate(turns)}
+    items.sort(key=lambda item: place[item.path])
 
 
 SASL_USERS = {"ada": "correct horse battery staple"}
