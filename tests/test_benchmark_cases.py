@@ -1,4 +1,4 @@
-"""The cases for comparisons between commits run, each once."""
+"""The cases for comparisons between commits: there are some 25, and each runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_there_are_some_25_cases() -> None:
     assert 25 <= timed <= 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "values"), CASES)
 def test_a_case_runs(kind: Any, values: tuple[str, ...]) -> None:
     case = kind()
