@@ -118,3 +118,23 @@ def test_the_configuration_of_the_guide_is_read(tmp_path: Path) -> None:
     options = _parser().read_config(str(tmp_path / "job.toml"))
     assert options["label"] == "clicked"
     assert ("max_features", "65536") in options["set"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*sorted(DOCS.glob("benchmarks/*.md")), DOCS.parent / "benchmarks" / "README.md"],
+    ids=lambda page: page.stem,
+)
+def test_links_between_the_benchmarks_pages_are_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+    assert [one for one in links if "://" not in one and not (page.parent / one).exists()] == []
+
+
+def test_every_result_is_on_one_page() -> None:
+    found = [
+        name
+        for page in DOCS.glob("benchmarks/*.md")
+        for name in re.findall(r"<!-- end of (\w+) -->", page.read_text("utf-8"))
+    ]
+    results = {path.stem for path in (DOCS.parent / "benchmarks" / "results").glob("*.json")}
+    assert sorted(found) == sorted(results)
