@@ -1,6 +1,6 @@
 """The rooms of the packages, their lines, and the imports between them, as a table and a picture.
 
-python -m benchmarks.imports --at CHECKOUT --to docs/figures/imports.png
+python -m benchmarks.imports --at CHECKOUT --to docs/house/imports.png
 
 A room is a folder of `streamk`, in `learners` and in `engine` each folder inside; `connectors` is
 one. Rooms are laid out in levels: all that a room imports lies below it. An arrow up would be an

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -9,6 +11,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,8 +37,46 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers more than cores: tests of brokers and processes wait most of the time."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Return a worker more than cores: tests of brokers and processes wait most of the time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile what most tests need, and let workers compile nothing else twice.
+
+    Workers share numba's cache, but in a new environment they would all begin with the same loops.
+    """
+    if hasattr(session.config, "workerinput"):
+        _compile_in_turn(Path(tempfile.gettempdir()) / f"streamk-compiling-{os.getuid()}")
+    elif session.config.getoption("numprocesses", None):
+        command = "import streamk; streamk.warm_up()"
+        subprocess.run([sys.executable, "-c", command], check=False, capture_output=True)
+
+
+def _compile_in_turn(folder: Path) -> None:
+    """Have one process at a time compile a function for some types; the others then load it."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    folder.mkdir(exist_ok=True)
+    compiled, held = Dispatcher.compile, set()
+
+    def compile_(self: Any, signature: Any) -> Any:
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}{signature}"
+        path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        # The lock among threads first: who holds a file's could else wait for it.
+        with global_compiler_lock:
+            if path in held:  # another function of the same name, which this one calls
+                return compiled(self, signature)
+            with path.open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                held.add(path)
+                try:
+                    return compiled(self, signature)
+                finally:
+                    held.remove(path)
+
+    Dispatcher.compile = compile_
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -91,6 +91,7 @@ MAY_LOAD = {
     "connectors.kafka.confluent_client": "confluent_kafka",
     "connectors.kafka.confluent_reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
+    "connectors.kafka.python_writer": "kafka",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",
     "streamk.backends.numba_backend": "numba",
