@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from streamk.cli import COMMANDS, models
-from streamk.cli.model_options import OPTIONS, build, task_of
+from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StreamkError
@@ -129,7 +129,7 @@ def test_version_and_no_command(tmp_path: Path) -> None:
 def test_models_lists_all_there_is(tmp_path: Path) -> None:
     out, _ = streamk("models", cwd=tmp_path)
     assert max(map(len, out.splitlines())) <= 80
-    options = [name for model in OPTIONS.values() for name in model]
+    options = [name for model in MODELS for name in options_of(model)]
     for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
     assert models.MODELS.keys() == MODELS.keys()
@@ -142,12 +142,11 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     elsewhere = {"self", "task", "seed", "columns", "classes"} | {
         "external_experts"
     }  # no words or numbers
-    assert OPTIONS.keys() == MODELS.keys()
     many = {"delta", "q"}
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
     for learner, more in (*((one, composed) for one in of_one), (MultiKernel, many)):
         own = inspect.signature(learner.__init__).parameters
-        assert OPTIONS[learner.TYPE].keys() == (own.keys() - elsewhere) | more
+        assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
 
 
 def test_the_default_model_is_the_first() -> None:
@@ -186,21 +185,21 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
     model = build("doubly-stochastic", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
     for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
-        assert OPTIONS["doubly-stochastic"][name].what.endswith(f"({learner[name]})"), name
+        assert options_of("doubly-stochastic")[name].about.endswith(f"({learner[name]})"), name
     model = build("online-nystrom", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
     for name in ("optimizer", "forgetting", "max_landmarks", "tol"):
-        assert OPTIONS["online-nystrom"][name].what.endswith(
+        assert options_of("online-nystrom")[name].about.endswith(
             f"({learner[name]:g})" if name != "optimizer" else "(sgd)"
         ), name
     model = build("streaming-meka", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
     for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"):
-        assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
+        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
     for name in ("max_error", "max_shift", "growth", "tol"):
-        assert OPTIONS["streaming-meka"][name].what.endswith(f"({learner[name]})"), name
+        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
     header = build(MODEL, task="classification", seed=0, settings=[]).state().header
-    assert OPTIONS[MODEL]["pending_bytes"].what.endswith(f"({header['pending_bytes']})")
+    assert options_of(MODEL)["pending_bytes"].about.endswith(f"({header['pending_bytes']})")
 
 
 @pytest.mark.parametrize(

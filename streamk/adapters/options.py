@@ -1,41 +1,20 @@
-"""The options of estimators: which a learner takes, which are shown, which belong to another."""
+"""The options of estimators, and the advice where one belongs to another."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast, dataclass_transform
 
+from streamk.deprecation import former_options
 from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.learners import Step
+from streamk.losses import Loss
 
-OF_ONE_KERNEL = (
-    *("kernel", "bandwidth", "loss", "step", "regularization"),
-    *("batch_size", "block_size", "max_features", "sampler"),
-)
-"""Options of a doubly stochastic learner, as estimators have them."""
-OF_LANDMARKS = (
-    *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
-    *("max_landmarks", "tol", "half_life"),
-)
-"""Options of a learner on landmarks, as estimators have them."""
-OF_CLUSTERS = (
-    *("kernel", "bandwidth", "loss", "optimizer", "step", "regularization", "forgetting"),
-    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"),
-    *("max_error", "max_shift", "growth", "tol"),
-)
-"""Options of a learner on clusters, as estimators have them."""
-
-GAMMA = {
-    "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
-}
-"""What to give in the place of scikit-learn's `gamma`."""
-MANY = dict.fromkeys(
-    [*OF_ONE_KERNEL, "gamma", "optimizer", "max_landmarks"],
-    "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
-)
-"""What to do with the options of a single kernel."""
-
+Kind = TypeVar("Kind", bound=type)
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
@@ -77,6 +56,54 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     return decorate
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callable[[Kind], Kind]:
+    """Return a decorator of a class whose annotated attributes are the options of an estimator.
+
+    Its ``__init__`` takes them by their names and keeps them as they are, as scikit-learn and
+    River want it; a subclass adds options, or gives them other defaults.
+
+    Parameters
+    ----------
+    advice : mapping of str to str, optional
+        What to give in the place of options that other libraries have, see `advising`.
+    **former : str
+        Present names of options by their former ones, see `streamk.deprecation.former_options`.
+
+    Examples
+    --------
+    >>> @estimator({"gamma": "give bandwidth"})
+    ... class Model:
+    ...     kernel: str = "gaussian"
+    ...     bandwidth: float = 1.0
+    >>> Model(bandwidth=0.5).kernel
+    'gaussian'
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
+        made.__init__ = former_options(**former)(advising(advice or {})(made.__init__))
+        found: Kind = made
+        return found
+
+    return decorate
+
+
+def chosen(made: Any) -> dict[str, Any]:
+    """Return the options of an estimator that are those of its learner.
+
+    Examples
+    --------
+    >>> chosen(OneKernel(bandwidth=2.0))["bandwidth"]
+    2.0
+    """
+    return {
+        option.name: getattr(made, option.name)
+        for option in fields(made)
+        if option.name not in _OF_ESTIMATORS
+    }
+
+
 def written(made: Any) -> str:
     """Return how an estimator is made, without the options that are as they are by default.
 
@@ -94,3 +121,49 @@ def written(made: Any) -> str:
         if name != "self" and repr(getattr(made, name)) != repr(parameter.default)
     ]
     return f"{type(made).__name__}({', '.join(options)})"
+
+
+_OF_ESTIMATORS = ("seed", "random_state", "n_epochs")
+"""Options that are no learner's."""
+
+
+@estimator()
+class OneKernel:
+    """Options of a doubly stochastic learner, as estimators have them."""
+
+    kernel: str | Kernel = "gaussian"
+    bandwidth: float = 0.5
+    loss: str | Loss | None = None
+    step: float | Step | None = None
+    regularization: float = 0.0
+    batch_size: int = 1
+    block_size: int = 2048
+    max_features: int = 2048
+    sampler: str = "iid"
+
+
+@estimator()
+class OnLandmarks:
+    """Options of a learner on landmarks, as estimators have them."""
+
+    kernel: str | Kernel = "gaussian"
+    bandwidth: float = 0.5
+    loss: str | Loss | None = None
+    optimizer: str = "sgd"
+    step: float | Step | None = None
+    regularization: float | None = None
+    forgetting: float = 1.0
+    max_landmarks: int = 512
+    tol: float = 1e-3
+    half_life: float | None = None
+
+
+GAMMA = {
+    "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
+}
+"""What to give in the place of scikit-learn's `gamma`."""
+MANY = dict.fromkeys(
+    [*(option.name for option in fields(OneKernel)), "gamma", "optimizer", "max_landmarks"],
+    "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
+)
+"""What to do with the options of a single kernel."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamk.cli.arguments import Parser
-from streamk.cli.model_options import OPTIONS
+from streamk.cli.model_options import options_of
 from streamk.cli.tables import columns
 
 __all__ = ["main"]
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_common()
     parser.parse(arguments)
     parts = {"models (--model NAME)": MODELS}
-    for model, options in OPTIONS.items():
+    for model in MODELS:
         title = f"options of {model} (--set NAME=VALUE; the default in brackets)"
-        parts[title] = {name: option.what for name, option in options.items()}
+        parts[title] = {name: each.about for name, each in options_of(model).items()}
     parts |= {
         "kernels (--set kernel=NAME)": KERNELS,
         "losses (--set loss=NAME)": LOSSES,

@@ -16,6 +16,7 @@ from streamk.distributed.shards import LandmarkFactor, Shard
 from streamk.distributed.worker_pool import WorkerPool
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import Factor, check_range
 from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers
 from streamk.landmarks.nystrom import checked_dtype
@@ -215,8 +216,7 @@ def oasis_parallel(
         ("threads", threads, 1),
         ("max_restarts", max_restarts, 0),
     ):
-        if not isinstance(value, int) or value < least:
-            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        check_count(name, value, least)
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel; a diffusion kernel or a given matrix "

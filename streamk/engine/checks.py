@@ -10,6 +10,7 @@ from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.training.trainer import OnError
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
+from streamk.options import Whole
 
 
 def policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
@@ -53,8 +54,7 @@ def schema_of(
 def check_whole(least: int, **options: int | None) -> None:
     """Raise `InvalidInput` if an option that is given is no whole number of at least that."""
     for name, value in options.items():
-        if value is not None and not (isinstance(value, int) and value >= least):
-            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+        Whole(least=least, optional=True).check(name, value)
 
 
 def check_seconds(**options: float) -> None:

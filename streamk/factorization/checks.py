@@ -14,6 +14,7 @@ from streamk.kernels import Kernel, Linear
 from streamk.landmarks.checks import numbers
 from streamk.landmarks.full import LIMIT
 from streamk.landmarks.matrices import Indices, Numbers
+from streamk.options import Choice, Real
 
 LARGEST = 1e50
 """Value of a point up to which distances are sound."""
@@ -45,8 +46,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     InvalidInput
         Naming the option.
     """
-    if value not in choices:
-        raise InvalidInput(f"{name}={value!r} must be one of {', '.join(choices)}")
+    Choice(choices=tuple(choices)).check(name, value)
 
 
 def check_number(name: str, value: Any, least: float = 0.0) -> None:
@@ -57,8 +57,7 @@ def check_number(name: str, value: Any, least: float = 0.0) -> None:
     InvalidInput
         Naming the option.
     """
-    if not _is_number(value) or not least <= value < math.inf:
-        raise InvalidInput(f"{name}={value!r} must be a number of at least {least:g}")
+    Real(least=least).check(name, value)
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -69,12 +68,7 @@ def check_positive(name: str, value: Any) -> None:
     InvalidInput
         Naming the option.
     """
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise InvalidInput(f"{name}={value!r} must be a positive number")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    Real(open_below=True).check(name, value)
 
 
 def indices_of(some: ArrayLike) -> Indices:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
+from streamk.options import Whole
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
@@ -18,8 +19,7 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
     InvalidInput
         Naming the option.
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+    Whole(least=least, most=None).check(name, value)
 
 
 def numbers(X: Any, name: str) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count, numbers
 from streamk.landmarks.cholesky import FACTOR, GrowingCholesky
+from streamk.options import Real
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -457,17 +458,13 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
             " be all that tells an event from the landmarks' span"
         )
     for name, value in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
-        if not isinstance(value, int | float | np.number) or not 0.0 <= value < math.inf:
-            raise InvalidInput(f"{name}={value!r} must be a number of at least 0")
+        Real().check(name, value)
     if tol >= 1.0:
         raise InvalidInput(
             f"tol={tol!r} must be below 1, the Schur complement of an event that is far from all"
             " landmarks: none would ever exceed it"
         )
-    if half_life is not None and (
-        not isinstance(half_life, int | float | np.number) or not 0.0 < half_life < math.inf
-    ):
-        raise InvalidInput(f"half_life={half_life!r} must be a positive number of events, or None")
+    Real(open_below=True, optional=True).check("half_life", half_life)
 
 
 _COUNTS = ("n_events", "n_admitted", "n_removed")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
 from streamk.landmarks.selection import Selection
+from streamk.options import Real
 
 
 def oasis(
@@ -146,5 +146,4 @@ def check_options(
     check_count("n_init", n_init, least=0)
     check_count("seed", seed, least=0)
     for name, number in (("tol", tol), ("time_limit", 0.0 if time_limit is None else time_limit)):
-        if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
-            raise InvalidInput(f"{name}={number!r} must be a number of at least 0")
+        Real().check(name, number)

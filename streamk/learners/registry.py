@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,11 @@ MODELS: dict[str, Callable[..., Learner]] = {
     StreamingMeka.TYPE: _streaming_meka,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
+LEARNERS: dict[str, type[MultiKernel | DoublyStochastic | OnlineNystrom | StreamingMeka]] = {
+    learner.TYPE: learner
+    for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka)
+}
+"""The learners behind them, whose options they have."""
 _TYPES: dict[str, Any] = {
     learner.TYPE: learner
     for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, Scaled)
@@ -144,6 +150,24 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         return MODELS[name](task=task, seed=seed, **options)
     except TypeError as error:
         raise InvalidInput(f"options do not fit model {name!r}: {error}") from None
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Return the defaults of the options of a model, by their names.
+
+    Where `create` has another default than the learner has by itself, it is that of `create`.
+
+    Examples
+    --------
+    >>> defaults("doubly-stochastic")["batch_size"]
+    1
+    """
+    found = {}
+    for makes in (LEARNERS[name].__init__, MODELS[name]):
+        for option, parameter in inspect.signature(makes).parameters.items():
+            if parameter.default is not parameter.empty:
+                found[option] = parameter.default
+    return found
 
 
 def from_state(state: State) -> Learner:

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-
-from streamk import learners
-from streamk.adapters.options import GAMMA, OF_ONE_KERNEL, advising
+from streamk.adapters.options import GAMMA, OneKernel, estimator
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
-from streamk.adapters.rows import Model
-from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
-from streamk.losses import Loss
 
 
-class _OneKernel(Estimator):
+@estimator(GAMMA)
+class _OneKernel(OneKernel, Estimator):
     """What the classifier and the regressor have in common."""
 
-    @advising(GAMMA)
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.5,
-        loss: str | Loss | None = None,
-        step: float | Step | None = None,
-        regularization: float = 0.0,
-        batch_size: int = 1,
-        block_size: int = 2048,
-        max_features: int = 2048,
-        sampler: str = "iid",
-        seed: int | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.step = step
-        self.regularization = regularization
-        self.batch_size = batch_size
-        self.block_size = block_size
-        self.max_features = max_features
-        self.sampler = sampler
-        self.seed = seed
-        self._seed = secrets.randbits(63) if seed is None else seed
-        self._model = Model(self._make())
-
-    def _make(self) -> Learner:
-        chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
-        return learners.create("doubly-stochastic", task=self._task, seed=self._seed, **chosen)
+    _learner = "doubly-stochastic"
+    seed: int | None = None
 
 
 class DoublyStochasticClassifier(_OneKernel, Classifier):

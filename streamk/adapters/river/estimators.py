@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
@@ -9,10 +10,12 @@ import numpy as np
 from river import base
 from river.utils import dataframe
 
+from streamk import learners
 from streamk.adapters.batches import Frame
-from streamk.adapters.options import written
+from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
+from streamk.learners import Learner
 from streamk.learners.report import report
 
 Event = dict[Hashable, Any]
@@ -31,8 +34,18 @@ class Estimator:
     """A learner of events that are dicts, or rows of frames."""
 
     _task: ClassVar[str]
+    _learner: ClassVar[str]
+    """Its name, see `streamk.learners.create`."""
     _model: Model
     _y_name: Any = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._seed = secrets.randbits(63) if self.seed is None else self.seed
+        self._model = Model(self._make())
+
+    def _make(self) -> Learner:
+        return learners.create(self._learner, task=self._task, seed=self._seed, **chosen(self))
 
     def __repr__(self) -> str:
         return written(self)

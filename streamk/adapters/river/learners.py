@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from river import compose
 
-from streamk import learners
-from streamk.adapters.options import MANY, advising
+from streamk.adapters.options import MANY, estimator
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
-from streamk.adapters.rows import Model
-from streamk.deprecation import former_options
-from streamk.learners import Learner
 from streamk.learners.common.classes import MOST_CLASSES
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 
 
+@estimator(MANY, guests="external_experts")
 class KernelClassifier(Classifier):
     """Kernel classification of a stream, for any number of classes.
 
@@ -58,34 +54,14 @@ class KernelClassifier(Classifier):
     Accuracy: 9...%
     """
 
-    @former_options(guests="external_experts")
-    @advising(MANY)
-    def __init__(
-        self,
-        *,
-        class_weight: str | Mapping[Any, float] | None = None,
-        max_classes: int = MOST_CLASSES,
-        external_experts: Sequence[OfOneKernel] | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.class_weight = class_weight
-        self.max_classes = max_classes
-        self.external_experts = external_experts
-        self.seed = seed
-        self._seed = secrets.randbits(63) if seed is None else seed
-        self._model = Model(self._make())
-
-    def _make(self) -> Learner:
-        return learners.create(
-            "multi-kernel",
-            task=self._task,
-            class_weight=self.class_weight,
-            max_classes=self.max_classes,
-            external_experts=self.external_experts,
-            seed=self._seed,
-        )
+    _learner = "multi-kernel"
+    class_weight: str | Mapping[Any, float] | None = None
+    max_classes: int = MOST_CLASSES
+    external_experts: Sequence[OfOneKernel] | None = None
+    seed: int | None = None
 
 
+@estimator(MANY, guests="external_experts")
 class KernelRegressor(Regressor):
     """Kernel regression on a stream.
 
@@ -115,29 +91,10 @@ class KernelRegressor(Regressor):
     MAE: 0...
     """
 
-    @former_options(guests="external_experts")
-    @advising(MANY)
-    def __init__(
-        self,
-        *,
-        loss: str | Loss | None = None,
-        external_experts: Sequence[OfOneKernel] | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.external_experts = external_experts
-        self.seed = seed
-        self._seed = secrets.randbits(63) if seed is None else seed
-        self._model = Model(self._make())
-
-    def _make(self) -> Learner:
-        return learners.create(
-            "multi-kernel",
-            task=self._task,
-            loss=self.loss,
-            external_experts=self.external_experts,
-            seed=self._seed,
-        )
+    _learner = "multi-kernel"
+    loss: str | Loss | None = None
+    external_experts: Sequence[OfOneKernel] | None = None
+    seed: int | None = None
 
     def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
         """Interval that holds the number with about that probability, as past errors say.

@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from streamk import learners
-from streamk.adapters.options import GAMMA, OF_LANDMARKS, advising
+from streamk.adapters.options import GAMMA, OnLandmarks, estimator
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
-from streamk.adapters.rows import Model
-from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
-from streamk.losses import Loss
 
 
-class _Nystrom(Estimator):
+@estimator(GAMMA)
+class _Nystrom(OnLandmarks, Estimator):
     """What the classifier and the regressor have in common."""
 
-    @advising(GAMMA)
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.5,
-        loss: str | Loss | None = None,
-        optimizer: str = "sgd",
-        step: float | Step | None = None,
-        regularization: float | None = None,
-        forgetting: float = 1.0,
-        max_landmarks: int = 512,
-        tol: float = 1e-3,
-        half_life: float | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.optimizer = optimizer
-        self.step = step
-        self.regularization = regularization
-        self.forgetting = forgetting
-        self.max_landmarks = max_landmarks
-        self.tol = tol
-        self.half_life = half_life
-        self._model = Model(self._make())
-
-    def _make(self) -> Learner:
-        chosen = {name: getattr(self, name) for name in OF_LANDMARKS}
-        return learners.create("online-nystrom", task=self._task, **chosen)
+    _learner = "online-nystrom"
 
 
 class NystromClassifier(_Nystrom, Classifier):

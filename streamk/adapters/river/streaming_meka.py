@@ -2,71 +2,37 @@
 
 from __future__ import annotations
 
-import secrets
-
-from streamk import learners
-from streamk.adapters.options import GAMMA, OF_CLUSTERS, advising
+from streamk.adapters.options import GAMMA, estimator
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
-from streamk.adapters.rows import Model
-from streamk.deprecation import former_options
 from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
+from streamk.learners import Step
 from streamk.losses import Loss
 
 
+@estimator(GAMMA, lag="swap_delay")
 class _Streaming(Estimator):
     """What the classifier and the regressor have in common."""
 
-    @former_options(lag="swap_delay")
-    @advising(GAMMA)
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.5,
-        loss: str | Loss | None = None,
-        optimizer: str = "sgd",
-        step: float | Step | None = None,
-        regularization: float | None = None,
-        forgetting: float = 1.0,
-        rank: int = 256,
-        n_clusters: int = 4,
-        buffer: str = "reservoir",
-        buffer_size: int = 4096,
-        first: int = 2048,
-        every: int | None = 16384,
-        swap_delay: int = 2048,
-        max_error: float | None = 1.5,
-        max_shift: float | None = 0.3,
-        growth: int = 256,
-        tol: float = 0.1,
-        seed: int | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.optimizer = optimizer
-        self.step = step
-        self.regularization = regularization
-        self.forgetting = forgetting
-        self.rank = rank
-        self.n_clusters = n_clusters
-        self.buffer = buffer
-        self.buffer_size = buffer_size
-        self.first = first
-        self.every = every
-        self.swap_delay = swap_delay
-        self.max_error = max_error
-        self.max_shift = max_shift
-        self.growth = growth
-        self.tol = tol
-        self.seed = seed
-        self._seed = secrets.randbits(63) if seed is None else seed
-        self._model = Model(self._make())
-
-    def _make(self) -> Learner:
-        chosen = {name: getattr(self, name) for name in OF_CLUSTERS}
-        return learners.create("streaming-meka", task=self._task, seed=self._seed, **chosen)
+    _learner = "streaming-meka"
+    kernel: str | Kernel = "gaussian"
+    bandwidth: float = 0.5
+    loss: str | Loss | None = None
+    optimizer: str = "sgd"
+    step: float | Step | None = None
+    regularization: float | None = None
+    forgetting: float = 1.0
+    rank: int = 256
+    n_clusters: int = 4
+    buffer: str = "reservoir"
+    buffer_size: int = 4096
+    first: int = 2048
+    every: int | None = 16384
+    swap_delay: int = 2048
+    max_error: float | None = 1.5
+    max_shift: float | None = 0.3
+    growth: int = 256
+    tol: float = 0.1
+    seed: int | None = None
 
 
 class StreamingMekaClassifier(_Streaming, Classifier):

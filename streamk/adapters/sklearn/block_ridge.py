@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 import numpy as np
 
+from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import count_of_parts, drawn_seed, threads_of
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.factorization.block import BlockKernel, block_kernel
@@ -14,6 +17,7 @@ from streamk.landmarks.matrices import Numbers
 __all__ = ["BlockRidge"]
 
 
+@estimator()
 class BlockRidge(BaseRidge):
     """Kernel ridge regression by itself in each cluster of points.
 
@@ -59,37 +63,22 @@ class BlockRidge(BaseRidge):
     True
     """
 
-    X_fit_: Numbers
-    dual_coef_: Numbers
-    _blocks: BlockKernel
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        alpha: float = 1.0,
-        n_clusters: int | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.gamma = gamma
-        self.alpha = alpha
-        self.n_clusters = n_clusters
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    alpha: float = 1.0
+    n_clusters: int | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
         check_number("alpha", self.alpha)
         count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
-        self._blocks = block_kernel(
+        self._blocks: BlockKernel = block_kernel(
             points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
         )
         self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
-        self.dual_coef_ = self._blocks.solve(self.alpha, y)
+        self.dual_coef_: Numbers = self._blocks.solve(self.alpha, y)
 
     def _predict(self, points: Numbers) -> Numbers:
         return self._blocks.predict(points, self.dual_coef_)

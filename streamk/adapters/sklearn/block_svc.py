@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import (
     check_classes,
     count_of_parts,
@@ -63,6 +64,7 @@ class _Machine:
         return D
 
 
+@estimator()
 class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
 
@@ -120,30 +122,15 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (8, True)
     """
 
-    _machines: list[_Machine]
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        C: float = 1.0,
-        n_clusters: int | None = None,
-        class_weight: Any = None,
-        cache_size: float = 200.0,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.gamma = gamma
-        self.C = C
-        self.n_clusters = n_clusters
-        self.class_weight = class_weight
-        self.cache_size = cache_size
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    C: float = 1.0
+    n_clusters: int | None = None
+    class_weight: Any = None
+    cache_size: float = 200.0
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Find the clusters and train a machine in each.
@@ -189,7 +176,7 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # Those that take longest come first, so that no thread ends long after the others.
         order = np.argsort([-len(rows) for rows in clusters.rows], kind="stable")
         machines = self._parallel(train, (clusters.rows[s] for s in order))
-        self._machines = [machines[place] for place in np.argsort(order)]
+        self._machines: list[_Machine] = [machines[place] for place in np.argsort(order)]
         self.cluster_centers_ = clusters.centers
         self.n_support_ = np.array(
             [0 if m.svc is None else len(m.svc.support_) for m in self._machines]

@@ -9,45 +9,22 @@ from numpy.typing import NDArray
 
 from streamk import learners
 from streamk.adapters.batches import Batch
-from streamk.adapters.options import GAMMA, OF_ONE_KERNEL, advising
+from streamk.adapters.options import GAMMA, OneKernel, chosen, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.kernels import Kernel
 from streamk.learners import Learner, Step
-from streamk.losses import Loss
 
 __all__ = ["DoublyStochasticClassifier", "DoublyStochasticRegressor"]
 
 
-class _OneKernel(Estimator):
+@estimator(GAMMA)
+class _OneKernel(OneKernel, Estimator):
     """What the classifier and the regressor have in common."""
 
-    @advising(GAMMA)
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.7,
-        loss: str | Loss | None = None,
-        step: float | Step = 1.0,
-        regularization: float = 0.0,
-        batch_size: int = 8,
-        block_size: int = 2048,
-        max_features: int = 2048,
-        sampler: str = "iid",
-        n_epochs: int = 10,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.step = step
-        self.regularization = regularization
-        self.batch_size = batch_size
-        self.block_size = block_size
-        self.max_features = max_features
-        self.sampler = sampler
-        self.n_epochs = n_epochs
-        self.random_state = random_state
+    bandwidth: float = 0.7
+    step: float | Step | None = 1.0
+    batch_size: int = 8
+    n_epochs: int = 10
+    random_state: int | np.random.RandomState | None = None
 
     def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
         """Pass over the events, and learn the last ones though they fill no mini-batch."""
@@ -56,9 +33,10 @@ class _OneKernel(Estimator):
         learner.finish()
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        chosen = {name: getattr(self, name) for name in OF_ONE_KERNEL}
         seed = int(random.randint(2**31))
-        return learners.create("doubly-stochastic", task=self._task, seed=seed, **chosen, **options)
+        return learners.create(
+            "doubly-stochastic", task=self._task, seed=seed, **chosen(self), **options
+        )
 
 
 class DoublyStochasticClassifier(Classifier, _OneKernel):

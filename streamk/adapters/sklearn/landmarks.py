@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from streamk import landmarks
+from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.nystroem import DrawnNystroem
 from streamk.kernels import Kernel
 from streamk.landmarks import Landmarks
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 
+@estimator()
 class OasisNystroem(DrawnNystroem):
     """Nyström features of landmarks that oASIS chooses.
 
@@ -68,26 +69,8 @@ class OasisNystroem(DrawnNystroem):
     (1797, 50)
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        n_components: int = 100,
-        tol: float = 0.0,
-        n_init: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            bandwidth=bandwidth,
-            gamma=gamma,
-            n_components=n_components,
-            random_state=random_state,
-        )
-        self.tol = tol
-        self.n_init = n_init
+    tol: float = 0.0
+    n_init: int = 1
 
     def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
         return landmarks.oasis(
@@ -190,6 +173,7 @@ class KMeansNystroem(DrawnNystroem):
         return landmarks.k_means(X, kernel, **options, seed=self._seed())
 
 
+@estimator()
 class LeverageNystroem(DrawnNystroem):
     """Nyström features of landmarks drawn in proportion to their leverage scores.
 
@@ -233,29 +217,13 @@ class LeverageNystroem(DrawnNystroem):
     (1797, 50)
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        n_components: int = 100,
-        rank: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            bandwidth=bandwidth,
-            gamma=gamma,
-            n_components=n_components,
-            random_state=random_state,
-        )
-        self.rank = rank
+    rank: int | None = None
 
     def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
         return landmarks.leverage_scores(X, kernel, **options, rank=self.rank, seed=self._seed())
 
 
+@estimator()
 class RPCholeskyNystroem(DrawnNystroem):
     """Nyström features of landmarks drawn by randomly pivoted Cholesky.
 
@@ -301,24 +269,7 @@ class RPCholeskyNystroem(DrawnNystroem):
     (1797, 50)
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        n_components: int = 100,
-        block_size: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            bandwidth=bandwidth,
-            gamma=gamma,
-            n_components=n_components,
-            random_state=random_state,
-        )
-        self.block_size = block_size
+    block_size: int | None = None
 
     def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
         return landmarks.block_rpcholesky(

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import learners
-from streamk.adapters.options import MANY, advising
+from streamk.adapters.options import MANY, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Regressor
-from streamk.deprecation import former_options
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.scaled.learner import OfOneKernel
@@ -25,6 +24,7 @@ def _many_kernels(task: str, random: np.random.RandomState, **options: Any) -> L
     return learners.create("multi-kernel", task=task, seed=seed, **options)
 
 
+@estimator(MANY, guests="external_experts")
 class KernelClassifier(Classifier):
     """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
@@ -71,18 +71,9 @@ class KernelClassifier(Classifier):
     True
     """
 
-    @former_options(guests="external_experts")
-    @advising(MANY)
-    def __init__(
-        self,
-        *,
-        class_weight: str | Mapping[Any, float] | None = None,
-        external_experts: Sequence[OfOneKernel] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.class_weight = class_weight
-        self.external_experts = external_experts
-        self.random_state = random_state
+    class_weight: str | Mapping[Any, float] | None = None
+    external_experts: Sequence[OfOneKernel] | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         weights = self.class_weight
@@ -125,6 +116,7 @@ class KernelClassifier(Classifier):
         return np.asarray(scores[:, -1] - scores[:, 0])
 
 
+@estimator(MANY, guests="external_experts")
 class KernelRegressor(Regressor):
     """Kernel regression, by a pass over the data or on a stream.
 
@@ -158,18 +150,9 @@ class KernelRegressor(Regressor):
     (500, 2)
     """
 
-    @former_options(guests="external_experts")
-    @advising(MANY)
-    def __init__(
-        self,
-        *,
-        loss: str | Loss | None = None,
-        external_experts: Sequence[OfOneKernel] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.loss = loss
-        self.external_experts = external_experts
-        self.random_state = random_state
+    loss: str | Loss | None = None
+    external_experts: Sequence[OfOneKernel] | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         return _many_kernels(

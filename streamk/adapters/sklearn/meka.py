@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import (
     check_classes,
     drawn_seed,
@@ -38,39 +40,21 @@ def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
     return weights_of(found, n, "sample_weight")
 
 
+@estimator()
 class _OnMeka(BaseEstimator):  # type: ignore[misc]
     """What both have in common: the approximation, and coefficients in it."""
 
-    kernel_: Kernel
-    coef_: Numbers
-    _predictor: Predictor
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        alpha: float = 1.0,
-        rank: int = 128,
-        n_clusters: int | None = None,
-        basis: str = "rpcholesky",
-        threshold: float = 0.0,
-        solver: str | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.gamma = gamma
-        self.alpha = alpha
-        self.rank = rank
-        self.n_clusters = n_clusters
-        self.basis = basis
-        self.threshold = threshold
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    alpha: float = 1.0
+    rank: int = 128
+    n_clusters: int | None = None
+    basis: str = "rpcholesky"
+    threshold: float = 0.0
+    solver: str | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def _fit(self, points: Numbers, y: Numbers, sample_weight: ArrayLike | None = None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
@@ -100,9 +84,9 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
             solution = found.solve(self.alpha, y, weights=weights, method=self.solver)
         except Unsolvable as error:
             raise InvalidInput(f"alpha={self.alpha!r} is too small: take a larger one") from error
-        self.coef_ = found.weights(solution)
+        self.coef_: Numbers = found.weights(solution)
         self.cluster_centers_ = found.centers
-        self._predictor = found.predictor(self.coef_)
+        self._predictor: Predictor = found.predictor(self.coef_)
 
     def _predict(self, points: Numbers) -> Numbers:
         return self._predictor(points)
@@ -186,6 +170,7 @@ class MekaRidge(_OnMeka, BaseRidge):
         return self
 
 
+@estimator()
 class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     """Classification by kernel ridge regression on a memory efficient approximation.
 
@@ -212,38 +197,18 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     True
     """
 
-    classes_: NDArray[Any]
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        alpha: float = 1.0,
-        rank: int = 128,
-        n_clusters: int | None = None,
-        basis: str = "rpcholesky",
-        threshold: float = 0.0,
-        solver: str | None = None,
-        class_weight: str | dict[Any, float] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            bandwidth=bandwidth,
-            gamma=gamma,
-            alpha=alpha,
-            rank=rank,
-            n_clusters=n_clusters,
-            basis=basis,
-            threshold=threshold,
-            solver=solver,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    alpha: float = 1.0
+    rank: int = 128
+    n_clusters: int | None = None
+    basis: str = "rpcholesky"
+    threshold: float = 0.0
+    solver: str | None = None
+    class_weight: str | dict[Any, float] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve for the coefficients.
@@ -272,8 +237,8 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         check_classification_targets(labels)
         binarizer = LabelBinarizer(neg_label=-1).fit(labels)
         check_classes(binarizer.classes_)
-        self.classes_ = binarizer.classes_
-        self.kernel_ = kernel_of_points(
+        self.classes_: NDArray[Any] = binarizer.classes_
+        self.kernel_: Kernel = kernel_of_points(
             self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
         )
         if self.class_weight is not None:

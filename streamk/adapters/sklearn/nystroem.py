@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import drawn_seed, made_kernel
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
@@ -22,6 +24,7 @@ _ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
 """What rows have to be; features are of their type."""
 
 
+@estimator()
 class BaseNystroem(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -29,20 +32,10 @@ class BaseNystroem(
 ):
     """What all have in common: only how landmarks are chosen differs."""
 
-    _landmarks: Landmarks
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        n_components: int = 100,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.gamma = gamma
-        self.n_components = n_components
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    n_components: int = 100
 
     @abstractmethod
     def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
@@ -90,7 +83,7 @@ class BaseNystroem(
         precision = str(rows.dtype) if self._given else "float64"
         found = self._select(rows, self.kernel_, max_landmarks=self.n_components, dtype=precision)
         self.component_indices_ = None if found.indices is None else found.indices[found.used]
-        self._landmarks = found.compact()
+        self._landmarks: Landmarks = found.compact()
         self.components_ = self._landmarks.points
         return found, rows
 
@@ -152,20 +145,11 @@ class BaseNystroem(
         return self._landmarks.transform(known).astype(rows.dtype, copy=False)
 
 
+@estimator()
 class DrawnNystroem(BaseNystroem):
     """Those that draw at random."""
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        bandwidth: float | None = None,
-        gamma: float | None = None,
-        n_components: int = 100,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(kernel, bandwidth=bandwidth, gamma=gamma, n_components=n_components)
-        self.random_state = random_state
+    random_state: int | np.random.RandomState | None = None
 
     def _seed(self) -> int:
         return drawn_seed(self.random_state)

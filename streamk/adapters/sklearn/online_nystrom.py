@@ -7,53 +7,27 @@ from typing import Any
 import numpy as np
 
 from streamk import learners
-from streamk.adapters.options import GAMMA, OF_LANDMARKS, advising
+from streamk.adapters.options import GAMMA, OnLandmarks, chosen, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.kernels import Kernel
-from streamk.learners import Learner, Step
-from streamk.losses import Loss
+from streamk.learners import Learner
 
 __all__ = ["NystromClassifier", "NystromRegressor"]
 
 
-class _Nystrom(Estimator):
+@estimator(GAMMA)
+class _Nystrom(OnLandmarks, Estimator):
     """What the classifier and the regressor have in common."""
 
-    @advising(GAMMA)
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: float = 0.7,
-        loss: str | Loss | None = None,
-        optimizer: str = "newton",
-        step: float | Step | None = None,
-        regularization: float | None = None,
-        forgetting: float = 1.0,
-        max_landmarks: int = 512,
-        tol: float = 1e-3,
-        half_life: float | None = None,
-        n_epochs: int = 2,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.optimizer = optimizer
-        self.step = step
-        self.regularization = regularization
-        self.forgetting = forgetting
-        self.max_landmarks = max_landmarks
-        self.tol = tol
-        self.half_life = half_life
-        self.n_epochs = n_epochs
-        self.random_state = random_state
+    bandwidth: float = 0.7
+    optimizer: str = "newton"
+    n_epochs: int = 2
+    random_state: int | np.random.RandomState | None = None
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        chosen = {name: getattr(self, name) for name in OF_LANDMARKS}
+        own = chosen(self)
         if self.regularization is None and self.optimizer == "newton":
-            chosen["regularization"] = 1.0
-        return learners.create("online-nystrom", task=self._task, **chosen, **options)
+            own["regularization"] = 1.0
+        return learners.create("online-nystrom", task=self._task, **own, **options)
 
 
 class NystromClassifier(Classifier, _Nystrom):

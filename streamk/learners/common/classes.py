@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.losses import Loss
+from streamk.options import Whole
 
 Label: TypeAlias = str | int | bool
 """A class label: JSON keeps its type."""
@@ -73,9 +74,7 @@ class Classes:
     """
 
     def __init__(self, labels: Iterable[Any] = (), max_classes: int = MOST_CLASSES) -> None:
-        whole = isinstance(max_classes, int | np.integer) and not isinstance(max_classes, bool)
-        if not (whole and max_classes >= 2):
-            raise InvalidInput(f"max_classes={max_classes!r} must be a whole number of at least 2")
+        Whole(least=2).check("max_classes", max_classes)
         self.most = int(max_classes)
         self._index: dict[Label, int] = {}
         self._labels: tuple[Label, ...] = ()

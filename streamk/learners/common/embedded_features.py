@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk import kernels
+from streamk import options
 from streamk.declared import listed
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.kernels import Kernel
-from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.classes import Classes, Label, classifies
 from streamk.learners.common.optimizers import Newton, Optimizer, StochasticGradient
-from streamk.learners.common.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.learners.common.options import (
+    OF_KERNEL_LEARNERS,
+    OF_OPTIMIZERS,
+    check_classification,
+)
+from streamk.learners.common.steps import AdaGrad, Constant, Step
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
+from streamk.options import Option
 
 Matrix = NDArray[np.float64]
 
-OPTIMIZERS = ("sgd", "newton")
 RIDGE = 0.1
 """Default regularization of Newton steps."""
-IN_COMMON = ("kernel", "loss", "is_classifier", "step", "optimizer", "regularization", "forgetting")
-"""What learners must have in common to be merged, beside their own options."""
 
 
 class OnEmbeddedFeatures(Supervised):
@@ -37,6 +39,9 @@ class OnEmbeddedFeatures(Supervised):
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events and coefficients."""
     n_events: int
+    TYPE: ClassVar[str]
+    FORMAT: ClassVar[int]
+    OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
         self,
@@ -53,51 +58,42 @@ class OnEmbeddedFeatures(Supervised):
     ) -> None:
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
         self.kernel = kernel
-        for name, kind in (("kernel", Kernel), ("loss", Loss)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(
-                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
-                )
+        self.optimizer, self.step, self.forgetting = optimizer, step, forgetting
+        if regularization is None:
+            regularization = RIDGE if optimizer == "newton" else 0.0
+        self.regularization = regularization
+        options.check({**OF_KERNEL_LEARNERS, **OF_OPTIMIZERS}, self)
+        self._check_optimizer()
+        if step is None and optimizer == "sgd":
+            self.step = Constant(1.0)
         self.is_classifier = classifies(self.loss, task)
-        self._choose(optimizer, step, regularization, forgetting)
-        if classes and not self.is_classifier:
-            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        if not self.is_classifier:
+            check_classification(classes=classes)
         self._classes = Classes(classes, max_classes)
         self._columns: tuple[Column, ...] | None = None
         self.n_events = 0
 
-    def _choose(
-        self,
-        optimizer: str,
-        step: Step | None,
-        regularization: float | None,
-        forgetting: float,
-    ) -> None:
-        """Set and check the optimizer and its options."""
-        if optimizer not in OPTIMIZERS:
-            raise InvalidInput(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}")
-        self.optimizer, newton = optimizer, optimizer == "newton"
+    def _check_optimizer(self) -> None:
+        """Raise InvalidInput if an option is not one of the optimizer's."""
+        newton = self.optimizer == "newton"
         if newton and not Newton.takes(self.loss):
             raise InvalidInput(f"loss {self.loss.name!r} has no curvature; choose optimizer='sgd'")
-        if newton and step is not None:
-            raise InvalidInput(f"step={step!r} is for optimizer='sgd'; leave it out")
-        if not newton and forgetting != 1.0:
-            raise InvalidInput(f"forgetting={forgetting!r} is for optimizer='newton'; leave it out")
-        if not (step is None or isinstance(step, Step)) or isinstance(step, AdaGrad):
+        if newton and self.step is not None:
+            raise InvalidInput(f"step={self.step!r} is for optimizer='sgd'; leave it out")
+        if not newton and self.forgetting != 1.0:
             raise InvalidInput(
-                f"step={step!r} must be a streamk Step such as Constant(1.0), and not AdaGrad: its "
-                "sums belong to single coordinates, and these turn where a landmark goes"
+                f"forgetting={self.forgetting!r} is for optimizer='newton'; leave it out"
             )
-        self.step = Constant(1.0) if step is None and not newton else step
-        self.regularization = RIDGE * newton if regularization is None else regularization
-        self.forgetting = forgetting
-        number = (int, float, np.number)
-        if not isinstance(forgetting, number) or not 0.0 < forgetting <= 1.0:
-            raise InvalidInput(f"forgetting={forgetting!r} must be above 0 and at most 1")
-        nu = self.regularization
-        if not isinstance(nu, number) or not 0.0 <= nu < math.inf or (newton and nu == 0.0):
-            least = "above 0, for the first steps" if newton else "at least 0"
-            raise InvalidInput(f"regularization={nu!r} must be a number {least}")
+        if isinstance(self.step, AdaGrad):
+            raise InvalidInput(
+                f"step={self.step!r} cannot be AdaGrad: its sums belong to single coordinates, and "
+                "these turn where a landmark goes; take Constant(1.0), say"
+            )
+        if newton and self.regularization == 0.0:
+            raise InvalidInput(
+                f"regularization={self.regularization!r} must be a number above 0, for the first "
+                "steps of optimizer='newton'"
+            )
 
     def _make_optimizer(self) -> Optimizer:
         shape: Any = {"classes": self.is_classifier, "n_outputs": self._n_outputs()}
@@ -128,33 +124,26 @@ class OnEmbeddedFeatures(Supervised):
         raise NotImplementedError
 
     def _header(self) -> dict[str, Any]:
-        """Return the common options, and what is known of the stream, as JSON."""
-        header: dict[str, Any] = {
-            "kernel": self.kernel.to_json(),
-            "loss": self.loss.to_json(),
+        """Return type, format, options and what is known of the stream, as JSON data."""
+        return {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
-            "step": None if self.step is None else self.step.to_json(),
             "columns": None if self.columns is None else list(self.columns),
             "classes": list(self.classes),
-            "max_classes": self.max_classes,
-        }
-        return header | {name: getattr(self, name) for name in (*_PLAIN, "n_events")}
-
-    @staticmethod
-    def _options(header: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments to make a learner by, from what `_header` gave."""
-        step, columns = header["step"], header["columns"]
-        return {
-            "kernel": kernels.from_json(header["kernel"]),
-            "loss": loss_by_name(**header["loss"]),
-            "task": header["task"],
-            "step": None if step is None else step_from_json(step),
-            "columns": None if columns is None else listed(header, "columns", "a learner"),
-            "classes": listed(header, "classes", "a learner"),
-            "max_classes": header.get("max_classes", MOST_CLASSES),
-            **{name: header[name] for name in _PLAIN},
+            "n_events": self.n_events,
         }
 
-
-_PLAIN = ("optimizer", "regularization", "forgetting")
-"""Options that are plain JSON, by their names."""
+    @classmethod
+    def _from_header(cls, header: Mapping[str, Any]) -> Self:
+        """Return a learner that has learned nothing, by what `_header` gave."""
+        columns = header["columns"]
+        made: Any = cls  # its constructor has the options
+        learner: Self = made(
+            **options.from_header(cls.OPTIONS, header),
+            task=header["task"],
+            columns=None if columns is None else listed(header, "columns", "a learner"),
+            classes=listed(header, "classes", "a learner"),
+        )
+        return learner

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk import backends, kernels
+from streamk import backends, options
 from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_range, check_seed
-from streamk.features.samplers import check_sampler
+from streamk.features.samplers import SAMPLERS, check_sampler
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.options import (
+    MAX_CLASSES,
+    OF_KERNEL_LEARNERS,
+    SEED,
+    THREADS,
+    check_classification,
+)
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.steps import Constant, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
-from streamk.learners.doubly_stochastic.merging import IN_COMMON, matched, share_columns
+from streamk.learners.doubly_stochastic.merging import matched, share_columns
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
+from streamk.options import Choice, Made, Option, Real, Whole
 from streamk.state import State
 
 
@@ -103,7 +112,33 @@ class DoublyStochastic(Supervised):
 
     TYPE = "doubly-stochastic"
     FORMAT = 3
-    """From 2 on with gathered events, from 3 on with the number of classes that there may be."""
+    """From 2 on with gathered events."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below (gaussian)"
+        ),
+        "loss": OF_KERNEL_LEARNERS["loss"],
+        "step": Made(
+            kind=Step,
+            parse=step_from_json,
+            about="SIZE or RULE:SIZE, see below (1; regression: 0.5)",
+        ),
+        "regularization": Real(about="how fast old coefficients shrink, at least 0"),
+        "batch_size": Whole(about="events a step of the learner"),
+        "block_size": Whole(about="random features a step"),
+        "max_features": Whole(about="where the model stops growing"),
+        "max_classes": replace(MAX_CLASSES, since=3),
+        "cache_bytes": Whole(least=0, resource=True, about="memory to keep random features in"),
+        "sampler": Choice(choices=SAMPLERS, about="iid; hadamard is faster for many columns"),
+        "dtype": Choice(choices=("float32", "float64"), about="float32 or float64"),
+        "seed": SEED,
+        "threads": THREADS,
+        "backend": Choice(
+            choices=("auto", "numba", "numpy", "cupy"),
+            saved=False,
+            about="auto, numba, numpy or cupy",
+        ),
+    }
 
     def __init__(
         self,
@@ -129,21 +164,17 @@ class DoublyStochastic(Supervised):
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
         self.kernel = kernel
         self.step = Constant(1.0) if step is None else step
-        for name, kind in (("kernel", Kernel), ("loss", Loss), ("step", Step)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(
-                    f"{name}={getattr(self, name)!r} must be a streamk {kind.__name__}"
-                )
-        self.is_classifier = classifies(self.loss, task)
-        self.seed = check_seed(seed)
-        self.regularization = regularization
+        self.seed, self.regularization = check_seed(seed), regularization
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
-        self.cache_bytes, self.threads, self._backend = cache_bytes, threads, backend
-        self.sampler, self.dtype = check_sampler(sampler, kernel), check_dtype(dtype)
-        self._check_options()
-        if classes and not self.is_classifier:
-            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        self.cache_bytes, self.threads, self.backend = cache_bytes, threads, backend
+        self.sampler, self.dtype = sampler, check_dtype(dtype)
         self._classes = Classes(classes, max_classes)
+        options.check(self.OPTIONS, self)
+        check_sampler(sampler, kernel)
+        check_range(0, max_features)
+        self.is_classifier = classifies(self.loss, task)
+        if not self.is_classifier:
+            check_classification(classes=classes)
         self._function = KernelFunction(
             kernel,
             self.loss,
@@ -164,26 +195,6 @@ class DoublyStochastic(Supervised):
         self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
         if columns is not None:
             self.add_columns(columns)
-
-    def _check_options(self) -> None:
-        for name, least in (
-            ("batch_size", 1),
-            ("block_size", 1),
-            ("max_features", 1),
-            ("cache_bytes", 0),
-            ("threads", 1),
-        ):
-            value = getattr(self, name)
-            if name == "threads" and value is None:
-                continue
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
-            if value > _MOST:
-                raise InvalidInput(f"{name}={value!r} must be at most 2^53")
-        check_range(0, self.max_features)
-        nu = self.regularization
-        if not (isinstance(nu, int | float | np.number) and 0 <= nu < math.inf):
-            raise InvalidInput(f"regularization={self.regularization!r} must be at least 0")
 
     # What it is
 
@@ -334,19 +345,15 @@ class DoublyStochastic(Supervised):
         header: dict[str, Any] = {
             "type": self.TYPE,
             "format": self.FORMAT,
-            "kernel": self.kernel.to_json(),
-            "loss": self.loss.to_json(),
+            **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
-            "step": self.step.to_json(),
             "columns": None if self.columns is None else list(self.columns),
             "widths": list(self._function.widths),
             "classes": list(self.classes),
-            "max_classes": self.max_classes,
             "scale": self._function.coefficients.scale,
-            "dtype": self.dtype.name,
+            "n_steps": self.n_steps,
+            "n_events": self.n_events,
         }
-        for name in (*_OPTIONS, "n_steps", "n_events"):
-            header[name] = getattr(self, name)
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
         return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
 
@@ -364,16 +371,11 @@ class DoublyStochastic(Supervised):
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
             learner = cls(
-                kernels.from_json(header["kernel"]),
-                loss=loss_by_name(**header["loss"]),
+                **options.from_header(cls.OPTIONS, header),
                 task=header["task"],
-                step=step_from_json(header["step"]),
-                dtype=header["dtype"],
                 classes=listed(header, "classes", _OWNER),
-                max_classes=header.get("max_classes", MOST_CLASSES),
                 threads=threads,
                 backend=backend,
-                **{name: header[name] for name in _OPTIONS},
             )
             function = learner._function
             widths = tuple(header.get("widths", ()))
@@ -448,13 +450,13 @@ class DoublyStochastic(Supervised):
             If the learners differ in an option, naming it, or in the places of their columns where
             features depend on them, or have fewer events than that.
         """
-        check_mergeable(self, other, IN_COMMON)
+        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
         self.finish()
         if other.n_gathered:
-            other = type(self).from_state(other.state(), backend=other._backend)
+            other = type(self).from_state(other.state(), backend=other.backend)
             other.finish()
         function = self._function
         share_columns(function, other._function)
@@ -477,8 +479,6 @@ class DoublyStochastic(Supervised):
         self.n_events += others
 
 
-_MOST = 1 << 53
-"""Of an option that is a number of things: what a double counts to."""
 _OWNER = "this 'doubly-stochastic' state"
 _SCALES = Domain(least=-(2.0**60), most=2.0**60)
 """Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
@@ -486,13 +486,3 @@ _FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
 """Of the first step of a learner that is made from a state."""
 _GATHERED = ("gathered", "gathered_labels")
 """Arrays of the events that wait for their step."""
-_OPTIONS = (
-    "seed",
-    "regularization",
-    "batch_size",
-    "block_size",
-    "max_features",
-    "cache_bytes",
-    "sampler",
-)
-"""Options that are plain JSON, by their names."""

@@ -10,12 +10,6 @@ from streamk.learners.doubly_stochastic.coefficients import Coefficients
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
 from streamk.losses import Loss
 
-IN_COMMON = (
-    *("kernel", "loss", "is_classifier", "step", "dtype", "seed", "sampler"),
-    *("regularization", "batch_size", "block_size", "max_features"),
-)
-"""What doubly stochastic learners must have in common to be merged."""
-
 
 def share_columns(one: KernelFunction, other: KernelFunction) -> None:
     """Give a function the columns that another has besides.

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk import options
 from streamk.declared import NON_NEGATIVE, count, number, reading
 from streamk.deprecation import former_options
-from streamk.errors import InvalidInput, StateError
-from streamk.factorization.checks import check_choice, checked_kernel
+from streamk.errors import StateError
+from streamk.factorization.checks import checked_kernel
 from streamk.features.columns import Column, column_keys
-from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
 from streamk.learners.common.classes import MOST_CLASSES, Label
-from streamk.learners.common.embedded_features import IN_COMMON, OnEmbeddedFeatures
+from streamk.learners.common.embedded_features import OnEmbeddedFeatures
 from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.options import (
+    MAX_CLASSES,
+    OF_KERNEL_LEARNERS,
+    OF_OPTIMIZERS,
+    SEED,
+    TOL,
+)
 from streamk.learners.common.outputs import widened
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked
@@ -28,6 +35,7 @@ from streamk.learners.meka.event_buffer import BUFFERS, EventBuffer
 from streamk.learners.meka.growing_features import GrowingFeatures
 from streamk.learners.meka.refactorization import Recipe, Refactorization, Snapshot, kernel_error
 from streamk.losses import Loss
+from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -132,8 +140,32 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     TYPE = "streaming-meka"
     FORMAT = 3
-    """From 2 on with the number of classes that there may be, from 3 on with `swap_delay`, once
-    `lag`."""
+    """From 3 on with `swap_delay`, once `lag`."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        **OF_KERNEL_LEARNERS,
+        **OF_OPTIMIZERS,
+        "step": replace(
+            OF_OPTIMIZERS["step"], about="of sgd, see below, not adagrad (1; regression: 0.1)"
+        ),
+        "rank": Whole(about="directions of a cluster"),
+        "n_clusters": Whole(about="clusters"),
+        "buffer": Choice(choices=BUFFERS, about="recent events, or a sample of all"),
+        "buffer_size": Whole(about="how many"),
+        "first": Whole(about="events before the first factorization"),
+        "every": Whole(optional=True, about="events between two of them, or none"),
+        "swap_delay": Whole(about="events after which it takes over"),
+        "max_error": Real(optional=True, about="earlier if errors grow so much, or none"),
+        "max_shift": Real(
+            most=1.0,
+            open_above=True,
+            optional=True,
+            about="earlier if clusters' shares do, or none",
+        ),
+        "growth": Whole(least=0, about="landmarks that clusters may gain"),
+        "tol": TOL,
+        "seed": SEED,
+        "max_classes": MAX_CLASSES,
+    }
 
     @former_options(lag="swap_delay")
     def __init__(
@@ -177,7 +209,8 @@ class StreamingMeka(OnEmbeddedFeatures):
         self.buffer, self.buffer_size = buffer, buffer_size
         self.first, self.every, self.swap_delay = first, every, swap_delay
         self.max_error, self.max_shift, self.seed = max_error, max_shift, seed
-        self._check_options()
+        checked_kernel(kernel)
+        options.check(self.OPTIONS, self)
         self._recipe = Recipe(kernel, rank, n_clusters, growth, tol)
         self._buffer = EventBuffer(buffer, buffer_size, seed)
         self._held_back = EventBuffer("recent", _JUDGES)
@@ -189,24 +222,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         self.error: float | None = None
         if columns is not None:
             self.add_columns(columns)
-
-    def _check_options(self) -> None:
-        checked_kernel(self.kernel)
-        for name in ("rank", "n_clusters", "buffer_size", "first", "swap_delay"):
-            check_count(name, getattr(self, name))
-        check_count("growth", self.growth, least=0)
-        check_seed(self.seed)
-        if self.every is not None:
-            check_count("every", self.every)
-        check_choice("buffer", self.buffer, BUFFERS)
-        for name, most in (("max_error", math.inf), ("max_shift", 1.0), ("tol", 1.0)):
-            value = getattr(self, name)
-            if value is None and name != "tol":
-                continue
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not number or not 0.0 <= value < most:
-                below = "" if most == math.inf else f" and below {most:g}"
-                raise InvalidInput(f"{name}={value!r} must be a number of at least 0{below}")
 
     # What it is
 
@@ -392,11 +407,13 @@ class StreamingMeka(OnEmbeddedFeatures):
 
         A factorization that is being made is waited for.
         """
-        header: dict[str, Any] = {"type": self.TYPE, "format": self.FORMAT, **self._header()}
-        for name in (*_OWN, *_COUNTS, "error"):
-            header[name] = getattr(self, name)
-        header["clock"], header["began"] = self._clock, self._began
-        header["next"] = None
+        header = {
+            **self._header(),
+            **{name: getattr(self, name) for name in (*_COUNTS, "error")},
+            "clock": self._clock,
+            "began": self._began,
+            "next": None,
+        }
         parts = {"buffer": self._buffer.state(), "held_back": self._held_back.state()}
         if self._function is not None:
             parts["function"] = self._function.state()
@@ -422,8 +439,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         with reading(_OWNER):
             if "lag" in header:  # until format 2
                 header["swap_delay"] = header.pop("lag")
-            own = {name: header[name] for name in _OWN}
-            learner = cls(**cls._options(header), **own)
+            learner = cls._from_header(header)
         for name in (*_COUNTS, "n_events"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._clock, learner._began = (count(header, name, _OWNER) for name in _CLOCKS)
@@ -467,7 +483,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        check_mergeable(self, other, (*IN_COMMON, *_OWN))
+        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
@@ -492,11 +508,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         return X, other._classes.decode(y.astype(np.intp)) if self.is_classifier else y
 
 
-_OWN = (
-    *("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"),
-    *("max_error", "max_shift", "growth", "tol", "seed"),
-)
-"""Options that are plain JSON, by their names."""
 _COUNTS = ("n_factorizations",)
 _CLOCKS = ("clock", "began")
 _OWNER = "this 'streaming-meka' state"

@@ -32,6 +32,7 @@ def with_names_of_today(state: State) -> State:
     header: dict[str, Any] = dict(state.header)
     if header["format"] >= _RENAMED:
         return state
+    header.setdefault("loss", None)
     header["parts"] = {_PARTS.get(name, name): part for name, part in _items(header["parts"])}
     for kind, part in _items(header["parts"]):
         if kind in _PARTS.values():

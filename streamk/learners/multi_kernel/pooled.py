@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self, TypeGuard
+from dataclasses import replace
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamk import options
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, expert_loops
 from streamk.declared import count, listed
 from streamk.deprecation import former_attribute, former_options
@@ -19,6 +21,7 @@ from streamk.learners.common.class_weights import Choice, ClassWeights
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.options import MAX_CLASSES, SEED, THREADS, check_classification
 from streamk.learners.common.predictor import Decider
 from streamk.learners.experts import expert_pool, pool_growth, pool_loading, tables
 from streamk.learners.experts.expert_pool import ExpertPool
@@ -31,6 +34,7 @@ from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
+from streamk.options import Made, Option, Whole
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
@@ -45,6 +49,23 @@ class Pooled(OneAtATime, Decider):
     """From 2 on with the weights of the classes, from 3 on with external experts, if there are any,
     from 4 on with the number of classes that there may be, from 5 on with present names of
     arrays."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "loss": Made(
+            kind=Loss,
+            parse=loss_from_json,
+            optional=True,
+            about="of numbers: squared, huber, quantile (mixed by absolute errors)",
+        ),
+        "class_weight": Option(
+            saved=False, about="balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)"
+        ),
+        "max_classes": replace(MAX_CLASSES, since=4),
+        "pending_bytes": Whole(
+            least=0, resource=True, about="memory for predictions without a label yet"
+        ),
+        "seed": SEED,
+        "threads": THREADS,
+    }
     THRESHOLD = 0.5
     takes_missing = True
 
@@ -66,22 +87,13 @@ class Pooled(OneAtATime, Decider):
         if task not in ("classification", "regression"):
             raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
         self.is_classifier = task == "classification"
-        if classes and not self.is_classifier:
-            raise InvalidInput("classes= is for classification; leave it out or change the task")
+        if not self.is_classifier:
+            check_classification(classes=classes, class_weight=class_weight)
         if loss is not None and self.is_classifier:
             raise InvalidInput(
                 f"loss={loss!r} is for numbers; leave it out or say task='regression'"
             )
         self.loss = number_loss(loss)
-        if class_weight is not None and not self.is_classifier:
-            raise InvalidInput(
-                "class_weight= is for classification; leave it out or change the task"
-            )
-        cores = 1 if threads is None else threads
-        for name, value, least in (("threads", cores, 1), ("pending_bytes", pending_bytes, 0)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not (whole and value >= least):
-                raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
@@ -89,6 +101,7 @@ class Pooled(OneAtATime, Decider):
             () if external_experts is None else external_experts, is_classifier=self.is_classifier
         )
         self._classes = Classes(classes, max_classes)
+        options.check(self.OPTIONS, self)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)
             if classes:
@@ -238,14 +251,11 @@ class Pooled(OneAtATime, Decider):
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
+            **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
-            "loss": None if self.loss is None else self.loss.to_json(),
-            "seed": self.seed,
             "n_events": self.n_events,
             "classes": list(self.classes),
-            "max_classes": self.max_classes,
             "columns": None if self._columns is None else list(self._columns),
-            "pending_bytes": self.pending_bytes,
         }
         if self._columns is not None:
             parts["pool"] = pool_loading.state_of(self._pool, self._upkeep.arrays())
@@ -265,12 +275,9 @@ class Pooled(OneAtATime, Decider):
             state = with_names_of_today(state)
             header: Any = state.header
             model = cls(
+                **options.from_header(cls.OPTIONS, header),
                 task=header["task"],
-                loss=loss_from_json(header.get("loss")),
-                seed=header["seed"],
                 classes=listed(header, "classes", "a multi-kernel learner"),
-                max_classes=header.get("max_classes", MOST_CLASSES),
-                pending_bytes=header["pending_bytes"],
             )
             model.n_events = count(header, "n_events", "a multi-kernel learner")
             if model.is_classifier and model.n_events and not model.classes:
@@ -327,9 +334,8 @@ class Pooled(OneAtATime, Decider):
             If the learners differ in task, loss, seed, class weights or external experts, naming
             it, or `common_events` cannot be.
         """
-        check_mergeable(
-            self, other, ("is_classifier", "loss", "seed", "class_weight", "external_experts")
-        )
+        names = "is_classifier", "class_weight", "external_experts", *options.shared(self.OPTIONS)
+        check_mergeable(self, other, names)
         apart = events_apart(self, other, common_events)
         if other._columns is None:
             return

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk import options
 from streamk.declared import count, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
 from streamk.learners.common.classes import MOST_CLASSES, Label
-from streamk.learners.common.embedded_features import IN_COMMON, OnEmbeddedFeatures
+from streamk.learners.common.embedded_features import OnEmbeddedFeatures
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.optimizers import Part
+from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, OF_OPTIMIZERS, TOL
 from streamk.learners.common.outputs import aligned, widened
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked
 from streamk.losses import Loss
+from streamk.options import Option, Real, Whole
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -99,7 +102,18 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     TYPE = "online-nystrom"
     FORMAT = 2
-    """From 2 on with the number of classes that there may be."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        **OF_KERNEL_LEARNERS,
+        **OF_OPTIMIZERS,
+        "max_landmarks": Whole(about="events that carry the function"),
+        "tol": TOL,
+        "half_life": Real(
+            open_below=True,
+            optional=True,
+            about="events until an idle landmark counts half (never)",
+        ),
+        "max_classes": MAX_CLASSES,
+    }
 
     def __init__(
         self,
@@ -214,13 +228,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
-        header: dict[str, Any] = {
-            "type": self.TYPE,
-            "format": self.FORMAT,
-            **self._header(),
-            "n_steps": self._optimizer.n_steps,
-            **{name: getattr(self, name) for name in _OF_LANDMARKS},
-        }
+        header = {**self._header(), "n_steps": self._optimizer.n_steps}
         nested = State.nest({"landmarks": self._landmarks.state()}, header)
         own = {name: array.copy() for name, array in self._optimizer.arrays().items()}
         return State(nested.header, {**nested.arrays, **own})
@@ -237,8 +245,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
         state.expect(cls.TYPE, format=cls.FORMAT)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
-            own = {name: header[name] for name in _OF_LANDMARKS}
-            learner = cls(**cls._options(header), **own)
+            learner = cls._from_header(header)
         learner.n_events = count(header, "n_events", _OWNER)
         learner._optimizer.n_steps = count(header, "n_steps", _OWNER)
         learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))
@@ -279,7 +286,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        check_mergeable(self, other, (*IN_COMMON, *_OF_LANDMARKS))
+        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)
         if others == 0:
             return
@@ -329,4 +336,4 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
 _OWNER = "this 'online-nystrom' state"
 _OF_LANDMARKS = ("max_landmarks", "tol", "half_life")
-"""Options that are plain JSON, by their names."""
+"""Options that are the landmarks' as well."""

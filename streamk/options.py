@@ -1,0 +1,260 @@
+"""Options of learners, each declared once.
+
+A learner lists its options as a mapping of names to `Option`. The list checks the values that its
+constructor was given (`check`), gives the header of a state and the arguments to make the learner
+again (`to_header`, `from_header`), tells which of them two learners must share to be merged
+(`shared`), and is the list of `streamk run --set`. A default stands in the constructor alone, where
+editors and type checkers read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamk.errors import InvalidInput
+
+__all__ = [
+    "Choice",
+    "Made",
+    "Option",
+    "Real",
+    "Whole",
+    "check",
+    "from_header",
+    "shared",
+    "to_header",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option: its domain, and its part in states and in merging.
+
+    Of this class itself it has no domain: the object that takes it checks it.
+
+    Parameters
+    ----------
+    about : str, default ""
+        A line for `streamk models`; an option without one cannot be set on the command line.
+    optional : bool, default False
+        Whether None is a value.
+    saved : bool, default True
+        Whether it is in a state. Threads, say, are those of the machine that opens the state.
+    since : int, default 1
+        Format of the state from which on it is saved; before, the default held.
+    resource : bool, default False
+        Whether it bounds memory or time alone, so that learners that differ in it may be merged.
+    """
+
+    about: str = ""
+    optional: bool = False
+    saved: bool = True
+    since: int = 1
+    resource: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise InvalidInput, naming the option and its domain, unless the value is within."""
+        if not (value is None and self.optional) and not self._holds(value):
+            raise InvalidInput(f"{name}={value!r} must be {self._domain}")
+
+    @property
+    def _domain(self) -> str:
+        """The values, as a message names them: "a number above 0"."""
+        return "given"
+
+    def _holds(self, value: Any) -> bool:
+        """Return whether a value, other than None, is in the domain."""
+        return True
+
+    def to_json(self, value: Any) -> Any:
+        """Return a value, other than None, as JSON data."""
+        return value.item() if isinstance(value, np.generic) else value
+
+    def from_json(self, saved: Any) -> Any:
+        """Return the value that `to_json` gave."""
+        return saved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Option):
+    """An option that is a whole number between two bounds, which are allowed.
+
+    Parameters
+    ----------
+    least : int, default 1
+    most : int, optional, default 2^53
+        The default is the largest that is exact in JSON wherever it is read; None is no bound.
+
+    Examples
+    --------
+    >>> Whole(least=1).check("rank", 0)
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: rank=0 must be a whole number of at least 1
+    """
+
+    least: int = 1
+    most: int | None = 2**53
+
+    @property
+    def _domain(self) -> str:
+        lower = f"a whole number of at least {self.least}"
+        return lower if self.most in (None, 2**53) else f"{lower} and at most {self.most}"
+
+    def _holds(self, value: Any) -> bool:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return whole and value >= self.least and (self.most is None or value <= self.most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(Option):
+    """An option that is a finite number between two bounds.
+
+    Parameters
+    ----------
+    least, most : float
+        The bounds.
+    open_below, open_above : bool, default False
+        Whether the bound itself is not a value.
+
+    Examples
+    --------
+    >>> Real(open_below=True, most=1.0).check("forgetting", 0)
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: forgetting=0 must be a number above 0 and at most 1
+    """
+
+    least: float = 0.0
+    most: float = math.inf
+    open_below: bool = False
+    open_above: bool = False
+
+    @property
+    def _domain(self) -> str:
+        lower = f"a number {'above' if self.open_below else 'of at least'} {self.least:g}"
+        if self.most == math.inf:
+            return lower
+        return f"{lower} and {'below' if self.open_above else 'at most'} {self.most:g}"
+
+    def _holds(self, value: Any) -> bool:
+        if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+            return False
+        if not math.isfinite(value):
+            return False
+        above = value > self.least if self.open_below else value >= self.least
+        below = value < self.most if self.open_above else value <= self.most
+        return bool(above and below)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Option):
+    """An option that is one of a few words.
+
+    Examples
+    --------
+    >>> Choice(choices=("sgd", "newton")).check("optimizer", "adam")
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: optimizer='adam' must be one of sgd, newton
+    """
+
+    choices: tuple[str, ...]
+
+    @property
+    def _domain(self) -> str:
+        return f"one of {', '.join(self.choices)}"
+
+    def _holds(self, value: Any) -> bool:
+        return value in self.choices
+
+    def to_json(self, value: Any) -> str:
+        """Return the word; of a NumPy dtype its name."""
+        return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made(Option):
+    """An option that is an object of a class of streamk, with a method ``to_json``.
+
+    Parameters
+    ----------
+    kind : type
+    parse : callable
+        Returns the object whose JSON it is given.
+    """
+
+    kind: type
+    parse: Callable[[Any], Any] = field(repr=False)
+
+    @property
+    def _domain(self) -> str:
+        return f"a streamk {self.kind.__name__}"
+
+    def _holds(self, value: Any) -> bool:
+        return isinstance(value, self.kind)
+
+    def to_json(self, value: Any) -> Any:
+        """Return the object's JSON data."""
+        return value.to_json()
+
+    def from_json(self, saved: Any) -> Any:
+        """Return the object of that data."""
+        return self.parse(saved)
+
+
+def check(options: Mapping[str, Option], owner: object) -> None:
+    """Check the attributes of an object that are options.
+
+    Raises
+    ------
+    InvalidInput
+        If one is out of its domain, naming it.
+    """
+    for name, option in options.items():
+        option.check(name, getattr(owner, name))
+
+
+def to_header(options: Mapping[str, Option], owner: object) -> dict[str, Any]:
+    """Return the options of an object that are saved, as JSON data by their names.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> to_header({"rank": Whole(), "threads": Whole(saved=False)}, SimpleNamespace(rank=8))
+    {'rank': 8}
+    """
+    values = {name: getattr(owner, name) for name, option in options.items() if option.saved}
+    return {
+        name: None if value is None else options[name].to_json(value)
+        for name, value in values.items()
+    }
+
+
+def from_header(options: Mapping[str, Option], header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that make an object of the header of its state.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If an option is missing from the header or its value does not fit.
+    """
+    kept = [
+        name
+        for name, option in options.items()
+        if option.saved and option.since <= header["format"]
+    ]
+    return {
+        name: None if header[name] is None else options[name].from_json(header[name])
+        for name in kept
+    }
+
+
+def shared(options: Mapping[str, Option]) -> tuple[str, ...]:
+    """Return the names of the options that learners must have in common to be merged."""
+    return tuple(name for name, each in options.items() if each.saved and not each.resource)
