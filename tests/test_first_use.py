@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import logging
@@ -123,6 +124,29 @@ def started(cache: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_a_callback_swallows_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from streamk.backends.numba_backend.experts import ahead
+
+    class Loop:
+        name = "loop"
+        compiled = 0
+
+        def compile(self) -> None:
+            interrupt = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+            interrupt()  # as LLVM calls back while it compiles
+            self.compiled += 1
+
+    monkeypatch.setattr(ahead, "_cores", lambda: 1)
+    one, two, before = Loop(), Loop(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), ahead.compiling([one, two], "numbers"):
+        pass
+    assert (one.compiled, two.compiled) == (1, 0)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.slow

@@ -22,10 +22,9 @@ from connectors.kafka.confluent_reader import (
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
-    Links,
-    consumer_settings,
     partition_numbers,
 )
+from connectors.kafka.confluent_settings import Links, consumer_settings
 from connectors.kafka.tls import context
 
 __all__ = ["ConfluentClient"]

@@ -32,11 +32,11 @@ from streamk.encoding.fast import (
     ReadAll,
     Rowset,
     filling,
-    opens,
     parsing,
     picker,
     read_none,
 )
+from streamk.encoding.fast_reading import dict_reading, json_reading
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
@@ -200,85 +200,13 @@ class NamedDecoder:
         )
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
-        if self._encoding == "json":
-            return self._json_reading(names)
         if self._encoding == "csv":
             return self._csv_reading, read_none
-        n = len(names)
-
-        def read(event: Any) -> Sequence[Any]:
-            if len(event) != n:
-                raise ValueError
-            return [event[name] for name in names]
-
-        if n < 2:
-            return read, read_none
-        pick = itemgetter(*names)
-
-        def read_at_once(event: Any) -> Sequence[Any]:
-            if len(event) != n:
-                raise ValueError
-            return pick(event)  # type: ignore[no-any-return]
-
-        return read_at_once, read_none
-
-    def _json_reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
+        if self._encoding == "dict":
+            return dict_reading(names)
+        kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
         absent = float("nan") if self._missing else 0.0
-        fields: list[tuple[str, Any, Any]] = []
-        for i, name in enumerate(names):
-            if name == self._label:
-                kind: Any = bool | int | float | str | msgspec.UnsetType | None
-                fields.append((f"f{i}", kind, msgspec.UNSET))
-            elif name in self._ignore:
-                fields.append((f"f{i}", msgspec.Raw, msgspec.Raw()))
-            elif self.table.kinds[name] in ("text", "time"):
-                fields.append((f"f{i}", str | msgspec.UnsetType | None, msgspec.UNSET))
-            else:
-                fields.append((f"f{i}", float | bool | None, absent))
-        try:
-            shape = msgspec.defstruct(
-                "Event",
-                fields,
-                rename={f"f{i}": str(name) for i, name in enumerate(names)},
-                forbid_unknown_fields=True,
-                gc=False,
-            )
-        except ValueError:
-            # A name that msgspec cannot give to a field (a quote, a control character).
-            return self._refuse, read_none
-        decode, unpack, most = (
-            msgspec.json.Decoder(shape).decode,
-            msgspec.structs.astuple,
-            self._max,
-        )
-
-        def read(value: bytes) -> Sequence[Any]:
-            if len(value) > most:
-                raise ValueError
-            return unpack(decode(value))
-
-        if self._ignore:  # may hold anything
-            return read, read_none
-        decode_all = msgspec.json.Decoder(list[shape]).decode  # type: ignore[valid-type]
-
-        def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:
-            """Read events as one list, if none can begin or end in the midst of another.
-
-            Fields are no objects here. So where there are as many objects as braces and events, and
-            each event begins with a brace, that is where an object begins, and none else does.
-            """
-            if not all(map(opens, values)) or max(map(len, values)) > most:
-                return None
-            text = b",".join(values)
-            if text.count(b"{") != len(values):
-                return None
-            found = decode_all(b"[%b]" % text)
-            return list(map(unpack, found)) if len(found) == len(values) else None
-
-        return read, read_all
-
-    def _refuse(self, _value: Any) -> Sequence[Any]:
-        raise ValueError
+        return json_reading(names, kinds, self._label, absent=absent, most=self._max)
 
     def _csv_reading(self, value: bytes) -> Sequence[Any]:
         if len(value) > self._max:

@@ -11,7 +11,7 @@ from streamk.engine.checkpoints.reading import (
 )
 from streamk.engine.loop import Engine, Report
 from streamk.engine.progress import Snapshot, shown_on
-from streamk.engine.training.trainer import Counts
+from streamk.engine.training.bad_events import Counts
 
 __all__ = [
     "Checkpoint",

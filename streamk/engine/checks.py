@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from connectors.base import Sink
 from streamk.encoding import Absent, LabelType, Mode, Schema
-from streamk.engine.training.trainer import OnError
+from streamk.engine.training.bad_events import OnError
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Whole

@@ -12,10 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Literal
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
 from streamk.encoding import Absent, Mode, Schema
@@ -31,15 +29,17 @@ from streamk.engine.checks import (
     schema_as_json,
     schema_of,
 )
+from streamk.engine.display import Display
 from streamk.engine.health import HealthMonitor
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.progress import Pace, Snapshot, process_bytes
+from streamk.engine.progress import Pace, Snapshot
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
-from streamk.engine.report import Report
+from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
+from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
-from streamk.engine.training.trainer import OnError, Trainer
+from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
@@ -225,11 +225,9 @@ class Engine:
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._checkpoint_grace = checkpoint_grace
         self._max_events, self._until_end = max_events, until_end
-        self._on_progress, self._pace = on_progress, Pace(progress_interval)
         self._newer, self._looked = newer, time.monotonic()
-        self._shown: Snapshot | None = None
-        self._showing = threading.Lock()
-        self._health = HealthMonitor((source, sink, dead_letters), self._show_again)
+        self._display = Display(on_progress, Pace(progress_interval))
+        self._health = HealthMonitor((source, sink, dead_letters), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
         self._trainer = Trainer(
@@ -314,7 +312,7 @@ class Engine:
             stack.enter_context(self._health)
             coordinator.open()
             first = self._feed.sequencer.events
-            self._pace.rate(first)
+            self._display.begin(first)
             saving = Saving(coordinator, self._checkpoint_every, self._checkpoint_grace)
             while True:
                 stopped = self._loop(coordinator, saving)
@@ -325,7 +323,14 @@ class Engine:
                     break
             coordinator.release()
             self._show(coordinator, saving)
-            return self._report(stopped, coordinator, first, time.monotonic() - began)
+            return report_of(
+                self._trainer,
+                self._feed,
+                stopped=stopped,
+                epoch=coordinator.epoch,
+                first=first,
+                seconds=time.monotonic() - began,
+            )
 
     def stop(self) -> None:
         """End the run after the events at work; may be called from another thread or a signal."""
@@ -333,9 +338,7 @@ class Engine:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _loop(
-        self, coordinator: CheckpointCoordinator, saving: Saving
-    ) -> Literal["end", "max_events", "request"]:
+    def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer
         while not self._stopping:
             sequencer = self._feed.sequencer
@@ -354,7 +357,7 @@ class Engine:
                 self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
                 if not self._feed.sequencer.ready:
                     trainer.settle()
-            if self._on_progress is not None and self._pace.due():
+            if self._display.due:
                 self._show(coordinator, saving)
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
@@ -384,70 +387,16 @@ class Engine:
             self._store.note(passes)
 
     def _show(self, coordinator: CheckpointCoordinator, saving: Saving) -> None:
-        if self._on_progress is None:
-            return
-        sequencer, trainer = self._feed.sequencer, self._trainer
-        trainer.settle()
-        lag = self._source.lag()
-        self._tell(
-            Snapshot(
-                events=sequencer.events,
-                learned=trainer.counts.learned,
-                predicted=trainer.counts.predicted,
-                bad=sum(trainer.counts.bad.values()),
-                events_per_s=self._pace.rate(sequencer.events),
-                lag=None if lag is None else lag + sequencer.buffered,
-                features=trainer.model.n_features,
-                model_bytes=trainer.model.nbytes,
-                process_bytes=process_bytes(),
-                whole=trainer.metrics.whole(),
-                window=trainer.metrics.window(),
-                baselines=trainer.metrics.baselines()["window"],
-                epoch=coordinator.epoch,
-                trouble=self._health.short or saving.trouble,
-            )
-        )
-
-    def _show_again(self) -> None:
-        """Show what is wrong, from another thread, while the loop waits."""
-        if self._shown is not None and self._pace.overdue():
-            self._tell(replace(self._shown, events_per_s=0.0, trouble=self._health.short))
-
-    def _tell(self, snapshot: Snapshot) -> None:
-        if self._on_progress is not None:
-            with self._showing:
-                self._shown = snapshot
-                self._on_progress(snapshot)
-
-    def _report(
-        self,
-        stopped: Literal["end", "max_events", "request"],
-        coordinator: CheckpointCoordinator,
-        first: int,
-        seconds: float,
-    ) -> Report:
-        feed, trainer = self._feed, self._trainer
-        return Report(
-            stopped=stopped,
-            events=feed.sequencer.events,
-            counts=trainer.counts,
-            whole=trainer.metrics.whole(),
-            window=trainer.metrics.window(),
-            learns=trainer.learns,
-            baselines=trainer.metrics.baselines(),
-            confusion=trainer.metrics.confusion,
-            since=trainer.metrics.since(),
-            history=trainer.metrics.history.columns,
-            lost=feed.lost,
-            learned=feed.learned,
-            skewed=feed.sequencer.skewed(),
-            seconds=seconds,
-            events_now=feed.sequencer.events - first,
-            model=trainer.model,
-            schema=trainer.schema,
+        self._display.show(
+            self._source,
+            self._feed,
+            self._trainer,
             epoch=coordinator.epoch,
-            absent_names=trainer.names.sentences(),
+            trouble=self._health.short or saving.trouble,
         )
+
+    def _show_trouble(self) -> None:
+        self._display.show_again(self._health.short)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

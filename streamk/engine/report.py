@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from streamk.encoding import Schema
 from streamk.engine.evaluation.confusion import Confusion
-from streamk.engine.order.feed import Lost
-from streamk.engine.training.trainer import Counts
+from streamk.engine.order.feed import Feed, Lost
+from streamk.engine.training.bad_events import Counts
+from streamk.engine.training.trainer import Trainer
 from streamk.learners.base import Learner
 
-__all__ = ["Report"]
+__all__ = ["Report", "Stopped", "report_of"]
+
+Stopped: TypeAlias = Literal["end", "max_events", "request"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Report:
         placed by (`max_skew`), where there are several partitions.
     """
 
-    stopped: Literal["end", "max_events", "request"]
+    stopped: Stopped
     events: int
     counts: Counts
     whole: dict[str, float]
@@ -76,3 +79,36 @@ class Report:
     epoch: int | None
     absent_names: tuple[str, ...] = ()
     skewed: dict[str, int] = field(default_factory=dict)
+
+
+def report_of(
+    trainer: Trainer,
+    feed: Feed,
+    *,
+    stopped: Stopped,
+    epoch: int | None,
+    first: int,
+    seconds: float,
+) -> Report:
+    """Return the report of a run that began after `first` events and took so many seconds."""
+    return Report(
+        stopped=stopped,
+        events=feed.sequencer.events,
+        counts=trainer.counts,
+        whole=trainer.metrics.whole(),
+        window=trainer.metrics.window(),
+        learns=trainer.learns,
+        baselines=trainer.metrics.baselines(),
+        confusion=trainer.metrics.confusion,
+        since=trainer.metrics.since(),
+        history=trainer.metrics.history.columns,
+        lost=feed.lost,
+        learned=feed.learned,
+        skewed=feed.sequencer.skewed(),
+        seconds=seconds,
+        events_now=feed.sequencer.events - first,
+        model=trainer.model,
+        schema=trainer.schema,
+        epoch=epoch,
+        absent_names=trainer.names.sentences(),
+    )

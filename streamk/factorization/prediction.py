@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.factorization.clusters import Clusters, by_cluster
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import Numbers, checked_points
+from streamk.landmarks.as_matrix import checked_points
+from streamk.landmarks.matrices import Numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from streamk.landmarks.incremental import Admission, Change, IncrementalOasis, Removal, carried
+from streamk.landmarks.changes import Admission, Change, Removal, carried
+from streamk.landmarks.incremental import IncrementalOasis
 from streamk.landmarks.k_means import k_means
 from streamk.landmarks.leverage import leverage_scores
 from streamk.landmarks.matrices import Diffusion

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.backends import coordinates
 from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
+from streamk.landmarks.changes import Admission, Change, Removal
 from streamk.landmarks.checks import check_count, numbers
 from streamk.landmarks.cholesky import FACTOR, GrowingCholesky
 from streamk.options import Real
@@ -29,54 +29,6 @@ _AHEAD = 1024
 """Most events looked at together: what they take is bounded by their coordinates."""
 _MOST = 1_000_000
 """Landmarks whose factor would take 8 TB; of more, what is near rounding is above any tolerance."""
-
-
-class Admission(NamedTuple):
-    """A landmark was added: the coordinates got a new one at their end."""
-
-
-class Removal(NamedTuple):
-    """A landmark was removed, and the span of the landmarks lost a direction.
-
-    The coordinates from `position` on were rotated, each with the next, and the last one dropped.
-    """
-
-    position: int
-    cosines: Matrix
-    sines: Matrix
-
-
-Change = Admission | Removal
-
-
-def carried(W: Matrix, change: Change) -> Matrix:
-    """Return what coefficients become when the landmarks change.
-
-    The function ``W' phi(x)`` stays the same at an admission, and becomes its projection on the
-    span of the landmarks that are left at a removal.
-
-    Parameters
-    ----------
-    W : array of shape (l, outputs)
-        Coefficients of the coordinates, as `IncrementalOasis.transform` returns them.
-    change : Admission or Removal
-
-    Returns
-    -------
-    array of shape (l + 1, outputs) or (l - 1, outputs)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> carried(np.array([[2.0]]), Admission())
-    array([[2.],
-           [0.]])
-    """
-    if isinstance(change, Admission):
-        return np.vstack([W, np.zeros((1, W.shape[1]))])
-    V = np.array(W, dtype=np.float64, order="C")
-    coordinates.select().rotate(V, change.position, change.cosines, change.sines)
-    return V[:-1]
 
 
 class IncrementalOasis:

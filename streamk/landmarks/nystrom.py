@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.landmarks.as_matrix import as_matrix, checked_points
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import Factor, check_range, lower
 from streamk.landmarks.matrices import (
@@ -22,8 +23,6 @@ from streamk.landmarks.matrices import (
     Matrix,
     Numbers,
     Rows,
-    as_matrix,
-    checked_points,
 )
 from streamk.landmarks.selection import Selection
 

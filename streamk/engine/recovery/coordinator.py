@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
@@ -19,9 +18,11 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.recovery.file_identity import fingerprint, renamed
 from streamk.engine.recovery.group import Group, Owner, places
 from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.peers import Peers
+from streamk.engine.recovery.revisions import Revisions
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
@@ -30,19 +31,6 @@ from streamk.learners.base import Learner
 __all__ = ["CheckpointCoordinator"]
 
 _log = logging.getLogger("streamk.engine")
-
-
-@runtime_checkable
-class Recognizable(Protocol):
-    """A source of a single file that is known by its beginning, whatever its name."""
-
-    def fingerprint(self, length: int = ...) -> tuple[int, str]:
-        """The number of the first bytes, up to `length`, and their digest."""
-        ...
-
-    def partitions(self) -> tuple[str, ...]:
-        """The file's name."""
-        ...
 
 
 class CheckpointCoordinator:
@@ -81,8 +69,6 @@ class CheckpointCoordinator:
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
-        self._written: dict[str, int] = {}
-        """Of partitions the offset up to which predictions may be there from before."""
         self._saved_at: Mapping[str, int] = {}
         """The offsets of the last checkpoint."""
         self._store = store
@@ -94,6 +80,7 @@ class CheckpointCoordinator:
         self._start_from, self._key = start_from, key
         self._origin: list[str | int] = []
         self._group = Group(source, store, trainer.model.n_events)
+        self._revisions = Revisions(source, self._group, trainer)
         self._unsure = False
         """The group may yet take a commit, so that the newest checkpoint that agrees is another."""
         self._at: int | None = None
@@ -133,7 +120,7 @@ class CheckpointCoordinator:
             found = find(self._group.agrees)
         if self._store is not None and found is not None:
             self._job.check(found)
-            found = self._renamed(found)
+            found = renamed(found, self._source)
             if Peers.of(self._store).absorbed(found.body["lineage"]):
                 _log.warning(
                     "%s was taken over by another member while it was away; it starts anew",
@@ -156,33 +143,6 @@ class CheckpointCoordinator:
                 " source, or with another checkpoint directory"
             )
         self.assigned(partitions, opened=found is None)
-
-    def _renamed(self, found: Checkpoint) -> Checkpoint:
-        """Return a checkpoint of a single file with the name that this file has now."""
-        sequence, ranges = found.body["feed"]["sequence"], found.body["feed"]["learned"]
-        known = found.body.get("fingerprint")
-        if not known or not isinstance(self._source, Recognizable):
-            return found
-        (before,), (now,) = sequence["partitions"], self._source.partitions()
-        if before == now or list(self._source.fingerprint(known[0])) != known:
-            return found
-        _log.info("%s is the file that was called %s", now, before)
-        feed = {
-            **found.body["feed"],
-            "sequence": {**sequence, "partitions": {now: sequence["partitions"][before]}},
-            "learned": {now: ranges[before]},
-        }
-        return replace(found, body={**found.body, "feed": feed})
-
-    def _fingerprint(self) -> list[Any] | None:
-        """Return what the source's only file is known by, if it is one and not empty."""
-        if not isinstance(self._source, Recognizable) or len(self._feed.sequencer.offsets) != 1:
-            return None
-        try:
-            length, digest = self._source.fingerprint()
-        except (ConnectorError, OSError):  # it is gone, or being replaced
-            return None
-        return [length, digest] if length else None
 
     def _begin(self) -> None:
         """Take the model of the member, or else of the job, to begin with, if there is one."""
@@ -271,7 +231,7 @@ class CheckpointCoordinator:
             # Before anything is learned the group knows whose the partition is, and at work.
             unsaid |= owner.released if owner is not None else self._group.shared
             if owner is not None:
-                self._expect(partition, owner)
+                self._revisions.expect(partition, owner)
             place = self._places.pop(partition, None)
             if offset is not None and not self._group.is_mine(owner):
                 place = None
@@ -281,7 +241,7 @@ class CheckpointCoordinator:
         try:
             changed |= self._store is not None and not self._take_over(before)
             same &= len(self._group.absorbed) == absorbed
-            self._revise(owners, again=same and self._is_last(owners.values(), epoch))
+            self._revisions.mark(owners, epoch, same=same)
             if changed:
                 self.save()
             else:
@@ -290,33 +250,6 @@ class CheckpointCoordinator:
                     self._commit()
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
-
-    def _expect(self, partition: str, owner: Owner) -> None:
-        """Take note of the predictions that may be there of events still to come."""
-        written = owner.until
-        if not owner.released:
-            written = max(written, self._source.end(partition) or 0)
-        self._written[partition] = written
-
-    def _is_last(self, owners: Iterable[Owner | None], epoch: int | None) -> bool:
-        """Return whether the last commit of each partition is of that checkpoint of this slot."""
-        return all(
-            owner is not None and self._group.is_mine(owner) and owner.epoch == epoch
-            for owner in owners
-        )
-
-    def _revise(self, owners: Mapping[str, Owner | None], *, again: bool) -> None:
-        """Mark predictions that others may have written before with other values as revisions.
-
-        What this lineage wrote after the last commit it writes `again` with the same values if it
-        goes on from the same checkpoint, from the same offset in each partition.
-        """
-        if self._group.shared:
-            self._trainer.revised = {
-                partition: owner.until if again else self._written[partition]
-                for partition, owner in owners.items()
-                if owner is not None
-            }
 
     def _read(
         self,
@@ -399,7 +332,7 @@ class CheckpointCoordinator:
         found = self._store.open(self._group.agrees)
         if found is not None and found.epoch != self._at:
             self._feed.release()
-            self._restore(self._renamed(found))
+            self._restore(renamed(found, self._source))
         self._unsure = False
 
     # --- saving -----------------------------------------------------------------------------
@@ -434,7 +367,7 @@ class CheckpointCoordinator:
             **self._job.to_json(),
             **self._group.to_json(),
             "origin": self._origin,
-            "fingerprint": self._fingerprint(),
+            "fingerprint": fingerprint(self._source, feed.sequencer.offsets),
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),
@@ -463,8 +396,8 @@ class CheckpointCoordinator:
         offsets = self._feed.sequencer.offsets
         if self._store is not None and offsets:
             try:
-                epoch, written = self._store.epoch, self._written
-                self._group.commit(offsets, epoch, written, released=released)
+                written = self._revisions.written
+                self._group.commit(offsets, self._store.epoch, written, released=released)
             except Revoked as error:
                 self._go_back(error)
                 raise

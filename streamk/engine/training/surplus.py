@@ -10,7 +10,7 @@ from streamk.encoding import BadEvent, Decoded
 from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.prequential import Prequential
 
-__all__ = ["Predicted", "surplus_of", "without"]
+__all__ = ["Predicted", "before", "surplus_of", "without"]
 
 
 class Predicted(NamedTuple):
@@ -65,3 +65,10 @@ def without(
         Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
         Predicted(left, found.classes, details, found.drifts),
     )
+
+
+def before(decoded: Decoded, row: int) -> Decoded:
+    """Return the events before one of the batch."""
+    n = int(np.searchsorted(decoded.good, row))
+    growth = [(i, width) for i, width in decoded.growth if i < n]
+    return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)

@@ -6,14 +6,12 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,47 +22,23 @@ from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
+from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.names import NameCheck
-from streamk.engine.training.outputs import dead_letter, predictions, revise
-from streamk.engine.training.surplus import Predicted, surplus_of, without
+from streamk.engine.training.outputs import predictions, revise
+from streamk.engine.training.surplus import Predicted, before, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential, joined, nothing
 
-__all__ = ["Counts", "OnError", "Trainer"]
+__all__ = ["Trainer"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
-_log = logging.getLogger("streamk.engine")
-
-OnError = Literal["raise", "skip", "dead-letter"]
-
-_BEFORE_JUDGING = 1000
-"""Events before the share of those that cannot be used is looked at."""
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
-
-
-@dataclass
-class Counts:
-    """How many events went which way.
-
-    Attributes
-    ----------
-    learned, predicted : int
-    unlabelled : int
-        Events that were not learned: without a label, or all where the model only predicts.
-    bad : dict of kind to int
-        Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
-    """
-
-    learned: int
-    predicted: int
-    unlabelled: int
-    bad: dict[str, int]
 
 
 _Learned = Callable[[], Predicted]
@@ -102,12 +76,10 @@ class Trainer:
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
         self._sink = sink
-        self._dead_letters = dead_letters
-        self._on_error = on_error
-        self._max_bad_share = max_bad_share
+        self._raises = on_error == "raise"
+        self._bad_events = BadEvents(dead_letters, max_bad_share)
         self._details = details
         self._began = False
-        self._first_reason: str | None = None
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
         None where there is no group."""
@@ -153,13 +125,13 @@ class Trainer:
         self._began = True
         known = len(self._decoder.schema.columns)
         decoded = self._decode(batch)
-        refused = decoded.bad[0] if decoded.bad and self._on_error == "raise" else None
+        refused = decoded.bad[0] if decoded.bad and self._raises else None
         if refused is not None:
-            decoded = _before(decoded, refused.row)
+            decoded = before(decoded, refused.row)
         surplus = self._surplus(decoded)
-        if surplus and self._on_error == "raise":
+        if surplus and self._raises:
             refused = surplus[0]
-            decoded, surplus = _before(decoded, refused.row), []
+            decoded, surplus = before(decoded, refused.row), []
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
@@ -169,12 +141,12 @@ class Trainer:
         else:
             self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
             learning = self._threads.submit(learn)
-            before, self._waiting = self._waiting, (batch, decoded, surplus, learning.result)
-            if before is not None:
-                self._emit(*before)
+            earlier, self._waiting = self._waiting, (batch, decoded, surplus, learning.result)
+            if earlier is not None:
+                self._emit(*earlier)
         if refused is not None:
             self.settle()
-            raise EngineError(_complaint(batch, refused))
+            raise EngineError(complaint(batch, refused))
 
     def _decode(self, batch: Batch) -> Decoded:
         try:
@@ -207,13 +179,13 @@ class Trainer:
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.settle()
-        counts, bad = self.counts, sum(self.counts.bad.values())
-        self._check_share(bad, self._n_events)
+        counts, bad = self.counts, self.counts.n_bad
+        self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
                 f"none of the {bad + counts.unlabelled} events can be learned from, the first"
-                f" because: {self._why}; check the label, the task and the format"
+                f" because: {self._bad_events.why}; check the label, the task and the format"
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
@@ -258,7 +230,7 @@ class Trainer:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
         model = self.model
         y = decoded.y if self.learns else [None] * len(decoded.y)
-        before = model.n_events
+        learned = model.n_events
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
@@ -275,7 +247,7 @@ class Trainer:
                     model.learn_many(_cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
-        drifts = [n - before for n in getattr(model, "drifts", ()) if n > before]
+        drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         return Predicted(joined(pieces, model), model.classes, details, drifts)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
@@ -293,12 +265,12 @@ class Trainer:
             return self.model.predict_then_learn_many(X, y)
         # Events without a value; columns come, though none, with the first one learned.
         first = next((i for i, label in enumerate(y) if label is not None), len(y))
-        before = nothing(self.model, first)
+        unknown = nothing(self.model, first)
         if first == len(y):
-            return before
+            return unknown
         self.model.add_columns(())
         return joined(
-            [before, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
+            [unknown, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
         )
 
     # --- what follows -----------------------------------------------------------------------------
@@ -313,12 +285,12 @@ class Trainer:
         predicted, classes, details, drifts = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
-        before = self._n_events + 1
-        at = before + decoded.good[there]
+        first = self.counts.events + 1
+        at = first + decoded.good[there]
         self.drifts.add(at[n - 1] for n in drifts)
-        self.bad.add(before + event.row for event in decoded.bad)
+        self.bad.add(first + event.row for event in decoded.bad)
         if decoded.bad:
-            self._report(batch, decoded.bad)
+            self._bad_events.report(batch, decoded.bad, self.counts)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
@@ -328,7 +300,7 @@ class Trainer:
             self._sink.write(outputs)
         self._score(predicted, classes, decoded.y, there, at)
         self.names.after(len(batch))
-        self._check_failures(len(batch), [event.row for event in decoded.bad])
+        self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
     def _score(
         self,
@@ -351,54 +323,6 @@ class Trainer:
             self.metrics.add_numbers(answers, truth, at)
         else:
             self.metrics.add_classes(P, answers.tolist(), classes, truth, at)
-
-    def _report(self, batch: Batch, bad: list[BadEvent]) -> None:
-        """Count events that cannot be used, and write them where that is wanted.
-
-        The first one of a kind is a warning.
-        """
-        for event in bad:
-            if event.kind not in self.counts.bad:
-                partition, offset = batch.position(event.row)
-                _log.warning(
-                    "the event at %s offset %d cannot be used: %s; further ones of this kind are"
-                    " counted",
-                    *(partition, offset, event.reason),
-                )
-                self.counts.bad[event.kind] = 0
-            self.counts.bad[event.kind] += 1
-        self._first_reason = self._first_reason or bad[0].reason
-        if self._on_error == "dead-letter" and self._dead_letters is not None:
-            self._dead_letters.write([dead_letter(batch, event) for event in bad])
-
-    @property
-    def _why(self) -> str:
-        """The reason why the first event could not be used."""
-        return self._first_reason or "of what the run before has told"
-
-    def _check_failures(self, n: int, bad: list[int]) -> None:
-        """Raise `EngineError` if after one of the last n events too many could not be used.
-
-        `bad` are the places among them, ascending, of those that could not.
-        """
-        before, bad_before = self._n_events - n, sum(self.counts.bad.values()) - len(bad)
-        for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
-            if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
-                self._check_share(bad_before + bisect_right(bad, row), before + row + 1)
-
-    @property
-    def _n_events(self) -> int:
-        counts = self.counts
-        return counts.learned + counts.unlabelled + sum(counts.bad.values())
-
-    def _check_share(self, bad: int, n: int) -> None:
-        """Raise `EngineError` if so many of n events that cannot be used are too many."""
-        if bad > self._max_bad_share * n:
-            kinds = ", ".join(f"{kind} {many}" for kind, many in self.counts.bad.items())
-            raise EngineError(
-                f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
-                f" {self._max_bad_share:g} that is allowed; the first because: {self._why}"
-            )
 
     def renew(self, model: Learner, schema: Schema) -> None:
         """Predict by another model, which has its own columns, from here on."""
@@ -470,22 +394,6 @@ class Trainer:
 def _cut(X: Any, width: int) -> Any:
     """Return rows without the columns that come later."""
     return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
-
-
-def _before(decoded: Decoded, row: int) -> Decoded:
-    """Return the events before one of the batch."""
-    n = int(np.searchsorted(decoded.good, row))
-    growth = [(i, width) for i, width in decoded.growth if i < n]
-    return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)
-
-
-def _complaint(batch: Batch, event: BadEvent) -> str:
-    partition, offset = batch.position(event.row)
-    return (
-        f"the event at {partition} offset {offset} cannot be used: {event.reason};"
-        ' to go on without such events choose on_error="skip" (--on-error skip) or'
-        ' "dead-letter"'
-    )
 
 
 @contextmanager

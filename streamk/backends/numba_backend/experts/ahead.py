@@ -9,13 +9,15 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from threading import Thread
+from threading import Thread, current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 import numba
@@ -42,10 +44,11 @@ def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
     The body runs at the same time.
     """
     left = deque(wanted)
-    with _uncollected(), _with_workers(left, task):
+    with _uncollected(), _interruptible() as check, _with_workers(left, task):
         yield
         for one in iter(partial(_next, left), None):
             one.compile()
+            check()
 
 
 def addresses() -> dict[int, int]:
@@ -87,6 +90,35 @@ def _uncollected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """Yield a function that raises KeyboardInterrupt if one was lost inside.
+
+    LLVM calls back into Python, and an exception that a signal raises there goes no further.
+    """
+    came = False
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        if callable(before):
+            before(number, frame)
+
+    def check() -> None:
+        if came:
+            raise KeyboardInterrupt
+
+    if current_thread() is not main_thread() or not callable(before):
+        yield check
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

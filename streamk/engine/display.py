@@ -1,0 +1,84 @@
+"""Showing where a run stands, now and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from connectors.base import Source
+from streamk.engine.order.feed import Feed
+from streamk.engine.progress import Pace, Snapshot, process_bytes
+from streamk.engine.training.trainer import Trainer
+
+__all__ = ["Display"]
+
+
+class Display:
+    """Gives snapshots of a run to a function.
+
+    Parameters
+    ----------
+    on_progress : function of a Snapshot, optional
+        Without one nothing is shown.
+    pace : Pace
+    """
+
+    def __init__(self, on_progress: Callable[[Snapshot], None] | None, pace: Pace) -> None:
+        self._on_progress, self._pace = on_progress, pace
+        self._shown: Snapshot | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next snapshot."""
+        return self._on_progress is not None and self._pace.due()
+
+    def begin(self, events: int) -> None:
+        """Measure the speed from here on, after so many events."""
+        self._pace.rate(events)
+
+    def show(
+        self,
+        source: Source,
+        feed: Feed,
+        trainer: Trainer,
+        *,
+        epoch: int | None,
+        trouble: str | None,
+    ) -> None:
+        """Show where the run stands, after all events taken have been learned."""
+        if self._on_progress is None:
+            return
+        sequencer = feed.sequencer
+        trainer.settle()
+        lag = source.lag()
+        self._tell(
+            Snapshot(
+                events=sequencer.events,
+                learned=trainer.counts.learned,
+                predicted=trainer.counts.predicted,
+                bad=sum(trainer.counts.bad.values()),
+                events_per_s=self._pace.rate(sequencer.events),
+                lag=None if lag is None else lag + sequencer.buffered,
+                features=trainer.model.n_features,
+                model_bytes=trainer.model.nbytes,
+                process_bytes=process_bytes(),
+                whole=trainer.metrics.whole(),
+                window=trainer.metrics.window(),
+                baselines=trainer.metrics.baselines()["window"],
+                epoch=epoch,
+                trouble=trouble,
+            )
+        )
+
+    def show_again(self, trouble: str | None) -> None:
+        """Show the last snapshot with what is wrong, from another thread, while the run waits."""
+        if self._shown is not None and self._pace.overdue():
+            self._tell(replace(self._shown, events_per_s=0.0, trouble=trouble))
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        if self._on_progress is not None:
+            with self._lock:
+                self._shown = snapshot
+                self._on_progress(snapshot)

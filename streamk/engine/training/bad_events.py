@@ -1,0 +1,133 @@
+"""Events that cannot be used: they are counted, told, written elsewhere, and at most so many."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.base import Sink
+from streamk.encoding import BadEvent
+from streamk.engine.order.batch import Batch
+from streamk.engine.training.outputs import dead_letter
+from streamk.errors import EngineError
+
+__all__ = ["BadEvents", "Counts", "OnError", "complaint"]
+
+OnError = Literal["raise", "skip", "dead-letter"]
+
+_log = logging.getLogger("streamk.engine")
+
+_BEFORE_JUDGING = 1000
+"""Events before the share of those that cannot be used is looked at."""
+
+
+@dataclass
+class Counts:
+    """How many events went which way.
+
+    Attributes
+    ----------
+    learned, predicted : int
+    unlabelled : int
+        Events that were not learned: without a label, or all where the model only predicts.
+    bad : dict of kind to int
+        Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
+    """
+
+    learned: int
+    predicted: int
+    unlabelled: int
+    bad: dict[str, int]
+
+    @property
+    def n_bad(self) -> int:
+        """Events that could not be used."""
+        return sum(self.bad.values())
+
+    @property
+    def events(self) -> int:
+        """All events."""
+        return self.learned + self.unlabelled + self.n_bad
+
+
+class BadEvents:
+    """Reports events that cannot be used, and ends the run where they are too many.
+
+    Parameters
+    ----------
+    dead_letters : Sink, optional
+        Where they are written.
+    max_share : float
+        Largest share of all events that they may be.
+    """
+
+    def __init__(self, dead_letters: Sink | None, max_share: float) -> None:
+        self._dead_letters, self._max_share = dead_letters, max_share
+        self._first_reason: str | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason why the first event could not be used."""
+        return self._first_reason or "of what the run before has told"
+
+    def report(self, batch: Batch, bad: Sequence[BadEvent], counts: Counts) -> None:
+        """Count events of a batch that cannot be used, and write them where that is wanted.
+
+        The first one of a kind is a warning.
+        """
+        for event in bad:
+            if event.kind not in counts.bad:
+                partition, offset = batch.position(event.row)
+                _log.warning(
+                    "the event at %s offset %d cannot be used: %s; further ones of this kind are"
+                    " counted",
+                    *(partition, offset, event.reason),
+                )
+                counts.bad[event.kind] = 0
+            counts.bad[event.kind] += 1
+        self._first_reason = self._first_reason or bad[0].reason
+        if self._dead_letters is not None:
+            self._dead_letters.write([dead_letter(batch, event) for event in bad])
+
+    def check(self, n: int, bad: Sequence[int], counts: Counts) -> None:
+        """Check after each of the last n events that not too many could not be used.
+
+        Parameters
+        ----------
+        n : int
+        bad : sequence of int
+            Places among them, ascending, of those that could not.
+        counts : Counts
+            Of all events so far.
+
+        Raises
+        ------
+        EngineError
+            If there are too many.
+        """
+        before, bad_before = counts.events - n, counts.n_bad - len(bad)
+        for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
+            if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
+                self.check_share(bad_before + bisect_right(bad, row), before + row + 1, counts)
+
+    def check_share(self, bad: int, n: int, counts: Counts) -> None:
+        """Raise `EngineError` if so many of n events that cannot be used are too many."""
+        if bad > self._max_share * n:
+            kinds = ", ".join(f"{kind} {many}" for kind, many in counts.bad.items())
+            raise EngineError(
+                f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
+                f" {self._max_share:g} that is allowed; the first because: {self.why}"
+            )
+
+
+def complaint(batch: Batch, event: BadEvent) -> str:
+    """Return the message about an event that ends a run."""
+    partition, offset = batch.position(event.row)
+    return (
+        f"the event at {partition} offset {offset} cannot be used: {event.reason};"
+        ' to go on without such events choose on_error="skip" (--on-error skip) or'
+        ' "dead-letter"'
+    )
