@@ -103,15 +103,12 @@ MODELS: dict[str, Callable[..., Learner]] = {
     StreamingMeka.TYPE: _streaming_meka,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
-LEARNERS: dict[str, type[MultiKernel | DoublyStochastic | OnlineNystrom | StreamingMeka]] = {
+LEARNERS: dict[str, Any] = {
     learner.TYPE: learner
     for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka)
 }
 """The learners behind them, whose options they have."""
-_TYPES: dict[str, Any] = {
-    learner.TYPE: learner
-    for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, Scaled)
-}
+_TYPES = {**LEARNERS, Scaled.TYPE: Scaled}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
