@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.factor import Factor
 from streamk.landmarks.matrices import KernelMatrix, Numbers
+from streamk.landmarks.matrices.points import checked_points
 from streamk.landmarks.selection import Selection
 
 _FEWEST, _TIMES = 256, 8

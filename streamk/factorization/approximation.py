@@ -19,8 +19,8 @@ from streamk.factorization.clusters import Clusters, by_cluster, divided
 from streamk.factorization.prediction import Predictor
 from streamk.factorization.states import parts_of
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices.points import checked_points
 from streamk.state import State
 
 Numbers = NDArray[np.float64]

@@ -13,10 +13,10 @@ from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import check_range
 from streamk.kernels import RationalQuadratic
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.k_means import centers_of
 from streamk.landmarks.matrices import Indices, Numbers
+from streamk.landmarks.matrices.points import checked_points
 
 Labels = NDArray[np.int32]
 

@@ -19,8 +19,8 @@ from streamk.factorization.clusters import Clusters, clustered
 from streamk.factorization.links import SAMPLINGS, Sample, link, sample
 from streamk.factorization.ranks import RULES, by_size, by_spectrum
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices.points import checked_points
 from streamk.landmarks.nystrom import checked_dtype
 
 Numbers = NDArray[np.float64]

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.factorization.clusters import Clusters, by_cluster
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.matrices.points import checked_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)

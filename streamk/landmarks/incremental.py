@@ -16,8 +16,9 @@ from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, tak
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.landmarks.changes import Admission, Change, Removal
-from streamk.landmarks.checks import check_count, numbers
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.cholesky import FACTOR, GrowingCholesky
+from streamk.landmarks.matrices.points import numbers
 from streamk.options import Real
 from streamk.state import State
 

@@ -14,9 +14,8 @@ from numpy.typing import DTypeLike
 
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import as_matrix
 from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices import Diffusion, Numbers
+from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_points
 
 ITERATIONS = 5

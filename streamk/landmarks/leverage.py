@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import as_matrix
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.full import full
-from streamk.landmarks.matrices import Diffusion, Numbers
+from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
 
 

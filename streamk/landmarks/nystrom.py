@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import as_matrix, checked_points
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import Factor, check_range, lower
 from streamk.landmarks.matrices import (
@@ -23,7 +22,9 @@ from streamk.landmarks.matrices import (
     Matrix,
     Numbers,
     Rows,
+    as_matrix,
 )
+from streamk.landmarks.matrices.points import checked_points
 from streamk.landmarks.selection import Selection
 
 _ROWS = 4096

@@ -30,8 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Linear
-from streamk.landmarks.as_matrix import checked_points
 from streamk.landmarks.checks import check_count
+from streamk.landmarks.matrices.points import checked_points
 from streamk.landmarks.oasis import oasis
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.as_matrix import as_matrix
 from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices import Diffusion
+from streamk.landmarks.matrices import Diffusion, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
 
 
