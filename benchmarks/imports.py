@@ -3,8 +3,8 @@
 python -m benchmarks.imports --at CHECKOUT --to docs/house/imports.png
 
 A room is a folder of `streamk`, in `learners`, `engine` and some others each folder inside;
-`connectors` is one. Rooms are laid out in levels: all that a room imports lies below it. An arrow up would be an
-import that closes a circle; the program ends with status 1 if there is one.
+`connectors` is one. Rooms are laid out in levels: all that a room imports lies below it. An arrow
+up would be an import that closes a circle; the program ends with status 1 if there is one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks import common
 DIVIDED = ("learners", "engine", "adapters", "landmarks")
 """Folders whose folders are rooms."""
 GROUND = "errors, state"
+GROUND_MODULES = ("errors", "state", "declared", "options", "deprecation")
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -42,7 +43,7 @@ def room(name: str, packages: set[str]) -> str:
         inside = ".".join(parts[:depth])
         if len(parts) >= depth and inside in packages and (depth == 2 or parts[1] in DIVIDED):
             return inside.removeprefix("streamk.")
-    return GROUND if parts[-1] in ("errors", "state", "declared", "options", "deprecation") else parts[-1]
+    return GROUND if parts[-1] in GROUND_MODULES else parts[-1]
 
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:

@@ -234,7 +234,7 @@ class Source(Protocol):
         """Be told, during `poll`, which partitions go (before they do) and which come."""
 
     def close(self) -> None:
-        """Let go of files and connections. May be called twice."""
+        """Close files and connections. May be called twice."""
 
 
 @runtime_checkable
@@ -247,7 +247,7 @@ class InGroup(Protocol):
 
 
 class Trouble(NamedTuple):
-    """What keeps a source or a sink from its work at the moment.
+    """A condition that keeps a source or a sink from its work at the moment.
 
     `short` says it in two words, `text` in a sentence; `over` is what to say when it is over.
     """
@@ -299,7 +299,7 @@ def delimiter_of(source: Source) -> str:
 
 
 class SourceBase:
-    """What is the same in sources of a fixed set of partitions that keep no commits."""
+    """The common part of sources of a fixed set of partitions that keep no commits."""
 
     fields: tuple[str, ...] | None = None
 
@@ -364,7 +364,7 @@ class URL:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """What an entry point of the group `streamk.connectors` names; the entry's name is the scheme.
+    """The object of an entry point of the group `streamk.connectors`; its name is the scheme.
 
     `source` and `sink` are called with the `URL` and options by keyword. Options are the
     keyword-only parameters of the function: `bool`, `int`, `float`, `str` and `tuple[str, ...]`

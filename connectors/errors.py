@@ -1,4 +1,4 @@
-"""What can go wrong between streamk and the outside world."""
+"""Errors between streamk and the outside world."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class MemorySource(SourceBase):
         return sum(len(self._values[name]) - at for name, at in self._next.items())
 
     def committed(self, partition: str) -> tuple[int, str] | None:
-        """What `commit` recorded in this object."""
+        """The offsets that `commit` recorded in this object."""
         return self.commits.get(partition)
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What a model's state may hold: each array's name, dtype, shape and domain, said once.
+"""The arrays of a model's state: name, dtype, shape and domain of each, declared once.
 
 A learner lists its arrays as `Declared`; the list makes them (`Declared.zeros`) and checks those of
 a state (`taken`), before anything is allocated by sizes that the state tells.

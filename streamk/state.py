@@ -1,4 +1,4 @@
-"""What a model is when it is not running: a JSON header and a flat dict of arrays.
+"""The state of a model: a JSON header and a flat dict of arrays.
 
 Every learner has ``state()`` and ``from_state()``. A `State` holds no code and nothing that
 needs code to be read: the header is plain JSON and the arrays are what safetensors can store, so

@@ -57,6 +57,16 @@ def test_no_name_has_a_former_word() -> None:
     assert not faults, "\n".join(faults)
 
 
+def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
+    clause = re.compile(r'^ *r?"""(What|Let|Who|Whoever|By which) ', re.MULTILINE)
+    faults = [
+        f"{path.relative_to(ROOT)}: {found.group().strip()}"
+        for path in SOURCES
+        for found in clause.finditer(path.read_text())
+    ]
+    assert not faults, "\n".join(faults)
+
+
 def test_the_glossary_has_every_option_of_the_learners() -> None:
     learners = (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka)
     options = {name for each in learners for name in inspect.signature(each).parameters}

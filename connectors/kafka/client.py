@@ -1,4 +1,4 @@
-"""What a Kafka client has to do for the source and the sink, and the choice of one.
+"""The interface of Kafka clients to the source and the sink, and the choice of one.
 
 A client reads one topic, so partitions are numbers here. What can be said without its library
 (names, errors, chunks, ownership, callbacks) is in `connectors.kafka.source` and
@@ -105,7 +105,7 @@ class Writing:
 
 
 class Listener(Protocol):
-    """Who is told of rebalances. None of these raises; the reader may be asked from within."""
+    """The listener of rebalances. None of these raises; they may call the reader."""
 
     def revoked(self, numbers: Collection[int]) -> None:
         """These go: they can still be committed."""

@@ -48,7 +48,7 @@ def split_partition(name: str) -> tuple[str, int] | None:
 
 
 class Fault(enum.Enum):
-    """What an error of a client's library means to its user."""
+    """The meaning of an error of a client's library to its user."""
 
     SILENT = "no answer in time"
     MOVED_ON = "the group has another generation"

@@ -28,7 +28,7 @@ _log = logging.getLogger("streamk.connectors")
 
 
 class PollWorkarounds:
-    """What has to be done to a consumer around each of its polls.
+    """Corrections of a consumer around each of its polls.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class PollWorkarounds:
         self._net = consumer._net
 
     def before_poll(self) -> None:
-        """Let the next poll read what is held no more, and end a join that is under way."""
+        """Have the next poll read partitions held no more, and end a join that is under way."""
         if self._applies:
             self._free_slot()
             self._keep_join()
@@ -75,7 +75,7 @@ class PollWorkarounds:
             done()
 
     def _free_slot(self) -> None:
-        """Let partitions that are held no more be read again.
+        """Read partitions again that are held no more.
 
         kafka-python parks what it has parsed of a paused partition and takes it back only when
         the slot for the partition being read is None. Since 3.0 a partition that was read up
@@ -85,7 +85,7 @@ class PollWorkarounds:
             self._fetcher._next_partition_records = None
 
     def _keep_join(self) -> None:
-        """Let the next poll end a join that the last one had no time to wait for.
+        """Have the next poll end a join that the last one had no time to wait for.
 
         kafka-python takes a join that was answered between two polls for one that was dealt with
         and joins again, which makes all members rebalance: two that are busy between their polls

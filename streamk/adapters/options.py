@@ -161,9 +161,9 @@ class OnLandmarks:
 GAMMA = {
     "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
 }
-"""What to give in the place of scikit-learn's `gamma`."""
+"""Advice on scikit-learn's `gamma`."""
 MANY = dict.fromkeys(
     [*(option.name for option in fields(OneKernel)), "gamma", "optimizer", "max_landmarks"],
     "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
 )
-"""What to do with the options of a single kernel."""
+"""Advice on options of a single kernel."""

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 class BackendModule(Protocol):
-    """What each twin does."""
+    """The functions of both twins."""
 
     def scatter(self, v: Array, places: Array, out: Array) -> None:
         """Write each number to its place (uint32) in `out`: that of its point's row in W."""

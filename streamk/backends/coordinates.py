@@ -22,7 +22,7 @@ FLATTEST = 1e-4
 
 
 class BackendModule(Protocol):
-    """What a backend's module `coordinates` defines."""
+    """The functions of a backend's module `coordinates`."""
 
     def outputs(self, Q: Array, W: Array, F: Array) -> None:
         """Write the outputs ``W' q`` of each row of Q (n, l) into F (n, outputs)."""

@@ -1,4 +1,4 @@
-"""What is compiled when something is used for the first time on a machine: counted, logged, shown.
+"""Compilation on the first use on a machine: counted, logged, shown.
 
 numba compiles a loop when it is first called and keeps it on the disk, so this is once for a
 machine and a version. It takes seconds, in which a program that says nothing looks stuck.
@@ -19,7 +19,7 @@ _log = logging.getLogger("streamk.compiling")
 
 
 class FirstUse:
-    """What this process has had to compile.
+    """The loops that this process has had to compile.
 
     Attributes
     ----------

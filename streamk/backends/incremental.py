@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What decides on an event."""
+    """The numbers that decide on an event."""
 
     inverse: Array
     """Diagonal of the inverse of W, (l,)."""
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
 
 
 class BackendModule(Protocol):
-    """What a backend's module `incremental` defines."""
+    """The functions of a backend's module `incremental`."""
 
     def laid(self, points: Array) -> Array:
         """Return the points (l, d) in the layout that `Span` wants them in besides."""

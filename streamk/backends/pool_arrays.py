@@ -48,7 +48,7 @@ whether PROBABILITIES and MIXED are of SCORES and of the weights as they are."""
 DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 """Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
 STAGES = ("FEATURES_OF", "PREDICT", "MIX", "WEIGH", "DESCEND")
-"""What an event goes through, of which the compiled loops have the addresses."""
+"""The stages of an event, of which the compiled loops have the addresses."""
 
 _WIDE = Domain(-1e30, 1e30)
 """Of coefficients: what follows from them in single precision is finite. Those of real streams are
@@ -102,7 +102,7 @@ LEARNED = (
     Declared("bank_costs", "float64", (BANKS + 3,), Domain(-1e9, 1e9)),
     Declared("level", "float32", (len(LEVEL_RATES), "CLASSES"), _WIDE),
 )
-"""What learning changes and a state holds, but for `TRACKED`."""
+"""Arrays that learning changes and a state holds, but for `TRACKED`."""
 
 TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), _WIDE)
 """Of quantiles alone: offsets and mean errors, see the loops' `offsets`."""
@@ -145,7 +145,7 @@ FOLLOWING = (
     Declared("forgets", "float64", ("MIXERS_PRODUCT",)),
     Declared("loss_parameter", "float64", (1,)),
 )
-"""What follows from the columns, the seed, the scale and the options."""
+"""Arrays that follow from the columns, the seed, the scale and the options."""
 
 ROOM = (
     Declared("z", "float32", (("COLUMNS", 1),)),  # the last one is 1
@@ -179,7 +179,7 @@ ROOM = (
     Declared("expert_workspace", "float64", ("EXPERTS",)),
     Declared("out", "float64", ("OUTPUTS",)),
 )
-"""What a forecast writes."""
+"""Arrays that a forecast writes."""
 
 LEARNERS_ROOM = (
     Declared("cell_slopes", "float32", _TABLES),
@@ -191,7 +191,7 @@ LEARNERS_ROOM = (
     Declared("losses", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
     Declared("above", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers
 )
-"""What learning writes for itself."""
+"""Workspace of learning."""
 
 ARRAYS = (*LEARNED, TRACKED, PINBALL, *FOLLOWING, *ROOM, *LEARNERS_ROOM)
 

@@ -88,7 +88,7 @@ class Single(Protocol):
 
 
 class Backend(Protocol):
-    """What a backend module defines; see the package's docstring."""
+    """The functions of a backend; see the package's docstring."""
 
     xp: Any
     """The module whose functions make arrays on the device: `numpy` or `cupy`."""

@@ -48,7 +48,7 @@ Event = Mapping[str, Any]
 
 
 class OneByOne(Protocol):
-    """What River's classifiers have in common, as far as is needed here."""
+    """The methods of River's classifiers that are needed here."""
 
     def predict_proba_one(self, x: Any) -> Mapping[Any, float]:
         """Probabilities of the classes known so far."""

@@ -94,7 +94,7 @@ def members(path: Path) -> list[list[Path]]:
 
 
 def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
-    """What a checkpoint holds, as JSON data. Raises `StateError` if the model cannot be made."""
+    """Return a checkpoint as JSON data. Raises `StateError` if the model cannot be made."""
     body, model = found.body, from_state(found.model)
     learner = learner_header(found.model.header)
     return {

@@ -186,7 +186,7 @@ def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _hint(model: str, key: str) -> str:
-    """What was probably meant: another option, or another model."""
+    """Return a hint: a similar option, or another model that has it."""
     from streamk.learners import MODELS
 
     near = nearest(key, options_of(model))

@@ -43,7 +43,7 @@ _MOST_BARS = 120
 
 @dataclass(frozen=True)
 class StreamHistory:
-    """What a checkpoint tells of the stream so far."""
+    """The figures of a checkpoint along the stream."""
 
     title: str
     metrics: Metrics

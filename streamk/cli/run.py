@@ -71,7 +71,7 @@ everything closed; a second one ends it at once.
 """
 
 MODEL = "multi-kernel"
-"""What is made where no model is named and no checkpoint has one."""
+"""The model where none is named and no checkpoint has one."""
 
 _NOT_FOR_THE_ENGINE = ("source", "to", "model", "task", "seed", "set", "json", "quiet")
 

@@ -26,7 +26,7 @@ def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = 
 
 
 def features(kind: str, n: int) -> str:
-    """What carries a model of some type.
+    """A row for the weights of a model of some type.
 
     >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
     ('512 landmarks', '2,048 random features')

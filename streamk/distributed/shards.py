@@ -26,7 +26,7 @@ Shard = str | PathLike[str] | Callable[[], Any] | Any
 
 
 class Size(NamedTuple):
-    """What a shard holds."""
+    """The contents of a shard."""
 
     rows: int
     columns: int

@@ -24,7 +24,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class _ArrayDecoder:
-    """What both have in common.
+    """The common part of both.
 
     `names` are the numbers of one event in their order, without the label.
     """

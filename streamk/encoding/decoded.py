@@ -1,4 +1,4 @@
-"""What decoding a number of raw events gives."""
+"""The result of decoding a number of raw events."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def read_json(value: bytes) -> Mapping[str, Any]:
 
 
 def _lenient_json(value: bytes, trouble: str) -> Any:
-    """What Python's own parser makes of it if there is a number in it that is not finite."""
+    """Return the value by Python's own parser if a number in it is not finite."""
     found = False
 
     def constant(text: str) -> float:

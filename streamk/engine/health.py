@@ -42,7 +42,7 @@ class HealthMonitor:
 
     @property
     def short(self) -> str | None:
-        """What is wrong and for how long, for a line: "broker gone 12s"; None if nothing is."""
+        """The trouble and its duration, for a line: "broker gone 12s"; None without any."""
         now = time.monotonic()
         told = [f"{what.short} {now - since:.0f}s" for what, since in self._since.copy().items()]
         return "  ".join(told) or None

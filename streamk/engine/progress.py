@@ -1,4 +1,4 @@
-"""What a run shows of itself: one line on a terminal, structured logs elsewhere."""
+"""The progress of a run: one line on a terminal, structured logs elsewhere."""
 
 from __future__ import annotations
 

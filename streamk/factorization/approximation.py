@@ -1,4 +1,4 @@
-"""What MEKA makes of a kernel matrix, ``W L W^T``, and what can be done with it."""
+"""The MEKA approximation of a kernel matrix, ``W L W^T``, and its use."""
 
 from __future__ import annotations
 

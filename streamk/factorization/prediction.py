@@ -16,7 +16,7 @@ from streamk.landmarks.matrices.points import checked_points
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictor:
-    """What predicts by a `Meka` with coefficients of its own, and nothing else of it."""
+    """A predictor by a `Meka` and coefficients; the links are not kept."""
 
     kernel: Kernel
     clusters: Clusters

@@ -1,4 +1,4 @@
-"""What a `Meka` is made of, from its state."""
+"""The parts of a `Meka`, from its state."""
 
 from __future__ import annotations
 

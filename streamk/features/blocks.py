@@ -82,7 +82,7 @@ class FeatureBlocks:
         # Frequencies are kept in turns; without a cosine the radians come back in here.
         self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
         self.basis = self._sampler.allocate(0)
-        """What is kept, and room for more; another object where its arrays are others."""
+        """The features kept, and room for more; another object where its arrays are others."""
         self._kept = 0
         self._growing = threading.Lock()
 

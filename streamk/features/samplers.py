@@ -21,9 +21,9 @@ SAMPLERS = ("iid", "hadamard")
 """Names of the ways to draw frequencies."""
 
 _COSINE_FLOPS = 20
-"""What a feature costs beside its projection."""
+"""Operations of a feature beside its projection."""
 _NORMAL_FLOPS = 100
-"""What a normal number costs."""
+"""Operations of a normal number."""
 
 
 def check_sampler(sampler: str, kernel: Kernel) -> str:
@@ -47,7 +47,7 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
 
 
 class Sampler(ABC):
-    """What gives the basis of chunks of features of certain columns.
+    """The source of the bases of chunks of features, of certain columns.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Landmarks:
     _rows: tuple[NDArray[Any], ...]
     """Rows of the factor of the landmarks in it, up to the diagonal."""
     _all: Numbers
-    """What stands for the landmarks, (landmarks, numbers)."""
+    """The vectors of the landmarks, (landmarks, numbers)."""
     _used: Indices
     """Which of them the factor has."""
 

@@ -174,7 +174,7 @@ class _Many:
 
 
 def _take_out(schur: Numbers, indices: Indices, taken: Indices) -> None:
-    """Let rows that have become landmarks not be chosen again."""
+    """Exclude rows that have become landmarks from the choice."""
     places = np.minimum(indices.searchsorted(taken), len(indices) - 1)
     schur[places[indices[places] == taken]] = -np.inf
 
@@ -213,7 +213,7 @@ class Selection:
 
     @property
     def landmarks(self) -> Numbers:
-        """What stands for the landmarks, at least one, (landmarks, numbers)."""
+        """The vectors of the landmarks, at least one, (landmarks, numbers)."""
         return np.array(self._chosen.landmarks)
 
     @property
@@ -266,7 +266,7 @@ class Selection:
         return chosen
 
     def restrict(self, indices: Indices) -> None:
-        """Let `best` look at these rows alone until `release`."""
+        """Restrict `best` to these rows until `release`."""
         self.flush()
         self._all.restrict(np.unique(indices), few=False)
 

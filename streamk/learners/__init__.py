@@ -1,4 +1,4 @@
-"""What learns: models that are fed batches of events and predict them."""
+"""Learners: models that predict batches of events and learn them."""
 
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step

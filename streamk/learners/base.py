@@ -1,4 +1,4 @@
-"""What every learner offers to the engine and to the adapters."""
+"""The interface of learners to the engine and to the adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a learner thinks of an event, in words: its prediction, its experts, its columns."""
+"""The explanation of a prediction in words: its experts and its columns."""
 
 from __future__ import annotations
 

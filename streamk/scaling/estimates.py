@@ -13,7 +13,7 @@ from streamk.backends import HIGHEST_RANK, OUTERMOST
 KNOTS = 32
 """Quantiles kept of each column."""
 DECILES = 2.563
-"""What the first and last decile of a normal law are apart, in deviations."""
+"""Distance of the first and last decile of a normal law, in standard deviations."""
 LEAST = 1e-45
 """Scale up to which values count as equal: what is divided by it would not be finite."""
 

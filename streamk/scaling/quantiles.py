@@ -28,8 +28,8 @@ _LONGEST = 8192
 _FEWEST, _MOST = 16, 2048
 """Rows of the sample, whatever its budget."""
 _SHIFT, _STRETCH, _RANKS = 0.15, 0.15, 0.03
-"""What a center, in scales, a scale or distance, relative to the old one, and a rank have to move
-by before it is replaced. Ranks of two samples of 2048 from one law often differ by 0.03 somewhere:
+"""Least change by which a center (in scales), a scale or distance (relative to the old one) and a
+rank are replaced. Ranks of two samples of 2048 from one law often differ by 0.03 somewhere:
 at 0.02 the knots of a stream at rest were replaced at nearly every moment, at 0.03 at half of them,
 and errors are the same; at 0.04 at fewer, and some streams are predicted worse."""
 _PAIRS = 2048

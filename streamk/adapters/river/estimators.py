@@ -1,4 +1,4 @@
-"""What River estimators have in common: events and frames in, labels and numbers out."""
+"""The common part of River estimators: events and frames in, labels and numbers out."""
 
 from __future__ import annotations
 

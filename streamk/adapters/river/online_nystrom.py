@@ -8,7 +8,7 @@ from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
 
 @estimator(GAMMA)
 class _Nystrom(OnLandmarks, Estimator):
-    """What the classifier and the regressor have in common."""
+    """The common part of the classifier and the regressor."""
 
     _learner = "online-nystrom"
 

@@ -11,7 +11,7 @@ from streamk.losses import Loss
 
 @estimator(GAMMA, lag="swap_delay")
 class _Streaming(Estimator):
-    """What the classifier and the regressor have in common."""
+    """The common part of the classifier and the regressor."""
 
     _learner = "streaming-meka"
     kernel: str | Kernel = "gaussian"

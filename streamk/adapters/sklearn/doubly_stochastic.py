@@ -18,7 +18,7 @@ __all__ = ["DoublyStochasticClassifier", "DoublyStochasticRegressor"]
 
 @estimator(GAMMA)
 class _OneKernel(OneKernel, Estimator):
-    """What the classifier and the regressor have in common."""
+    """The common part of the classifier and the regressor."""
 
     bandwidth: float = 0.7
     step: float | Step | None = 1.0

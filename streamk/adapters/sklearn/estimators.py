@@ -1,4 +1,4 @@
-"""What scikit-learn estimators have in common: arrays and frames in, labels and numbers out."""
+"""The common part of scikit-learn estimators: arrays and frames in, labels and numbers out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVENTS: dict[str, Any] = {
     "ensure_all_finite": "allow-nan",
     "accept_sparse": "csr",
 }
-"""What events have to be."""
+"""Requirements of events."""
 
 
 class Array(Batch):

@@ -42,7 +42,7 @@ def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
 
 @estimator()
 class _OnMeka(BaseEstimator):  # type: ignore[misc]
-    """What both have in common: the approximation, and coefficients in it."""
+    """The common part of both: the approximation, and coefficients in it."""
 
     kernel: str | Kernel = field(default="gaussian", kw_only=False)
     bandwidth: float | None = None

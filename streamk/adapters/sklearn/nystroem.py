@@ -1,4 +1,4 @@
-"""What scikit-learn transformers of landmarks have in common."""
+"""The common part of scikit-learn transformers of landmarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import PRECOMPUTED
 
 _ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
-"""What rows have to be; features are of their type."""
+"""Requirements of rows; features are of their type."""
 
 
 @estimator()
@@ -30,7 +30,7 @@ class BaseNystroem(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """What all have in common: only how landmarks are chosen differs."""
+    """The common part of all: only the choice of landmarks differs."""
 
     kernel: str | Kernel = field(default="gaussian", kw_only=False)
     bandwidth: float | None = None

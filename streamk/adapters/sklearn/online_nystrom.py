@@ -16,7 +16,7 @@ __all__ = ["NystromClassifier", "NystromRegressor"]
 
 @estimator(GAMMA)
 class _Nystrom(OnLandmarks, Estimator):
-    """What the classifier and the regressor have in common."""
+    """The common part of the classifier and the regressor."""
 
     bandwidth: float = 0.7
     optimizer: str = "newton"

@@ -1,4 +1,4 @@
-"""What options of several estimators mean."""
+"""Meaning of options that several estimators have."""
 
 from __future__ import annotations
 

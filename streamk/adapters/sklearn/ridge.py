@@ -1,4 +1,4 @@
-"""What kernel ridge regressions have in common as scikit-learn regressors."""
+"""The common part of kernel ridge regressions as scikit-learn regressors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamk.landmarks.matrices import Numbers
 
 
 class BaseRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """What all have in common: how coefficients come about differs."""
+    """The common part of all: only the computation of coefficients differs."""
 
     kernel_: Kernel
 

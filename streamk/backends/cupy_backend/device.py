@@ -35,7 +35,7 @@ MODULES = {
 
 
 class Variant(NamedTuple):
-    """What a module is compiled for."""
+    """The types and sizes that a module is compiled for."""
 
     double: bool
     """Whether numbers in memory are double."""

@@ -1,4 +1,4 @@
-"""What the functions of the backend have in common: a device, and how to divide the work."""
+"""The common part of the backend's functions: a device, and how to divide the work."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _left_lanes(T: Any, size: Any, left: Any) -> None:
 
 
 class _Room(NamedTuple):
-    """What is computed on the way, for one event and for a group."""
+    """Workspace for one event and for a group."""
 
     k: Any
     q: Any

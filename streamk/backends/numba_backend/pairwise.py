@@ -50,7 +50,7 @@ _CAUCHY, _RATIONAL, _LINEAR = (
 
 
 class _Sum(IntEnum):
-    """What a column adds to the sum of a pair."""
+    """Return the term of a column in the sum of a pair."""
 
     SQUARE = 0
     ABSOLUTE = 1

@@ -23,7 +23,7 @@ MOST = 1 << 16
 
 
 class Untrusted(StateError):
-    """What is whole but was not signed with the key of this run. It is never passed over."""
+    """An intact state that was not signed with the key of this run. It is never passed over."""
 
 
 class Key:

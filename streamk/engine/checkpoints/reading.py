@@ -49,7 +49,7 @@ _log = logging.getLogger("streamk.engine")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one checkpoint holds.
+    """One checkpoint.
 
     Attributes
     ----------

@@ -209,7 +209,7 @@ class Store:
         self._journal.append(passes)
 
     def noted(self) -> list[IdleAdvance]:
-        """What the journals hold since the current epoch, later epochs' included.
+        """Return the journals' records since the current epoch, those of later epochs included.
 
         A last line that a crash cut short is dropped: nothing was done yet on its word.
 
@@ -226,13 +226,13 @@ class Store:
         return passes
 
     def close(self) -> None:
-        """Let go of the slot. May be called twice."""
+        """Release the slot. May be called twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def _go_on(self, epoch: int) -> None:
-        """Let what comes follow a checkpoint."""
+        """Begin the journal that follows a checkpoint."""
         self.epoch, self._journal = epoch, self._journal_of(epoch)
 
     def _journal_of(self, epoch: int) -> Journal:

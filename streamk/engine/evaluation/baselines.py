@@ -1,4 +1,4 @@
-"""What needs no model, to compare one with: the label before, and the usual label.
+"""Baselines without a model: the label before, and the most frequent label.
 
 Of classes these are no change (the class of the labelled event before) and majority (the class
 that was the most frequent so far, of several the one that came first), as in River's

@@ -104,7 +104,7 @@ class Metrics:
 
     @property
     def baseline_names(self) -> tuple[str, ...]:
-        """What the first figure is compared to."""
+        """The baseline of the first figure."""
         return self._baselines.NAMES
 
     @property

@@ -174,7 +174,7 @@ class Feed:
     # --- silence ----------------------------------------------------------------------------------
 
     def _pass_over_silent(self) -> None:
-        """Let others go on when a live partition has been silent for too long."""
+        """Pass over a live partition that has been silent for too long, so that others go on."""
         sequencer = self.sequencer
         waiting = sequencer.waiting_for()
         if not waiting or sequencer.ready:

@@ -28,7 +28,7 @@ class _Admitted:
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """What is known of one partition.
+    """The state of one partition.
 
     Two points of it matter: `read`, the next offset to come from the source, with `clock`, and
     `taken`, the next offset not taken yet, with `taken_clock()`. Events between them
@@ -95,7 +95,7 @@ class PartitionBuffer:
         self.raise_clock()
 
     def raise_clock(self) -> None:
-        """Let the clock follow the passes at or before the next offset."""
+        """Advance the clock by the passes at or before the next offset."""
         for offset, time in self.passes:
             if offset <= self.read:
                 self.clock = self.clock.raised(time, self.skew)

@@ -249,7 +249,7 @@ class Sequencer:
         return self._buffers[partition].silent
 
     def pass_over(self, partitions: Iterable[str], ahead: int) -> list[IdleAdvance]:
-        """Let events of others go before whatever `partitions` may still bring.
+        """Pass over `partitions`: events of others go before any that these may still bring.
 
         Everything buffered is let go, and what comes within `ahead` milliseconds (at least 1)
         of the newest of it, so that a journal need not be written for every event. The records

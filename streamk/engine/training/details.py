@@ -1,4 +1,4 @@
-"""What goes with a prediction on request: an interval, and the reasons."""
+"""Details of a prediction on request: an interval, and the reasons."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["Predicted", "before", "surplus_of", "without"]
 
 
 class Predicted(NamedTuple):
-    """What came of a batch.
+    """The predictions of a batch.
 
     Attributes
     ----------

@@ -192,7 +192,7 @@ class Trainer:
         self.names.tell()
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """Release the thread."""
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 

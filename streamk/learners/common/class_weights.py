@@ -1,4 +1,4 @@
-"""What it costs to miss each class."""
+"""The cost of missing each class."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ClassWeights:
 
     @property
     def choice(self) -> str | dict[Label, float]:
-        """What was chosen, with labels and weights of Python's own types."""
+        """The choice, with labels and weights of Python's own types."""
         return "balanced" if self.balanced else dict(self._given)
 
     def check(self, classes: Sequence[Label]) -> None:

@@ -1,4 +1,4 @@
-"""What learners have in common whose function is linear in coordinates that events give rise to."""
+"""The common part of learners whose function is linear in embedded features."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _FADED = 8.0
 
 
 class Part(NamedTuple):
-    """What an optimizer brings along when several are joined."""
+    """The contribution of one optimizer where several are joined."""
 
     optimizer: Any
     B: Matrix

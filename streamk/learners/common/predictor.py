@@ -1,4 +1,4 @@
-"""What follows from a learner's outputs."""
+"""Decisions and probabilities by a learner's outputs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Decider(Predictor):
     THRESHOLD: ClassVar[float] = 0.0
     """A single output above this stands for the second of two classes."""
     _weights: ClassWeights | None = None
-    """What it costs to miss each class; only where outputs are probabilities."""
+    """The cost of missing each class; only where outputs are probabilities."""
 
     @property
     def max_classes(self) -> int:

@@ -24,7 +24,7 @@ _BOUNDS = {
     LossCode.SOFTMAX: (0.5, 0.5),
     LossCode.SQUARED_HINGE: (1.0, 2.0),
 }
-"""What losses curve at most in a direction of the outputs: of one output, of several."""
+"""Bounds of the curvature of losses in a direction of the outputs: of one output, of several."""
 
 
 def curvature(loss: Loss, n_outputs: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What learners of one loss have in common: checked events, checked labels, classes that come."""
+"""The common part of learners of one loss: checks of events and labels, new classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamk.losses import Loss
 
 
 class Asked(NamedTuple):
-    """What is to be predicted while events are learned."""
+    """The events to be predicted while events are learned."""
 
     events: NDArray[Any] | None
     """Each event (n, d) as it is predicted, finite and of the dtype; None: as it is learned."""

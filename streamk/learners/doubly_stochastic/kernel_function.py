@@ -26,7 +26,7 @@ some."""
 
 
 class _Alone:
-    """What serves single events, as long as what it was made from is the same.
+    """A compiled function of single events, for as long as the coefficients are the same arrays.
 
     That is compared, object by object, so whoever changes an array need not know.
     """
@@ -99,7 +99,7 @@ class KernelFunction:
             dtype, n_outputs, squares=isinstance(step, AdaGrad), backend=backend
         )
         self.put = backend.put
-        """What brings an array of events to where they are learned."""
+        """The function that copies an array of events to the device on which they are learned."""
         self._kernel, self._seed, self._step = kernel, seed, step
         self._regularization = regularization
         self._block_size, self._max_features = block_size, max_features

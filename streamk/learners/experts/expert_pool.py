@@ -53,7 +53,7 @@ FURTHEST = 20.0
 _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
-"""What stays of the sums of squared slopes when experts begin anew."""
+"""Factor of the sums of squared slopes when experts begin anew."""
 
 
 class ExpertPool(PoolTable):

@@ -15,8 +15,8 @@ from streamk.learners.experts.class_room import room_for
 from streamk.learners.experts.expert_pool import ExpertPool, cells_of
 
 _COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
-"""What two outputs get of a logit's number: of a coefficient, of one that has a sign but no unit,
-of one without a sign."""
+"""Factors from a logit's number to those of two outputs: of a coefficient, of a number with a sign
+but no unit, of one without a sign."""
 
 
 def with_columns(pool: ExpertPool, keys: NDArray[np.uint64]) -> ExpertPool:

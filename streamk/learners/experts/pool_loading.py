@@ -1,4 +1,4 @@
-"""What a state says of a pool of experts, checked before a pool of its sizes is made."""
+"""A pool of experts from a state, which is checked before arrays of its sizes are made."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _check_symmetric(matrices: NDArray[Any], name: str) -> None:
 
 
 _ROUNDED = 0.01
-"""By which part of its greatest number a symmetric matrix may be off: forgetting lets what rounding
+"""Tolerance of symmetry relative to the largest entry of a matrix: forgetting lets what rounding
 has left grow."""
 
 

@@ -65,7 +65,7 @@ class PoolTable:
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
-        """What the compiled loops take, which are compiled or loaded when it is first asked for."""
+        """The argument of the compiled loops, which are compiled or loaded on its first use."""
         for place, address in expert_loops.ahead.addresses().items():
             self._table[place] = address
         return self._table
@@ -102,7 +102,7 @@ class PoolTable:
 
 
 class Workspace:
-    """What a thread writes while it forecasts by a pool."""
+    """The workspace of a thread that forecasts by a pool."""
 
     def __init__(self, pool: PoolTable) -> None:
         self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})

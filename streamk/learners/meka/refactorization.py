@@ -68,7 +68,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there was when it was begun."""
+    """The data of a factorization, as they were when it was begun."""
 
     X: Matrix
     """The buffer's events (n, d)."""
@@ -159,12 +159,12 @@ class Refactorization:
         return cls(at, lambda: _come(function, failure))
 
     def then(self, follow: Callable[[ClusteredFunction], Any]) -> None:
-        """Let the function follow what happened, when it is there."""
+        """Apply a change to the function, as soon as it is there."""
         self._events = None
         self._follow(follow)
 
     def learn(self, X: Matrix, y: Matrix, eligible: NDArray[np.bool_]) -> None:
-        """Let the function learn events, as `ClusteredFunction.learn` takes them.
+        """Have the function learn events, as `ClusteredFunction.learn` takes them.
 
         Those that are waiting when it comes to them are learned together, which changes no bit and
         asks for the interpreter less often: the thread that goes on meanwhile has it most of the
@@ -215,7 +215,7 @@ class Refactorization:
 
     @property
     def failure(self) -> StreamkError | None:
-        """What it failed of, None if it is there."""
+        """The error of the background thread; None without one."""
         found = self._future.exception()
         if found is not None and not isinstance(found, StreamkError):
             raise found

@@ -28,7 +28,7 @@ _OTHER = 8.0
 """Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
 the first steps, were to a label is then another thing."""
 _NOISE = 0.3
-"""By which two estimates of a unit from one stream may differ."""
+"""Factor by which two estimates of a unit from one stream may differ."""
 
 
 class ExternalExperts:
@@ -108,7 +108,7 @@ class ExternalExperts:
 
     @property
     def options(self) -> list[dict[str, JSON]]:
-        """What the learners were made of."""
+        """The options of the learners."""
         return [state.header for state in self._fresh]
 
     @property

@@ -99,7 +99,7 @@ class ErrorQuantiles:
 
 
 _STEPS = Domain(least=-1e15, most=1e15)
-"""What trackers reach by steps of less than 1 each."""
+"""Bound of trackers, reached by steps of less than 1 each."""
 _DECLARED = (
     Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
     Declared("weights", "float64", ("trackers",), SHARES),

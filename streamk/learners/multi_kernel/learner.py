@@ -229,7 +229,7 @@ class MultiKernel(PooledLearning):
     # Predicting
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """What the mixture says, before any decision.
+        """Outputs of the mixture, before any decision.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class MultiKernel(PooledLearning):
         return self._restored(out), scores
 
     def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
-        """What the mixture says of one event x of shape (d,), float64 (outputs,)."""
+        """Outputs of the mixture for one event x of shape (d,), float64 (outputs,)."""
         if self._columns is None:
             nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
             return nothing
@@ -284,7 +284,7 @@ class MultiKernel(PooledLearning):
         return self._restored(self._forecast_event(event))
 
     def _predict_in_turn(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the mixture says of events (n, d), one or more, as `decision_one` of one by one."""
+        """Outputs of the mixture for events (n, d), one or more, as `decision_one` of each."""
         if self._columns is None:
             return self._even(len(events))
         blocks = range(0, len(events) - 1, _BLOCK)

@@ -1,4 +1,4 @@
-"""What was said of events whose labels are still to come."""
+"""Predictions of events whose labels are still to come."""
 
 from __future__ import annotations
 

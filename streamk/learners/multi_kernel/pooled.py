@@ -1,4 +1,4 @@
-"""What a learner with a pool of experts is made of: columns, classes, scales, state, merging."""
+"""The parts of a learner with a pool of experts: columns, classes, scales, state, merging."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Pooled(OneAtATime, Decider):
 
     @property
     def class_weight(self) -> Choice | None:
-        """What it costs to miss each class, as it was chosen."""
+        """The cost of missing each class, as it was chosen."""
         return None if self._weights is None else self._weights.choice
 
     @property
@@ -195,7 +195,7 @@ class Pooled(OneAtATime, Decider):
         )
 
     def _changed(self) -> None:
-        """Let a pool that is new know the scale; what was said by another does not count."""
+        """Give a new pool the scale, and drop the predictions of the one before."""
         self._shape = (len(self._columns or ()),)
         self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
         self._pool.adapt(self._scale)

@@ -95,7 +95,7 @@ class PooledLearning(Pooled):
         self._learn_rows(events, numbers, recorder, predicted)
 
     def _follow_columns(self) -> None:
-        """Let the experts follow a change of the columns' scale."""
+        """Convert the experts to a changed scale of the columns."""
         self._settle()
         self._pool.adapt(self._scale)
         self._external.adapt(self._scale)
@@ -119,7 +119,7 @@ class PooledLearning(Pooled):
         return float(self._labels.center[0]), float(self._labels.inverse[0])
 
     def _follow_unit(self, old: tuple[float, float]) -> None:
-        """Let the experts follow a change of the labels' unit."""
+        """Convert the experts to a changed unit of the labels."""
         if not self.n_events:
             return
         factor, shift = unit_change(*old, self._labels)
@@ -256,7 +256,7 @@ class PooledLearning(Pooled):
         self._add_cells()
 
     def _add_cells(self) -> None:
-        """Let the tables grow with the events learned."""
+        """Grow the tables with the events learned."""
         if self._pool.most_cells < tables.LARGEST:
             self._pool.add_cells(tables.most_after(self.n_events))
 

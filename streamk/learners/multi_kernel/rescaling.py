@@ -1,4 +1,4 @@
-"""What a pool of experts knows, in the scale of another one."""
+"""Conversion of a pool of experts into the scale of another one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Scaled(NamedTuple):
 
 
 def rescale(source: Scaled, target: Scaled, both: NDArray[np.bool_]) -> None:
-    """Let a pool say in another's scale what it said in its own, before the two are joined.
+    """Convert a pool into the scale of another, before the two are joined.
 
     Labels and linear experts are converted. There is no such map for random features, whose
     frequencies belong to a scale, nor for tables, whose cells belong to ranks: where the scales
@@ -77,7 +77,7 @@ def lines(
 
 
 def _adopt(source: Scaled, target: Scaled) -> None:
-    """Let the linear experts say of an event in the target's scale what they said in their own.
+    """Convert the linear experts into the target's scale: their outputs for an event stay.
 
     Of ``z = (x - center) * inverse`` the source's is ``a z + b`` of the target's, so a linear model
     in the one is one in the other, but for values that are bounded or missing. The sums of squared

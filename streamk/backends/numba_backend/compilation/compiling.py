@@ -47,7 +47,7 @@ def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
 
 
 def stamp(compiled: Any) -> None:
-    """Let the cache of a compiled function follow all files of this backend."""
+    """Make the cache of a compiled function depend on all files of this backend."""
     cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
         cache._source_stamp = _STAMP

@@ -22,7 +22,7 @@ from streamk.backends.numba_backend.simd.vectors import data
 
 
 class Compilable(Protocol):
-    """What can be compiled before it is needed."""
+    """A function that can be compiled before it is needed."""
 
     name: str
 
@@ -77,7 +77,7 @@ class Stage:
 
 
 class Loop:
-    """What is compiled of a function that Python calls with arguments of such types."""
+    """The compiled form of a function that Python calls with arguments of such types."""
 
     def __init__(self, function: Any, kinds: tuple[Any, ...]) -> None:
         self.name = function.__name__

@@ -1,4 +1,4 @@
-"""What learning an event needs, compiled in several processes at once before it is needed.
+"""Compilation of the loops of an event in several processes, before they are needed.
 
 Each process keeps what it has compiled in numba's cache, where the others find it. Should one fail,
 nothing is lost but time: whoever needs a loop that is not there compiles it.

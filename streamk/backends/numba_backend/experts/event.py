@@ -192,4 +192,4 @@ LOOPS: dict[str, list[Compilable]] = {
     "classification": [Loop(learn, _arguments(types.none))],
     "regression": [Loop(learn, _arguments(types.int64[::1])), spread.take_in],
 }
-"""What else an event needs, by the task."""
+"""Further loops that an event needs, by the task."""

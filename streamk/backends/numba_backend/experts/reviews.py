@@ -14,7 +14,7 @@ from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)
-"""What a review has found."""
+"""Results of a review."""
 BANKS = NEWTON + 1
 
 _DRIFT = 0.2

@@ -146,7 +146,7 @@ def _smooth(table: Any, F: Any) -> None:
 
 @fast
 def descend(table: Any, active: Any, G: Any) -> None:
-    """Let the experts that descend gradients learn from the slopes G of their losses."""
+    """Update the experts that descend gradients by the slopes G of their losses."""
     s, k, e = table[slot.BANDWIDTHS], table[slot.OUTPUTS], table[slot.LINEAR_RULES]
     if active[LINEAR]:
         _learn_linear(table, view.z(table), G[:e])
@@ -165,7 +165,7 @@ def descend(table: Any, active: Any, G: Any) -> None:
 
 @fast
 def _learn_linear(table: Any, z: Any, G: Any) -> None:
-    """Let the linear models learn from the slopes (rules, outputs) of their losses."""
+    """Update the linear models by the slopes (rules, outputs) of their losses."""
     A, squares = view.linear_a(table), view.linear_squares(table)
     rates, kinds = view.linear_rates(table), view.linear_kinds(table)
     last = len(G) - 1  # the one that bets
@@ -184,7 +184,7 @@ def _learn_linear(table: Any, z: Any, G: Any) -> None:
 
 @fast
 def _learn_grids(table: Any, G: Any) -> None:
-    """Let the grids learn from the slopes (groups, rules, outputs) of their losses."""
+    """Update the grids by the slopes (groups, rules, outputs) of their losses."""
     k, tables, cells = table[slot.OUTPUTS], view.group(table), view.cells(table)
     A, side, last = view.cells_a(table), view.side(table), RULES * table[slot.OUTPUT_ROOM]
     found, slopes = view.gathered(table), view.cell_slopes(table)
@@ -222,7 +222,7 @@ def _learn_grids(table: Any, G: Any) -> None:
 
 @fast
 def _learn_newton(table: Any, y: Any, F: Any) -> None:
-    """Let the second-order expert learn; F (1, outputs) is its output before."""
+    """Update the second-order expert; F (1, outputs) is its output before."""
     k, task, step, A = (
         table[slot.OUTPUTS],
         table[slot.TASK],
@@ -244,7 +244,7 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
 
 @fast
 def learn(table: Any, active: Any, F: Any, y: Any) -> None:
-    """Let the experts learn the label that have no slopes; F are the outputs of all."""
+    """Update the experts without slopes by the label; F are the outputs of all."""
     if table[slot.NEWTON] and active[NEWTON]:
         _learn_newton(table, y, F[len(F) - LEVELS - 1 :])
     level.update(view.level(table), y)
@@ -254,7 +254,7 @@ def learn(table: Any, active: Any, F: Any, y: Any) -> None:
 
 @fast
 def _remember(table: Any, y: Any) -> None:
-    """Let the event take the place of the oldest one in the window."""
+    """Replace the oldest event of the window by this one."""
     n, row, z, Z = table[slot.WINDOW], table[slot.NEXT], view.z(table), view.window_z(table)
     for j in range(len(Z)):
         Z[j, row] = z[j]

@@ -1,4 +1,4 @@
-"""What a predicted number costs that misses: the losses by which numbers are learned and mixed.
+"""Losses of predicted numbers, by which numbers are learned and mixed.
 
 Errors are predictions less labels, in units of the labels' scale. How they count is a pair, the
 kind of the loss and its parameter: delta of Huber's, q of the pinball loss.
@@ -16,7 +16,7 @@ ENDS = 20.0
 LONGEST = 3.0
 """The squared loss becomes Huber's where the error is more, by default."""
 SHARPNESS = 2.0
-"""What an absolute error costs: weights of fixed shares fall by exp(-2 |error| / 4)."""
+"""Loss per absolute error: weights of fixed shares fall by exp(-2 |error| / 4)."""
 _FURTHEST = 8.0
 """Largest error that counts."""
 _MOST = SHARPNESS * _FURTHEST

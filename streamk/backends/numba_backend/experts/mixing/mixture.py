@@ -100,7 +100,7 @@ def _load(table: Any, kept: Any, mixed: Any, out: Any) -> None:
 
 @fast
 def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
-    """Let the mixers and their mixture learn from what was said, as it is kept.
+    """Update the mixers and their mixture by the predictions, as they are kept.
 
     That is in the pool's workspace from then on: an expert that was inactive at the prediction is
     inactive to the mixing, whether or not it is active now.
@@ -135,7 +135,7 @@ def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
 def _learn_share(
     table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
 ) -> None:
-    """Let a fixed share learn from what those that it mixes said; `likely` is room."""
+    """Update a fixed share by the predictions that it mixes; `likely` is workspace."""
     two_stage.likelihoods(table[slot.TASK], said, y, view.loss(table), likely)
     two_stage.temper(likely)
     two_stage.reweigh(weights, likely, on, alpha)
@@ -143,7 +143,7 @@ def _learn_share(
 
 @fast
 def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
-    """Let the products of experts learn; `mixed` are their predictions."""
+    """Update the products of experts; `mixed` are their predictions."""
     weights, inverses, numbers = (
         view.products(table),
         view.inverses(table),
@@ -161,7 +161,7 @@ def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
 
 @fast
 def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
-    """Let the product of the other mixers learn; `prediction` becomes what it would say now."""
+    """Update the product of the other mixers; `prediction` becomes its prediction now."""
     said, weights = view.mixer_scores(table), view.last_product(table)
     room, g = view.expert_workspace(table)[: len(weights)], view.slopes(table)[: len(weights)]
     two_stage.pool(table[slot.TASK], said, weights, view.output_workspace(table), prediction)

@@ -19,7 +19,7 @@ LEAST_EXPONENT = -126
 """Of 2 in the least normal number of single precision. Arithmetic on less takes a hundred times as
 long, so that a window of mostly far events would take several times as long as one of near ones."""
 POWERS = ((0, 1), (0, 4), (0, 16), (1, 2), (1, 4), (1, 8), (1, 16), (1, 16))
-"""What the numbers are: powers of the first weight of an event, or of the second."""
+"""Kinds of numbers: powers of the first weight of an event, or of the second."""
 
 _FLOAT = ir.FloatType()
 _EIGHT = ir.VectorType(_FLOAT, WIDTH)
