@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +22,11 @@ from typing import Any
 import certificates
 import pytest
 
-# A developer's machine may set it; a user's does not, and programs must not need it.
+# A developer's machine may set these; a user's does not. Programs must not need the first, and
+# without bytecode each of the hundreds of processes that tests start compiles all modules.
 os.environ.pop("PYTHONUNBUFFERED", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,21 +40,39 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
 
 
+_COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
+_COMPILING = """
+from streamk.learners import create
+from streamk.learners.warming import preparing
+for task in ("classification", "regression"):
+    with preparing(create("multi-kernel", task=task)):
+        pass
+"""
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Return a worker more than cores: tests of brokers and processes wait most of the time."""
     return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile what most tests need, and let workers compile nothing else twice.
+    """Compile loops that most tests need while tests are collected, and none in two workers.
 
     Workers share numba's cache, but in a new environment they would all begin with the same loops.
     """
     if hasattr(session.config, "workerinput"):
         _compile_in_turn(Path(tempfile.gettempdir()) / f"streamk-compiling-{os.getuid()}")
     elif session.config.getoption("numprocesses", None):
-        command = "import streamk; streamk.warm_up()"
-        subprocess.run([sys.executable, "-c", command], check=False, capture_output=True)
+        session.config.stash[_COMPILER] = subprocess.Popen(
+            [sys.executable, "-c", _COMPILING], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Wait for the process that compiles."""
+    if _COMPILER in session.config.stash:
+        session.config.stash[_COMPILER].kill()
+        session.config.stash[_COMPILER].wait()
 
 
 def _compile_in_turn(folder: Path) -> None:
@@ -81,12 +103,17 @@ def _compile_in_turn(folder: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave slow tests of one Kafka client to the night; let files of slow tests alternate.
+    """Leave parts of grids, and slow tests of one Kafka client, to the night.
+
+    Files of slow and of other tests alternate.
 
     Slow tests mostly wait, others compute: side by side they use the cores.
     """
     slow = set()
     for item in items:
+        one_in = item.get_closest_marker("one_in")
+        if one_in is not None and zlib.crc32(item.name.encode()) % one_in.args[0]:
+            item.add_marker(pytest.mark.nightly)
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if item.get_closest_marker("slow"):
             slow.add(item.path)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from streamk import cli
 from streamk.cli import COMMANDS, models
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
@@ -630,9 +631,18 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("demo --out events.ndjson", "must be a directory"),
     ],
 )
-def test_a_wrong_command_is_explained(command: str, says: str, home: Path) -> None:
+def test_a_wrong_command_is_explained(
+    command: str,
+    says: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     words = command.replace("{}", "file:events.ndjson --label clicked").split()
-    out, err = streamk(*words, cwd=home, status=2)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(words) == 2
+    out, err = capfd.readouterr()
     assert says in err
     assert not out
     assert "Traceback" not in err

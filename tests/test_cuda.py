@@ -166,6 +166,7 @@ def test_features(
     np.testing.assert_allclose(backend.get(out), expected, atol=most * (1 if cosine else 10))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("widths", "d"), [((), 54), ((64,), 54), ((1024,), 784)])
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 def test_features_and_predictions_are_those_of_numba_within_the_ulps_stated(

@@ -30,6 +30,7 @@ def stream(n: int = 150) -> tuple[Any, Any]:
     return X, np.where(X[:, 0] * X[:, 1] > 0.0, "same", "other")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -125,6 +125,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize(
     ("ours", "theirs", "sampler"),

@@ -50,6 +50,7 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 # --- the same, however it is asked for ------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sizes", [(1,), (7, 1, 64), (500,)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
@@ -347,6 +348,7 @@ def test_a_learner_without_columns() -> None:
 # --- states ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [0, 1, 2, 300])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:

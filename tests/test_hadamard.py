@@ -47,6 +47,7 @@ def hadamard(kernel, **options):
 # --- against the oracle ---------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("d", [1, 2, 64, 65])
 @pytest.mark.parametrize("case", ALL)
@@ -76,6 +77,7 @@ def test_features_of_many_columns_are_the_oracle_s(d, widths, backend):
     np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("d", [7, 784])
 @pytest.mark.parametrize("case", ["gaussian", "rational-quadratic", "linear"])

@@ -50,6 +50,7 @@ def grown(d=70, n=200, **options):
     return learner
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kernel", "backend"),
     # What is kept of a kernel does not depend on the backend, and each is compiled anew.

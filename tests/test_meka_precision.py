@@ -34,6 +34,7 @@ def oblique(m):
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", STEEP)
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 @pytest.mark.parametrize("basis", ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"])
@@ -50,6 +51,7 @@ def poor(dtype="float64", **options):
     return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", STEEP)
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):

@@ -95,6 +95,7 @@ def wandering(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     return X, level + 10 * X[:, 0] + 10 * rng.exponential(size=n)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delay", [1, 30])
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("make_stream", [uneven, wandering])

@@ -151,6 +151,7 @@ def check(make, task, seeds):
         same_model(whole, single)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("loss", "task"), TASKS)
 @pytest.mark.parametrize("alone", [False, True], ids=["scaled", "alone"])
 @pytest.mark.parametrize("name", LEARNERS)
@@ -159,6 +160,7 @@ def test_cuts_change_no_bit(name, alone, loss, task):
     check(lambda: make(loss=loss, task=task), task, range(5 if alone else CUTS))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", MORE)
 def test_cuts_change_no_bit_of_other_models(name, task):

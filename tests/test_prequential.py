@@ -183,6 +183,7 @@ def assert_same(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cuts", [10, pytest.param(30, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_how_a_stream_is_divided_changes_nothing(name: str, cuts: int) -> None:

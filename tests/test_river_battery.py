@@ -312,6 +312,7 @@ def battery(
     return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["Phishing", "ChickWeights", "elec2"])
 @pytest.mark.parametrize("contestants", [["streamk", "no change"], ["no change"]])
 @pytest.mark.parametrize("limit", ["600", "1e-9"])

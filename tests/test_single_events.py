@@ -88,6 +88,7 @@ def life(**options):
     return found, learner.state().arrays
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("sampler", ["iid", "hadamard"])
 @pytest.mark.parametrize(

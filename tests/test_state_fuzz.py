@@ -49,6 +49,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     return list(names) if _OTHERS is None else [n for n in _OTHERS.split(",") if n in names]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("names", [OF_ONE_KERNEL, POOLED], ids=["of one kernel", "pooled"])
 def test_damaged_states_do_no_harm(names: Sequence[str]) -> None:
     some = chosen(names)
