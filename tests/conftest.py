@@ -9,6 +9,7 @@ import itertools
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ import pytest
 # A developer's machine may set these; a user's does not. Programs must not need the first, and
 # without bytecode each of the hundreds of processes that tests start compiles all modules.
 os.environ.pop("PYTHONUNBUFFERED", None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

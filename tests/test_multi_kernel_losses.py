@@ -180,7 +180,8 @@ def test_a_restored_learner_goes_on_exactly(loss: str | Loss) -> None:
 def test_a_state_without_a_loss_has_the_default() -> None:
     state = learned("numbers", 200).state()
     assert state.header["loss"] is None
-    older = State({k: v for k, v in state.header.items() if k != "loss"}, state.arrays)
+    header = {k: v for k, v in state.header.items() if k != "loss"}
+    older = State({**header, "format": 1}, state.arrays)
     assert_same(MultiKernel.from_state(older), MultiKernel.from_state(state))
     state = learned("numbers", 200, loss="quantile").state()
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})

@@ -403,9 +403,9 @@ def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
         ({"loss": "hinge", "optimizer": "newton"}, "has no curvature; choose optimizer='sgd'"),
         ({"optimizer": "newton", "step": Constant(1.0)}, "is for optimizer='sgd'"),
         ({"forgetting": 0.9}, "is for optimizer='newton'"),
-        ({"optimizer": "newton", "forgetting": 1.1}, "must be above 0 and at most 1"),
+        ({"optimizer": "newton", "forgetting": 1.1}, "must be a number above 0 and at most 1"),
         ({"optimizer": "newton", "regularization": 0.0}, "must be a number above 0"),
-        ({"regularization": -1.0}, "must be a number at least 0"),
+        ({"regularization": -1.0}, "must be a number of at least 0"),
         ({"step": AdaGrad(1.0)}, "these turn where a landmark goes"),
         ({"step": 1.0}, "must be a streamk Step"),
         ({"loss": "squared", "classes": ["a"]}, "classes= is for classification"),
@@ -534,7 +534,7 @@ def test_what_cannot_be_merged_is_named() -> None:
     model.learn_many(*stream("squared", 20))
     for other, says in (
         (learner("huber"), "differ in loss"),
-        (learner("squared", "newton"), "differ in step"),
+        (learner("squared", "newton"), "differ in optimizer"),
         (learner("squared", max_landmarks=5), "differ in max_landmarks"),
         (learner("squared", half_life=5.0), "differ in half_life"),
     ):
