@@ -1,4 +1,4 @@
-"""The job that tests/test_engine_resume.py kills: 4 partitions in memory, predictions to a file."""
+"""The job that `test_engine_resume` kills: 4 partitions in memory, predictions to a file."""
 
 from __future__ import annotations
 

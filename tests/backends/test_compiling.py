@@ -1,0 +1,58 @@
+"""What was compiled is compiled again where any file that it was made from has changed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+FEATURES = """
+import numpy as np
+from streamk.features import RandomFeatures
+from streamk.kernels import Gaussian
+print(RandomFeatures(Gaussian(), seed=1).transform([[0.5, -0.25]], 0, 3)[0].tolist())
+"""
+
+
+def features(root, cache):
+    environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", FEATURES],
+        env=environment, cwd=root, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_a_change_of_another_file_is_not_missed(tmp_path):
+    shutil.copytree(ROOT / "streamk", tmp_path / "streamk", ignore=lambda *_: ["__pycache__"])
+    before = features(tmp_path, tmp_path / "cache")
+    assert features(tmp_path, tmp_path / "cache") == before
+    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "simd" / "vectors.py"
+    text = vectors.read_text(encoding="utf-8")
+    assert text.count("0.999999225") == 1
+    vectors.write_text(text.replace("0.999999225", "0.5"), encoding="utf-8")
+    assert features(tmp_path, tmp_path / "cache") != before
+
+
+def test_another_process_finds_what_was_compiled(tmp_path):
+    features(ROOT, tmp_path)
+    compiled = {path: path.stat().st_mtime_ns for path in Path(tmp_path).rglob("*.nb*")}
+    assert compiled
+    features(ROOT, tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in Path(tmp_path).rglob("*.nb*")} == compiled
+
+
+def test_files_in_folders_and_beside_count_too():
+    from streamk.backends.numba_backend.compilation.compiling import _STAMP
+
+    assert {"vectors.py", "ladder.py", "pool_arrays.py"} <= {name for name, *_ in _STAMP}
+
+
+def test_no_function_takes_over_its_callers_arithmetic():
+    # Its results would depend on whether Python or another function had it compiled first.
+    from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+
+    assert exact(lambda x: x).targetoptions["fastmath"] is False
+    assert compiled(lambda x: x).targetoptions["fastmath"] == {"contract"}

@@ -1,0 +1,722 @@
+"""The command as users run it: a process, its exit status, what it prints and what it writes."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import N_EVENTS, click_events, ndjson, streamk
+
+from streamk import cli
+from streamk.cli import COMMANDS, models
+from streamk.cli.model_options import build, options_of, task_of
+from streamk.cli.run import MODEL, _parser
+from streamk.engine import Engine
+from streamk.errors import InvalidInput, StreamkError
+from streamk.kernels import KERNELS
+from streamk.learners import MODELS, DoublyStochastic, MultiKernel, OnlineNystrom, StreamingMeka
+from streamk.losses import LOSSES
+
+ONE_KERNEL = ("--model", "doubly-stochastic")
+
+
+def read_ndjson(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory with a file of events."""
+    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events()))
+    return tmp_path
+
+
+RUN = ("run", "file:events.ndjson", "--label", "clicked")
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)])
+def test_help_fits_80_columns_and_names_every_command(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    out, err = streamk(*arguments, "--help", cwd=tmp_path)
+    assert not err
+    assert max(map(len, out.splitlines())) <= 80
+    if not arguments:
+        assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, streamk.cli; streamk.cli.main(['--help']);"
+        "sys.exit(bool({'numba', 'river', 'kafka', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0
+
+
+def test_defaults_in_the_help_are_those_of_the_engine() -> None:
+    defaults = inspect.signature(Engine).parameters
+    shown = {
+        action.dest: float(found[1])
+        for action in _parser()._actions
+        if (found := re.search(r"\(default ([\d.]+)\)", action.help or ""))
+    }
+    assert shown.pop("seed") == 0
+    assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
+    assert shown == {name: defaults[name].default for name in shown}
+
+
+def test_version_and_no_command(tmp_path: Path) -> None:
+    out, _ = streamk("--version", cwd=tmp_path)
+    assert re.fullmatch(r"streamk \d+\.\d+\.\d+\S*\n", out)
+    out, err = streamk(cwd=tmp_path, status=2)
+    assert not out
+    assert "usage: streamk COMMAND" in err
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def test_models_lists_all_there_is(tmp_path: Path) -> None:
+    out, _ = streamk("models", cwd=tmp_path)
+    assert max(map(len, out.splitlines())) <= 80
+    options = [name for model in MODELS for name in options_of(model)]
+    for name in (*MODELS, *KERNELS, *LOSSES, *options):
+        assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
+    assert models.MODELS.keys() == MODELS.keys()
+    assert models.KERNELS.keys() == KERNELS.keys()
+    assert models.LOSSES.keys() == set(LOSSES)
+
+
+def test_every_option_of_the_learners_can_be_set() -> None:
+    composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
+    elsewhere = {"self", "task", "seed", "columns", "classes"} | {
+        "external_experts"
+    }  # no words or numbers
+    many = {"delta", "q"}
+    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
+    for learner, more in (*((one, composed) for one in of_one), (MultiKernel, many)):
+        own = inspect.signature(learner.__init__).parameters
+        assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
+
+
+def test_the_default_model_is_the_first() -> None:
+    assert next(iter(MODELS)) == MODEL
+    assert "(default)" in models.MODELS[MODEL]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernel", "loss", "step"),
+    [
+        ({}, "gaussian 0.5", "softmax", "constant 1.0"),
+        ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", "constant 1.0"),
+        (
+            {"kernel": "rational_quadratic", "alpha": "2"},
+            "rational_quadratic 0.5 2.0",
+            "softmax",
+            "constant 1.0",
+        ),
+        ({"gamma": "2"}, "gaussian 0.5", "softmax", "constant 1.0"),
+        ({"kernel": "linear", "step": "inverse-time:3"}, "linear", "softmax", "inverse-time 3.0"),
+        ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 0.5"),
+        ({"loss": "hinge", "step": "adagrad:.5"}, "gaussian 0.5", "hinge", "adagrad 0.5"),
+    ],
+)
+def test_models_from_words(settings: dict[str, str], kernel: str, loss: str, step: str) -> None:
+    words = list(settings.items())
+    model = build("doubly-stochastic", task=task_of(words), seed=3, settings=words)
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for key, expected in (("kernel", kernel), ("loss", loss), ("step", step)):
+        values = sorted(learner[key].values(), key=lambda one: not isinstance(one, str))
+        assert " ".join(map(str, values)) == expected
+    assert model.is_classifier == (settings.get("loss") != "quantile")
+
+
+def test_the_defaults_that_are_told_are_the_models_own() -> None:
+    model = build("doubly-stochastic", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
+        assert options_of("doubly-stochastic")[name].about.endswith(f"({learner[name]})"), name
+    model = build("online-nystrom", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("optimizer", "forgetting", "max_landmarks", "tol"):
+        assert options_of("online-nystrom")[name].about.endswith(
+            f"({learner[name]:g})" if name != "optimizer" else "(sgd)"
+        ), name
+    model = build("streaming-meka", task="classification", seed=0, settings=[])
+    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
+    for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"):
+        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
+    for name in ("max_error", "max_shift", "growth", "tol"):
+        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
+    header = build(MODEL, task="classification", seed=0, settings=[]).state().header
+    assert options_of(MODEL)["pending_bytes"].about.endswith(f"({header['pending_bytes']})")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("balanced", "balanced"),
+        ("spam:5", {"spam": 5.0}),
+        ("0:1,1:20.5", {0: 1.0, 1: 20.5}),
+        ('"1":2,a:b:3,true:4', {"1": 2.0, "a:b": 3.0, True: 4.0}),
+    ],
+)
+def test_class_weights_from_words(text: str, found: Any) -> None:
+    model = build(MODEL, task="classification", seed=0, settings=[("class_weight", text)])
+    assert isinstance(model, MultiKernel)
+    assert model.class_weight == found
+    assert [*map(type, model.class_weight)] == [*map(type, found)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (("bandwith", "1"), "did you mean 'bandwidth'"),
+        (("colour", "1"), "there are kernel"),
+        (("bandwidth", "wide"), "a number is needed, not 'wide'"),
+        (("bandwidth", "-1"), "must be a positive number"),
+        (("kernel", "gausian"), "did you mean 'gaussian'"),
+        (("loss", "softmin"), "did you mean 'softmax'"),
+        (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
+        (("step", "adagrad:0"), "must be a positive number"),
+        (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
+        (("batch_size", "0"), "the least is 1"),
+        (("delta", "1"), "needs a loss: --set loss=huber"),
+        (("nu", "2"), "do not fit kernel 'gaussian'"),
+    ],
+)
+def test_wrong_model_options_are_explained(setting: tuple[str, str], says: str) -> None:
+    with pytest.raises(StreamkError, match=re.escape(says)):
+        build("doubly-stochastic", task="classification", seed=0, settings=[setting])
+    with pytest.raises(InvalidInput):
+        build("doubly-stochastic", task="guessing", seed=0, settings=[])
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        ({"loss": "squared"}, {"name": "squared"}),
+        ({"loss": "huber", "delta": "0.5"}, {"name": "huber", "delta": 0.5}),
+        ({"loss": "quantile", "q": "0.9"}, {"name": "quantile", "q": 0.9}),
+    ],
+)
+def test_a_loss_of_many_kernels_from_words(
+    settings: dict[str, str], loss: dict[str, object]
+) -> None:
+    words = list(settings.items())
+    assert build(MODEL, task="regression", seed=0, settings=words).state().header["loss"] == loss
+    with pytest.raises(InvalidInput, match="is for numbers"):
+        build(MODEL, task="classification", seed=0, settings=words)
+    assert task_of(words) == ("classification" if "squared" in settings.values() else "regression")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (("loss", "hubber"), "did you mean 'huber'"),
+        (("q", "0.5"), "needs a loss: --set loss=quantile"),
+        (("class_weight", "even"), "'even' is neither balanced nor LABEL:WEIGHT"),
+        (("class_weight", "a:b"), "a number is needed, not 'b'"),
+        (("class_weight", "a:0"), "'a' the weight 0"),
+        (("pending_byte", "1"), "did you mean 'pending_bytes'"),
+        (("pending_bytes", "-1"), "the least is 0"),
+        (("threads", "0"), "the least is 1"),
+        (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
+        (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
+        (
+            ("colour", "1"),
+            "there are loss, delta, q, class_weight, max_classes, pending_bytes, threads",
+        ),
+    ],
+)
+def test_wrong_options_of_the_default_model_are_explained(
+    setting: tuple[str, str], says: str
+) -> None:
+    with pytest.raises(StreamkError, match=re.escape(says)):
+        build(MODEL, task="classification", seed=0, settings=[setting])
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_goes_on_and_a_third_finds_nothing_new(home: Path) -> None:
+    to = ("--to", "file:out.ndjson", "--checkpoint", "state", "--json")
+    first = json.loads(streamk(*RUN, *to, "--max-events", "320", cwd=home)[0])
+    assert (first["stopped"], first["events"]) == ("max_events", 320)
+    assert len(read_ndjson(home / "out.ndjson")) == 320
+    second = json.loads(streamk(*RUN, *to, cwd=home)[0])
+    assert (second["stopped"], second["events"], second["events_now"]) == ("end", N_EVENTS, 280)
+    assert second["learned"] == N_EVENTS
+    written = (home / "out.ndjson").read_bytes()
+    third = json.loads(streamk(*RUN, *to, cwd=home)[0])
+    assert third["events_now"] == 0
+    assert (home / "out.ndjson").read_bytes() == written
+
+    # In one go it comes to the same predictions, to the last bit.
+    streamk(*RUN, "--to", "file:whole.ndjson", "--quiet", cwd=home)
+    assert (home / "whole.ndjson").read_bytes() == written
+    assert [one["offset"] for one in read_ndjson(home / "out.ndjson")] == list(range(N_EVENTS))
+
+
+def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
+    run = (*RUN, "--checkpoint", "state", "--set", "max_features=64", "--json")
+    begun = (*run, "--max-events", "256")
+    assert json.loads(streamk(*begun, *ONE_KERNEL, cwd=home)[0])["features"] == 64
+    ended = json.loads(streamk(*run, cwd=home)[0])
+    assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
+    _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
+    assert "was made with model type='scaled', this run has 'multi-kernel'" in err
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (("--seed", "3"), "was made with model seed=0, this run has 3;"),
+        (
+            ("--set", "class_weight=balanced"),
+            "was made with model parts.weights=None, this run has {'type': 'class-weights',",
+        ),
+    ],
+)
+def test_another_option_than_that_of_the_checkpoint_is_named(
+    other: tuple[str, ...], says: str, home: Path
+) -> None:
+    run = (*RUN, "--checkpoint", "state", "--max-events", "64", "--quiet")
+    streamk(*run, cwd=home)
+    _, err = streamk(*run, *other, cwd=home, status=1)
+    assert says in err
+    assert len(err) < 300
+
+
+def test_figures_that_are_asked_for(home: Path) -> None:
+    (home / "job.toml").write_text('metrics = ["F1", "ROCAUC,CohenKappa"]\n')
+    out, _ = streamk(*RUN, "--config", "job.toml", "--json", cwd=home)
+    report = json.loads(out)
+    names = ["accuracy", "log_loss", "F1", "ROCAUC", "CohenKappa"]
+    assert list(report["whole"]) == list(report["window"]) == names
+    assert report["baselines"]["whole"].keys() == {"no_change", "majority"}
+    assert sum(n for *_, n in report["confusion"]) == N_EVENTS - 1
+    assert [row["label"] for row in report["per_class"]] in ([True, False], [False, True])
+    assert report["since"] == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("F2", "no metric 'F2' for classification; did you mean F1"),
+        ("R2", "does not fit classification"),
+        ("F1,CohenKappa=true", "write it without =true"),
+    ],
+)
+def test_figures_that_cannot_be_had(home: Path, names: str, says: str) -> None:
+    assert says in streamk(*RUN, "--metrics", names, cwd=home, status=2)[1]
+
+
+def test_the_report_is_a_table_for_people(home: Path) -> None:
+    out, err = streamk(*RUN, cwd=home)
+    assert re.search(rf"the stream has ended: {N_EVENTS} events in", out)
+    for name in ("accuracy", "  no change", "  majority", "log loss"):
+        assert re.search(rf"^  {name} +[01]\.\d{{4}} +[01]\.\d{{4}}$", out, re.MULTILINE)
+    assert re.search(r"^  class +events +recall +(true +false|false +true)$", out, re.MULTILINE)
+    assert "5 columns" in out
+    # No terminal: what is going on is JSON, a line each.
+    assert all("level" in json.loads(line) for line in err.splitlines())
+
+
+def test_the_report_of_numbers_has_the_last_value_and_the_mean(tmp_path: Path) -> None:
+    prices = [{"size": n % 9, "price": n % 9 * 3 + 0.5} for n in range(200)]
+    (tmp_path / "prices.ndjson").write_bytes(ndjson(prices))
+    run = ("run", "file:prices.ndjson", "--label", "price", "--task", "regression")
+    out, _ = streamk(*run, *ONE_KERNEL, "--metrics", "R2,MAE", cwd=tmp_path)
+    for name in ("mae", "  last value", "  mean", "rmse", "R2", "MAE"):
+        assert re.search(rf"^  {name} +-?\d+\.\d{{4}} +-?\d+\.\d{{4}}$", out, re.MULTILINE), name
+
+
+def test_csv_and_regression(tmp_path: Path) -> None:
+    randomness = random.Random(1)
+    with (tmp_path / "prices.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["x", "z", "price"])
+        for _ in range(N_EVENTS):
+            x, z = randomness.gauss(0, 1), randomness.gauss(0, 1)
+            writer.writerow([x, z, 1000.5 + 100 * x * z])
+    run = ("run", "csv:prices.csv", "--label", "price")
+    out, _ = streamk(*run, "--task", "regression", "--to", "csv:out.csv", "--json", cwd=tmp_path)
+    assert json.loads(out)["whole"]["mae"] < 100
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == N_EVENTS
+    out, _ = streamk(*run, *ONE_KERNEL, "--set", "loss=huber", "--json", cwd=tmp_path)
+    assert "rmse" in json.loads(out)["whole"]
+    _, err = streamk(*run, cwd=tmp_path, status=2)
+    assert "numbers are learned with the task regression" in err
+
+
+def test_a_river_data_set(tmp_path: Path) -> None:
+    out, _ = streamk(
+        *("run", "river:Phishing", "--label", "label", "--set", "pending-bytes=100000", "--json"),
+        cwd=tmp_path,
+    )
+    report = json.loads(out)
+    assert report["events"] == 1250
+    assert report["whole"]["accuracy"] > 0.85
+
+
+def test_a_pipe_gets_predictions_only(tmp_path: Path) -> None:
+    given = ndjson(click_events())
+    out, err = streamk(
+        "run", "stdin:", "--label", "clicked", "--to", "stdout:", cwd=tmp_path, given=given
+    )
+    predictions = [json.loads(line) for line in out.splitlines()]
+    assert [one["offset"] for one in predictions] == list(range(N_EVENTS))
+    assert predictions[-1].keys() == {
+        "partition",
+        "offset",
+        "timestamp",
+        "prediction",
+        "probabilities",
+    }
+    # The report is the last of the structured lines.
+    assert json.loads(err.splitlines()[-1])["events"] == N_EVENTS
+    _, err = streamk(
+        "run",
+        "stdin:",
+        "--label=clicked",
+        "--to=stdout:",
+        "--quiet",
+        "--json",
+        cwd=tmp_path,
+        given=given,
+    )
+    assert len(err.splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_is_an_error_in_one_line(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "streamk", "run", "stdin:"),
+            *("--label=clicked", "--to=stdout:", "--quiet"),
+        ],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(ndjson(click_events()))
+    process.stdin.close()
+    assert process.stderr.read() == b"streamk run: the reader of standard output has gone\n"
+    process.stderr.close()
+    assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(home: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "streamk", "run", "file:events.ndjson?follow=true"),
+            *("--label", "clicked", "--to", "stdout:", "--checkpoint", "state"),
+        ],
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        for _ in range(N_EVENTS):
+            assert process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    (checkpoint,) = json.loads(out)["checkpoints"]
+    assert checkpoint["events"] == N_EVENTS
+
+
+def test_bad_events_go_to_the_dead_letters(home: Path) -> None:
+    bad = b'["old"]\nnot json\n'
+    with (home / "events.ndjson").open("ab") as file:
+        file.write(bad)
+    run = (*RUN, "--json")
+    out, _ = streamk(*run, "--dead-letters", "file:dead.ndjson", cwd=home)
+    assert sum(json.loads(out)["bad"].values()) == 2
+    letters = read_ndjson(home / "dead.ndjson")
+    assert [one["offset"] for one in letters] == [N_EVENTS, N_EVENTS + 1]
+    assert all(one["reason"] for one in letters)
+    out, _ = streamk(*run, cwd=home)
+    assert sum(json.loads(out)["bad"].values()) == 2
+    out, err = streamk(*run, "--max-bad-share", "0.001", cwd=home, status=1)
+    assert "more than the share of 0.001 that is allowed" in err
+    out, err = streamk(*run, "--on-error", "raise", cwd=home, status=1)
+    assert f"events.ndjson offset {N_EVENTS}" in err
+    assert "--on-error skip" in err
+
+
+def test_a_schema_can_be_printed_given_and_strict(home: Path) -> None:
+    streamk(*RUN, "--ignore", "age", "--checkpoint", "state", cwd=home)
+    out, _ = streamk("inspect", "state", "--schema", cwd=home)
+    schema = json.loads(out)
+    devices = ["device=desktop", "device=phone", "device=tablet"]
+    assert sorted(schema["columns"]) == [*devices, "seconds"]
+    schema["mode"] = "strict"
+    (home / "schema.json").write_text(json.dumps(schema))
+    out, _ = streamk("run", "file:events.ndjson", "--schema", "schema.json", "--json", cwd=home)
+    assert json.loads(out)["columns"] == 4
+    out, _ = streamk(*RUN, "--ignore", "age", "--schema", "strict", "--json", cwd=home)
+    assert json.loads(out)["columns"] == 2
+    assert json.loads(out)["bad"].keys() == {"unknown column"}
+    schema["label_type"] = "colour"
+    (home / "schema.json").write_text(json.dumps(schema))
+    _, err = streamk("run", "file:events.ndjson", "--schema", "schema.json", cwd=home, status=2)
+    assert "label_type" in err
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+CONFIG = """\
+source = "file:events.ndjson"
+label = "clicked"
+max-events = 128
+window = 32
+ignore = ["age"]
+quiet = true
+until-end = false
+model = "doubly-stochastic"
+[set]
+kernel = "matern"
+nu = 0.5
+"""
+
+
+def test_a_configuration_file_holds_the_same_names_and_flags_win(home: Path) -> None:
+    (home / "job.toml").write_text(CONFIG)
+    out, err = streamk("run", "--config", "job.toml", "--json", cwd=home)
+    assert json.loads(out)["events"] == 128
+    assert json.loads(out)["columns"] == 4
+    assert not err
+    more = ("--max-events", "64", "--set", "nu=1.5", "--checkpoint", "state", "--ignore", "seconds")
+    out, _ = streamk("run", "--config", "job.toml", "--json", *more, cwd=home)
+    assert json.loads(out)["events"] == 64
+    assert json.loads(out)["columns"] == 4  # a list given as flags takes the file's place
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    (checkpoint,) = json.loads(out)["checkpoints"]
+    assert checkpoint["model"]["options"]["kernel"]["nu"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("lable = 'x'", "job.toml: no option 'lable'; did you mean 'label'?"),
+        ("config = 'x'", "job.toml: no option 'config'"),
+        ("seed = 'x'", "job.toml: seed: a whole number is needed, not 'x'"),
+        ("seed = 1.5", "job.toml: seed: a whole number is needed, not '1.5'"),
+        ("absent = 'zeroes'", "did you mean 'zero'?"),
+        ("quiet = 'yes'", "job.toml: quiet: must be true or false, not 'yes'"),
+        ("label = ['a', 'b']", "job.toml: label: must be a word or a number, not a list"),
+        ("label = ", "job.toml is not valid TOML"),
+        ("set = 3", "job.toml: set: it is written NAME=VALUE"),
+    ],
+)
+def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(line)
+    _, err = streamk("run", "file:x", "--config", "job.toml", cwd=tmp_path, status=2)
+    assert says in err
+
+
+# --- what can be wrong ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("rnu", "no command 'rnu'; did you mean 'run'?"),
+        ("--vresion", "no option '--vresion'"),
+        ("run", "no SOURCE is given"),
+        ("run file:events.ndjson", "--label NAME is needed"),
+        ("run events.ndjson --label y", "it needs a scheme, for example file:events.ndjson"),
+        ("run fil:events.ndjson --label y", "did you mean 'file'?"),
+        ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
+        ("run csv:missing/a.csv --label y", "no file missing/a.csv"),
+        ("run file:events.ndjson?folow=true --label y", "did you mean 'follow'?"),
+        ("run river:Phising --label label", "did you mean 'Phishing'?"),
+        ("run stdout: --label y", "stdout"),
+        ("run file:events.ndjson --label clickd", "nearest of those that came: 'clicked'"),
+        ("run file:events.ndjson --lable clicked", "no option '--lable'; did you mean '--label'?"),
+        ("run file:events.ndjson --check x --label y", "did you mean '--checkpoint'?"),
+        ("run file:events.ndjson more --label y", "1 argument(s) too many"),
+        ("run file:events.ndjson --label", "argument --label: expected one argument"),
+        ("run {} --model doubly", "no model 'doubly'; did you mean 'doubly-stochastic'?"),
+        ("run {} --task class", "did you mean 'classification'?"),
+        ("run {} --set bandwith=1", "did you mean 'bandwidth'?"),
+        ("run {} --set bandwidth", "it is written NAME=VALUE"),
+        ("run {} --set threads=0", "the least is 1"),
+        ("run {} --set bandwidth=1", "--model doubly-stochastic has it"),
+        ("run {} --model doubly-stochastic --set bandwidth=0", "must be a positive number"),
+        ("run {} --seed one", "a whole number is needed, not 'one'"),
+        ("run {} --window 0", "the least is 1"),
+        ("run {} --idle-timeout -1", "a time is not negative"),
+        ("run {} --on-error skipp", "did you mean 'skip'?"),
+        ("run {} --max-bad-share 1.5", "1.5 must lie between 0 and 1"),
+        ("run {} --on-error dead-letter", "needs --dead-letters SINK"),
+        ("run {} --on-error skip --dead-letters file:d", "gets nothing with --on-error skip"),
+        ("run {} --data-loss early", "did you mean 'earliest'?"),
+        ("run {} --schema opne", "did you mean 'open'?"),
+        ("run {} --schema events.ndjson", "events.ndjson is not JSON"),
+        ("run {} --absent zeros", "did you mean 'zero'?"),
+        ("run {} --to file:events.ndjson", "SOURCE and --to are both file:events.ndjson"),
+        ("run {} --to file:no/where.ndjson", "no directory no to write where.ndjson in"),
+        ("run {} --to river:Phishing", "river"),
+        ("run {} --to csv:o --dead-letters csv:o", "--to and --dead-letters are both csv:o"),
+        ("run {} --checkpoint events.ndjson", "must be a directory"),
+        ("run {} --config jop.toml", "no configuration file jop.toml"),
+        ("run kafka://localhost --label y", "is not a topic name"),
+        ("inspect", "required: CHECKPOINT"),
+        ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
+        ("inspect events.ndjson", "a checkpoint is a directory"),
+        ("inspect .", "holds no checkpoint"),
+        ("models gaussian", "1 argument(s) too many"),
+        ("demo --out .", "holds files that are no demo's"),
+        ("demo --out events.ndjson", "must be a directory"),
+    ],
+)
+def test_a_wrong_command_is_explained(
+    command: str,
+    says: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = command.replace("{}", "file:events.ndjson --label clicked").split()
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(words) == 2
+    out, err = capfd.readouterr()
+    assert says in err
+    assert not out
+    assert "Traceback" not in err
+    lines = [line for line in err.splitlines() if not line.startswith("{")]
+    assert re.match(r"streamk( \w+)?: ", lines[0])
+    assert len(lines) <= 2
+    assert (home / "events.ndjson").read_bytes() == ndjson(click_events())
+
+
+def test_what_fails_while_running_exits_1(home: Path) -> None:
+    checkpoint = ("--checkpoint", "state", "--quiet")
+    streamk(*RUN, *checkpoint, cwd=home)
+    out, err = streamk(*RUN, *checkpoint, "--absent", "missing", cwd=home, status=1)
+    assert not out
+    assert "absent='zero'" in err
+    assert len(err.splitlines()) == 1
+    _, err = streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home, status=1)
+    assert "Traceback" in err
+    _, err = streamk(
+        "run", "kafka://127.0.0.1:9/t?connect_timeout=0.2", "--label=y", cwd=home, status=1
+    )
+    assert "no Kafka broker answered at 127.0.0.1:9" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("run", "kafka://me:hunter2@127.0.0.1:9/t?connect_timeout=0.2", "--label=y"), 2),
+        (("run", "kafka://127.0.0.1:9/t?sasl_plain_password=hunter2", "--label=y"), 2),
+        (("run", "kafka://127.0.0.1:9/t", "--label=y", "--password=hunter2"), 2),
+        (("run", "kafka://127.0.0.1:9/t", "--label=y", "--sasl-password", "hunter2"), 2),
+        (("run", "kafka://127.0.0.1:9/t?security_file=secrets.toml", "--label=y"), 2),
+        (("run", "--config", "secrets.toml"), 2),
+    ],
+)
+def test_secrets_are_not_printed(arguments: tuple[str, ...], status: int, tmp_path: Path) -> None:
+    (tmp_path / "secrets.toml").write_text("sasl_pasword = 'hunter2'\n")
+    out, err = streamk(
+        *arguments,
+        cwd=tmp_path,
+        status=status,
+        environment={"STREAMK_KAFKA_SASL_PLAIN_PASSWORD": "hunter2"} if status == 2 else {},
+    )
+    assert err
+    assert "hunter2" not in out + err
+
+
+# --- inspect --------------------------------------------------------------------------------------
+
+
+def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
+    streamk(*RUN, "--checkpoint", "state", "--seed", "5", "--quiet", cwd=home)
+    out, err = streamk("inspect", "state", cwd=home)
+    assert not err
+    for fact in (
+        r"epoch 2, 600 events, the stream has ended",
+        r"SHA-256 ok",
+        r"multi-kernel, \d,\d{3} random features",
+        r"pending_bytes 8388608, seed 5",
+        r"5 columns +age, (device=\w+, )+seconds",
+        r"classes +True, False|classes +False, True",
+        r"accuracy +0\.\d{4}",
+        r"next offset +600 of events.ndjson",
+    ):
+        assert re.search(fact, out), fact
+    assert max(map(len, out.splitlines())) <= 80
+    for place in ("state/member-0", "state/member-0/00000002"):
+        assert json.loads(streamk("inspect", place, "--json", cwd=home)[0])["checkpoints"]
+
+
+def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
+    options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
+    told = streamk(*RUN, *options, cwd=home)[0]
+    assert "5 columns, 7 landmarks, 2 classes" in told
+    out = streamk("inspect", "state", cwd=home)[0]
+    assert "online-nystrom, 7 landmarks" in out
+    assert "half_life" not in out
+    assert "None" not in out
+
+
+def test_inspect_finds_damage(home: Path) -> None:
+    streamk(*RUN, "--checkpoint", "state", "--quiet", cwd=home)
+    model = home / "state" / "member-0" / "00000002" / "model.safetensors"
+    whole = model.read_bytes()
+    model.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    out, err = streamk("inspect", "state", "--json", cwd=home, status=1)
+    assert [one["epoch"] for one in json.loads(out)["checkpoints"]] == [1]
+    assert "model.safetensors: is damaged" in err
+    _, err = streamk("inspect", model.parent, cwd=home, status=1)
+    assert "is damaged" in err
+    _, err = streamk("inspect", model.parent, "--schema", cwd=home, status=2)
+    assert "there is no schema yet" in err
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_table_and_a_picture(tmp_path: Path) -> None:
+    for _ in range(2):  # a second time it begins anew
+        out, err = streamk("demo", cwd=tmp_path)
+        assert "resuming from streamk-demo/state" in err
+        rows = re.findall(r"^(\S.*\S) +([\d.]+)% +[\d.]+ +[\d,]+$", out, re.MULTILINE)
+        accuracy = {name: float(figure) for name, figure in rows}
+        assert list(accuracy) == [
+            "streamk kernel model",
+            "River logistic regression",
+            "majority class",
+        ]
+        assert accuracy["streamk kernel model"] > accuracy["River logistic regression"] > 70
+    made = tmp_path / "streamk-demo"
+    assert (made / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert len(read_ndjson(made / "predictions.ndjson")) == 2310
+    out, _ = streamk("inspect", "streamk-demo/state", cwd=tmp_path)
+    assert "2,310 events" in out

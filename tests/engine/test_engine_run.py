@@ -1,0 +1,689 @@
+"""One run of the engine: order, honesty of the figures, no waiting, bad events, bounds."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import (
+    BATCH,
+    HoldingSource,
+    WhimsicalSource,
+    events,
+    learner,
+    same_model,
+    split,
+)
+
+from connectors.base import Chunk, Rows
+from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.files.sinks import NDJSONSink
+from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
+from streamk.encoding import Schema
+from streamk.encoding.labels import LARGEST_LABEL
+from streamk.engine import Engine
+from streamk.engine.order.feed import Feed
+from streamk.errors import EngineError, InvalidInput
+from streamk.kernels import Gaussian, Kernel, Linear
+from streamk.learners import Constant, DoublyStochastic, Scaled
+
+
+def run(source: Any, model: Any = None, **options: Any) -> Any:
+    options = {"label": "y", "ignore": ("id",), **options}
+    return Engine(source, model or learner(), **options).run()
+
+
+# --- figures and predictions ------------------------------------------------------------------
+
+
+def arrays(n: int, d: int = 3) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, d)).astype("f")
+    return X, np.where(X[:, 0] * X[:, 1] > 0, "up", "down")
+
+
+def test_figures_are_progressive_validation() -> None:
+    X, y = arrays(100)
+    sink = MemorySink()
+    report = run(MemorySource((X, y)), sink=sink, window=32)
+
+    model, right, loss = learner(), [], []
+    for x, label in zip(X.astype(float), y, strict=True):
+        if model.classes:
+            shares = model.predict_proba_one(x)
+            right.append(model.predict_one(x) == label)
+            loss.append(-math.log(max(1e-15, shares.get(label, 0.0))))
+        model.learn_one(x, label)
+    assert report.whole["accuracy"] == sum(right) / len(right)
+    assert report.whole["log_loss"] == pytest.approx(sum(loss) / len(loss))
+    assert report.window["accuracy"] == sum(right[-32:]) / 32
+    assert same_model(report.model, model)
+    assert report.counts.learned == report.events == report.events_now == 100
+    assert report.counts.predicted == 99
+    assert report.stopped == "end"
+    last = {name: column[-1] for name, column in report.history.items()}
+    assert last == {"events": 100, **report.window, **report.baselines["window"]}
+    assert report.learned == {"0": [[0, 100]]}
+
+    assert [output.offset for output in sink.outputs] == list(range(100))
+    assert sink.outputs[0].value == {"prediction": None, "probabilities": {}}
+    assert sink.outputs[1].value["probabilities"] == {y[0]: 1.0}
+    shown = [output.value["probabilities"] for output in sink.outputs[1:]]
+    assert all(math.isclose(sum(p.values()), 1) for p in shown)
+    best = [output.value["prediction"] for output in sink.outputs[1:]]
+    assert [max(p, key=p.get) for p in shown] == best
+
+
+def test_regression() -> None:
+    X, _ = arrays(64)
+    y = X[:, 0] - 2 * X[:, 1]
+    sink = MemorySink()
+    report = run(MemorySource((X, y)), learner(loss="squared"), sink=sink)
+    predicted = np.array([output.value["prediction"] for output in sink.outputs])
+    assert predicted[0] == 0.0
+    errors = predicted - y.astype(float)
+    assert report.whole["mae"] == pytest.approx(np.abs(errors).mean())
+    assert report.whole["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
+
+
+def test_a_class_nobody_has_seen_counts_as_a_miss_of_finite_loss() -> None:
+    X = np.zeros((2 * BATCH, 1), dtype="f")
+    y = ["a"] * BATCH + ["b"] * BATCH
+    report = run(MemorySource(Rows(X, y)))
+    assert sum(-math.log(1e-15) < 34.6 for _ in y) == 2 * BATCH
+    assert report.model.classes == ("a", "b")
+
+
+def test_events_without_label_are_predicted_not_learned() -> None:
+    stream = events(3 * BATCH)
+    for event in stream[BATCH : 2 * BATCH]:
+        event["y"] = None
+    sink = MemorySink()
+    report = run(MemorySource(stream), sink=sink)
+    assert report.counts.unlabelled == BATCH
+    assert report.counts.learned == 2 * BATCH
+    assert report.counts.predicted == 3 * BATCH - 1
+    assert report.events == 3 * BATCH
+    assert all(output.value["prediction"] for output in sink.outputs[1:])
+
+
+def test_a_trained_model_serves_without_label() -> None:
+    trained = run(MemorySource(events(100)))
+    stream = [{k: v for k, v in event.items() if k != "y"} for event in events(20, seed=5)]
+    sink = MemorySink()
+    run(
+        MemorySource(stream),
+        trained.model,
+        label=None,
+        schema=Schema(trained.schema.columns, kinds=trained.schema.kinds, ignore=("id",)),
+        sink=sink,
+    )
+    assert all(output.value["prediction"] in ("up", "down") for output in sink.outputs)
+
+
+def test_the_task_must_fit() -> None:
+    for n in (40, 4000):
+        with pytest.raises(InvalidInput, match=rf"none of the {n} events .* label out of domain"):
+            run(MemorySource(events(n)), learner(loss="squared"))
+    some = [{**event, "y": None} if i % 5 == 0 else event for i, event in enumerate(events(40))]
+    with pytest.raises(InvalidInput, match=r"none of the 40 events can be learned from"):
+        run(MemorySource(some), learner(loss="squared"))
+    schema = Schema(("a",), label="y", label_type="str")
+    with pytest.raises(InvalidInput, match="model does regression but the label 'y' is of type"):
+        run(MemorySource(events(40)), learner(loss="squared"), schema=schema)
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whim", range(8))
+@pytest.mark.parametrize("kind", [WhimsicalSource, HoldingSource])
+def test_the_model_depends_on_the_log_alone(whim: int, kind: type) -> None:
+    data, times = split(300, 4)
+    expected = MemorySink()
+    plain = run(MemorySource(data, timestamps=times), until_end=True, sink=expected)
+    sink = MemorySink()
+    source = kind(data, timestamps=times, whim=whim)
+    other = run(source, until_end=True, sink=sink, buffer_events=BATCH)
+    assert same_model(plain.model, other.model)
+    assert sink.outputs == expected.outputs
+    assert (plain.whole, plain.window, plain.history) == (other.whole, other.window, other.history)
+    assert plain.counts == other.counts
+
+
+@pytest.mark.parametrize("kind", [WhimsicalSource, HoldingSource])
+def test_what_is_read_ahead_is_bounded(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    early = list(range(400))
+    data = {"a": events(400), "b": events(400)}
+    most = 0
+    plain = Feed.poll
+
+    def watched(feed: Feed, timeout: float) -> None:
+        nonlocal most
+        plain(feed, timeout)
+        most = max(most, feed.sequencer.buffered)
+
+    monkeypatch.setattr(Feed, "poll", watched)
+    source = kind(data, timestamps={"a": early, "b": [1000 + t for t in early]}, whim=1)
+    report = run(source, until_end=True, buffer_events=4 * BATCH)
+    assert report.events == 800
+    # Two shares, and at most one poll (60 events) of each partition beyond.
+    assert most <= 4 * BATCH + 2 * 60
+
+
+def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = [json.dumps(event).encode() for event in events(400)]
+    most = 0
+    plain = Feed.poll
+
+    def watched(feed: Feed, timeout: float) -> None:
+        nonlocal most
+        plain(feed, timeout)
+        most = max(most, feed.sequencer.buffered_bytes)
+
+    monkeypatch.setattr(Feed, "poll", watched)
+    times = {"a": range(400), "b": range(1000, 1400)}
+    source = HoldingSource({"a": stream, "b": stream}, timestamps=times, whim=1)
+    assert run(source, until_end=True, buffer_bytes=2000).events == 800
+    assert most < 2000 + 2 * 60 * 120
+
+
+# --- no event waits ---------------------------------------------------------------------------
+
+
+def trickle(stream: list[Any], every: int) -> tuple[MemorySource, threading.Thread]:
+    """A live source that a thread feeds, a few events at a time."""
+    source = MemorySource({"0": stream[:1]}, live=True)
+
+    def feed() -> None:
+        for start in range(1, len(stream), every):
+            source.extend("0", stream[start : start + every])
+            time.sleep(0.004)
+        source.finish()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    return source, thread
+
+
+@pytest.mark.parametrize("every", [1, 5, 23, 60])
+def test_how_events_arrive_changes_nothing(every: int) -> None:
+    stream = events(90)
+    stream[40]["new"] = 2.5
+    stream[44]["also"] = 1.5
+    stream[45]["y"] = None
+    stream[60]["c"] = "a text that comes late"
+    expected, sink = MemorySink(), MemorySink()
+    plain = run(MemorySource(stream), sink=expected)
+    live, thread = trickle(stream, every)
+    report = run(live, sink=sink)
+    thread.join()
+    assert sink.outputs == expected.outputs
+    assert same_model(plain.model, report.model)
+    assert (report.whole, report.window, report.history) == (
+        plain.whole,
+        plain.window,
+        plain.history,
+    )
+    assert report.schema == plain.schema
+    assert {"new", "also"} < set(report.schema.columns)
+
+
+def test_an_event_is_predicted_and_learned_as_soon_as_it_is_there() -> None:
+    source, sink = MemorySource({"0": []}, live=True), MemorySink()
+    engine = Engine(source, learner(), label="y", sink=sink)
+    thread = threading.Thread(target=engine.run)
+    thread.start()
+    for n, event in enumerate(events(5), start=1):
+        source.extend("0", [event])
+        while len(sink.outputs) < n:
+            time.sleep(0.002)
+    engine.stop()
+    thread.join()
+    assert [output.value["prediction"] is None for output in sink.outputs] == [True, *[False] * 4]
+
+
+def test_a_new_column_counts_from_the_next_event_on() -> None:
+    stream = events(40)
+    for event in stream[20:]:
+        event["late"] = 1.0
+    expected, sink = MemorySink(), MemorySink()
+    run(MemorySource([{k: v for k, v in e.items() if k != "late"} for e in stream]), sink=expected)
+    report = run(MemorySource(stream), sink=sink)
+    assert sink.outputs[:21] == expected.outputs[:21]
+    assert sink.outputs[21:] != expected.outputs[21:]
+    assert report.model.columns[-1] == "late"
+
+
+# --- bad events -------------------------------------------------------------------------------
+
+
+def bad_stream() -> list[bytes]:
+    stream = [json.dumps(event).encode() for event in events(60)]
+    stream[20] = b"\xff\xfe"
+    stream[21] = b"[1]"
+    stream[30] = b'{"a": [[1]], "b": 1, "c": "x", "y": "up"}'
+    stream[31] = b'{"a": Infinity, "b": 1, "c": "x", "y": "up"}'
+    stream[58] = b'{"a": 1, "b": 1, "c": "x"}'
+    stream[59] = b'{"a": 1, "b": 1, "c": "x", "y": ["up"]}'
+    return stream
+
+
+def test_bad_events_are_skipped_and_counted() -> None:
+    sink = MemorySink()
+    report = run(MemorySource(bad_stream()), sink=sink)
+    assert report.counts.bad == {
+        "undecodable": 1,
+        "not an object": 1,
+        "wrong type": 1,
+        "inf": 1,
+        "label out of domain": 1,
+    }
+    assert report.events == 60
+    assert len(sink.outputs) == 55
+    assert (report.counts.learned, report.counts.unlabelled) == (54, 1)
+    assert sink.outputs[-1].offset == 58, "an event without the label's field is predicted"
+    assert {20, 21, 30, 31, 59}.isdisjoint(output.offset for output in sink.outputs)
+
+
+def test_dead_letters_say_what_and_where() -> None:
+    letters = MemorySink()
+    stream = bad_stream()
+    report = run(MemorySource(stream), dead_letters=letters)
+    assert sum(report.counts.bad.values()) == 5
+    assert [letter.offset for letter in letters.outputs] == [20, 21, 30, 31, 59]
+    first, *_, last = (letter.value for letter in letters.outputs)
+    assert first["encoding"] == "base64"
+    assert base64.b64decode(first["value"]) == stream[20]
+    assert last == {
+        "partition": "0",
+        "offset": 59,
+        "kind": "label out of domain",
+        "reason": last["reason"],
+        "column": "y",
+        "value": stream[59].decode(),
+        "encoding": "utf-8",
+    }
+    assert letters.outputs[2].value["column"] == "a"
+    json.dumps([letter.value for letter in letters.outputs])
+
+
+def test_dead_letters_of_arrays_and_dicts() -> None:
+    letters = MemorySink()
+    X, y = arrays(40)
+    X[17, 1] = np.inf
+    run(MemorySource((X, y)), dead_letters=letters)
+    assert json.loads(letters.outputs[0].value["value"])[1] == math.inf
+    letters = MemorySink()
+    stream: list[Any] = events(40)
+    stream[18] = {"a": object(), "y": "up"}
+    run(MemorySource(stream), dead_letters=letters)
+    assert "object at" in letters.outputs[0].value["value"]
+
+
+def test_every_dead_letter_can_be_written(tmp_path: Path) -> None:
+    letters = NDJSONSink(tmp_path / "letters.ndjson")
+    stream = [json.dumps(event).encode() for event in events(40)]
+    # Python's own parser, which reads what has a NaN in it, lets half of a surrogate pair through.
+    stream[20] = b'{"\\ud800": 1, "a": NaN, "b": 2, "c": "x", "y": "up"}'
+    stream[21] = "€".encode() * (1 << 20)
+    assert run(MemorySource(stream), dead_letters=letters).counts.bad == {
+        "undecodable": 1,
+        "oversized": 1,
+    }
+    lines = (tmp_path / "letters.ndjson").read_bytes().splitlines()
+    first, second = map(json.loads, lines)
+    assert first["column"] == r"\ud800"
+    assert (second["encoding"], second["size"]) == ("utf-8", len(stream[21]))
+    assert set(second["value"]) == {"€"}
+
+    sink = MemorySink()
+    named = [*events(40), {frozenset("a"): 1.0, "y": "up"}]
+    assert run(MemorySource(named), dead_letters=sink).counts.bad == {"wrong type": 1}
+    assert sink.outputs[0].value["encoding"] == "python"
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=1.0), Linear()])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_path: Path) -> None:
+    stream = [{"a": e["a"] / 1000, "b": e["b"], "y": e["a"]} for e in events(100)]
+    stream[70]["a"] = sign * 1e150
+    stream[75]["y"] = sign * LARGEST_LABEL
+    stream[80]["y"] = sign * 1e25
+    model = Scaled(DoublyStochastic(kernel, loss="squared", seed=3, batch_size=8))
+    report = run(MemorySource(stream), model, checkpoint=tmp_path / "state")
+    assert report.counts.bad == {"label out of domain": 1}
+    assert report.counts.learned == 99
+    assert all(map(math.isfinite, report.whole.values()))
+
+
+@pytest.mark.parametrize("cut", [1, 100, 1000])
+def test_no_beginning_ends_a_run(cut: int, caplog: pytest.LogCaptureFixture) -> None:
+    odd: list[bytes] = [
+        b"[1, 2]",
+        b"?",
+        json.dumps({f"c{i}": 1 for i in range(17_000)} | {"y": "up"}).encode(),
+        b'{"y": [1]}',
+        b'{"a": [{}], "y": "up"}',
+    ]
+    good = [json.dumps(event).encode() for event in events(30)]
+    live, thread = trickle([*odd * 60, *good], cut)
+    report = run(live)
+    thread.join()
+    assert report.counts.learned == 30
+    assert sum(report.counts.bad.values()) == 300
+    told = [record.getMessage() for record in caplog.records if "cannot be used" in record.msg]
+    assert len(told) == len(report.counts.bad) == 5
+    assert "at 0 offset 0 cannot be used: not an object" in told[0]
+
+
+def test_too_many_bad_events_end_a_run_that_wants_it() -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good, *[b"?"] * 300]
+    assert run(MemorySource(stream), max_bad_share=0.25).counts.bad == {"undecodable": 300}
+    with pytest.raises(EngineError, match=r"285 of 1185 events .*undecodable 300\), .* 0.24 "):
+        run(MemorySource(stream), max_bad_share=0.24)
+    with pytest.raises(EngineError, match=r"101 of 201 events"):  # fewer are looked at in the end
+        run(MemorySource([*good[:100], *[b"?"] * 101]), max_bad_share=0.5)
+    with pytest.raises(InvalidInput, match=r"max_bad_share=1.5 must lie between 0 and 1"):
+        run(MemorySource(stream), max_bad_share=1.5)
+
+
+def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
+    stream = [{"a": 1.0, "y": None}, {"a": 2.0, "y": "up"}, {"a": 3.0, "y": "down"}]
+    for every in (1, 2, 3):
+        sink = MemorySink()
+        live, thread = trickle(stream, every)
+        run(live, sink=sink)
+        thread.join()
+        assert [output.value["prediction"] for output in sink.outputs] == [None, None, "up"]
+        assert sink.outputs[1].value == {"prediction": None, "probabilities": {}}
+
+
+@pytest.mark.parametrize("cut", [7, 250, 1024, 3000])
+def test_the_share_of_bad_events_is_judged_however_they_come(cut: int) -> None:
+    good = [json.dumps(event).encode() for event in events(900)]
+    stream = [*good[:495], *[b"?"] * 505, *good[495:]]
+    live, thread = trickle(stream, cut)
+    with pytest.raises(EngineError, match=r"505 of 1000 events"):
+        run(live, max_bad_share=0.5)
+    thread.join()
+    live, thread = trickle(stream, cut)
+    assert run(live, max_bad_share=0.505).counts.learned == 900
+    thread.join()
+
+
+def test_a_run_that_was_told_where_to_stop_says_that_all_was_bad() -> None:
+    with pytest.raises(InvalidInput, match="none of the 20 events can be learned from"):
+        run(MemorySource([b"?"] * 50), max_events=20)
+
+
+def test_predictions_are_tables_whose_classes_come_late(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    labels = ["a", "a", "b", "c", "b", "a"] * 3
+    stream = [{"x": float(i % 6), "y": label} for i, label in enumerate(labels)]
+    memory = MemorySink()
+    run(MemorySource(stream), sink=memory)
+    expected = [output.value for output in memory.outputs]
+    assert [len(value["probabilities"]) for value in expected[:5]] == [0, 1, 1, 2, 3]
+
+    run(MemorySource(stream), sink=open_sink(f"csv:{tmp_path}/out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["prediction"] or None, json.loads(r["probabilities"])) for r in rows] == [
+        (value["prediction"], value["probabilities"]) for value in expected
+    ]
+
+    run(MemorySource(stream), sink=open_sink(f"parquet:{tmp_path}/out"))
+    table = parquet.read_table(tmp_path / "out").to_pylist()
+    assert [row["prediction"] for row in table] == [value["prediction"] for value in expected]
+    known = [
+        {k: p for k, p in (row["probabilities"] or {}).items() if p is not None} for row in table
+    ]
+    assert known == [value["probabilities"] for value in expected]
+
+
+def test_events_before_one_that_ends_the_run_are_written() -> None:
+    sink = MemorySink()
+    with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable"):
+        run(MemorySource(bad_stream()), on_error="raise", sink=sink)
+    assert [output.offset for output in sink.outputs] == list(range(20))
+
+
+def test_raise_names_the_event() -> None:
+    with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable.*on_error"):
+        run(MemorySource(bad_stream()), on_error="raise")
+
+
+def test_bad_events_that_trickle_in_count_once() -> None:
+    letters, sink = MemorySink(), MemorySink()
+    live, thread = trickle(bad_stream(), 1)
+    report = run(live, sink=sink, dead_letters=letters)
+    thread.join()
+    assert [letter.offset for letter in letters.outputs] == [20, 21, 30, 31, 59]
+    assert sum(report.counts.bad.values()) == 5
+
+
+def test_many_bad_events_in_a_row() -> None:
+    stream: list[Any] = [json.dumps(event).encode() for event in events(2 * BATCH)]
+    stream += [b"?"] * 2000
+    report = run(MemorySource(stream))
+    assert report.counts.bad == {"undecodable": 2000}
+
+
+def test_the_model_refuses() -> None:
+    stream = [{**event, "y": 1e9 * event["a"]} for event in events(2 * BATCH)]
+    model = learner(loss="squared", step=Constant(1e30))
+    with pytest.raises(
+        EngineError, match=r"model refuses an event from 0 offset 0 to 0 offset 31: .*overflowed"
+    ):
+        run(MemorySource(stream), model)
+
+
+def test_missing_values_are_zero_to_a_model_that_takes_none() -> None:
+    stream = events(2 * BATCH)
+    zeros = [{**event, "a": 0.0} if i % 3 else event for i, event in enumerate(stream)]
+    nulls = [{**event, "a": None} if i % 3 else event for i, event in enumerate(stream)]
+    assert same_model(run(MemorySource(zeros)).model, run(MemorySource(nulls)).model)
+    with pytest.raises(InvalidInput, match="absent='missing' is for models that take missing"):
+        run(MemorySource(stream), absent="missing")
+
+
+# --- silence ----------------------------------------------------------------------------------
+
+
+def test_a_silent_partition_does_not_stop_the_others() -> None:
+    source = MemorySource({"a": [], "b": []}, live=True)
+    source.extend("a", events(2 * BATCH), timestamps=list(range(2 * BATCH)))
+    engine = Engine(source, learner(), label="y", idle_timeout=0.05)
+    out: list[Any] = []
+    thread = threading.Thread(target=lambda: out.append(engine.run()))
+    thread.start()
+    while engine._feed.sequencer.events < 2 * BATCH:
+        time.sleep(0.005)
+    # It speaks up with older events: they go next, none is lost.
+    source.extend("b", events(BATCH, seed=9), timestamps=list(range(BATCH)))
+    source.finish()
+    thread.join()
+    assert out[0].events == 3 * BATCH
+    assert out[0].learned == {"a": [[0, 2 * BATCH]], "b": [[0, BATCH]]}
+
+
+# --- holes ------------------------------------------------------------------------------------
+
+
+class LeakySource(MemorySource):
+    """Retention has removed offsets below `kept` after the first poll."""
+
+    kept = 50
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        at = self._next["0"]
+        if 0 < at < self.kept:
+            raise OffsetOutOfRange("gone", partition="0", offset=at)
+        return super().poll(20 if at == 0 else max_events, timeout)
+
+    def start(self, partition: str) -> int:
+        return self.kept if self._next[partition] else 0
+
+
+def test_gone_offsets_stop_the_run_by_default() -> None:
+    with pytest.raises(
+        EngineError, match=r"partition 0 .* offset 20, but holds 50 to 100: .*data_loss=.earliest"
+    ):
+        run(LeakySource(events(100)))
+
+
+def test_gone_offsets_can_be_accepted() -> None:
+    report = run(LeakySource(events(100)), data_loss="earliest")
+    assert report.events == 70
+    lost = {"partition": "0", "start": 20, "stop": 50, "reason": "gone from the source"}
+    assert report.lost == [lost]
+    report = run(LeakySource(events(100)), data_loss="latest")
+    assert report.events == 20
+    assert report.lost == [{**lost, "stop": 100}]
+
+
+class RepeatingSource(LeakySource):
+    """Says a second time, after the next seek, that an offset is gone."""
+
+    late = 1
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        if self._next["0"] >= self.kept and self.late:
+            self.late = 0
+            raise OffsetOutOfRange("gone", partition="0", offset=self.kept - 5)
+        return super().poll(max_events, timeout)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_an_offset_that_is_gone_is_lost_once(policy: str) -> None:
+    report = run(RepeatingSource(events(100)), data_loss=policy)
+    stop = 50 if policy == "earliest" else 100
+    assert [(lost["start"], lost["stop"]) for lost in report.lost] == [(20, stop)]
+    assert report.events == 20 + 100 - stop
+
+
+# --- ends -------------------------------------------------------------------------------------
+
+
+def test_max_events() -> None:
+    report = run(MemorySource(events(100)), max_events=40)
+    assert report.events == report.counts.learned == 40
+    assert report.stopped == "max_events"
+    assert run(MemorySource(events(100)), max_events=0).events == 0
+
+
+def test_until_end_leaves_what_comes_later() -> None:
+    source = MemorySource({"0": []}, live=True)
+    source.extend("0", events(40))
+
+    class Growing(MemorySink):
+        def write(self, outputs: Any) -> None:
+            super().write(outputs)
+            source.extend("0", events(10))
+
+    report = run(source, until_end=True, sink=Growing())
+    assert report.events == 40
+    assert report.stopped == "end"
+
+
+def test_an_empty_stream_ends() -> None:
+    report = run(MemorySource([]), until_end=True)
+    assert report.events == 0
+    assert report.schema is None
+    assert report.whole == report.window == {}
+    assert run(MemorySource([])).events == 0
+
+
+def test_signals_stop_the_run_and_are_given_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    source = MemorySource({"0": []}, live=True)
+    source.extend("0", events(BATCH + 5))
+
+    class Closing(MemorySink):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    sink = Closing()
+    killer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    report = run(source, sink=sink)
+    assert report.stopped == "request"
+    assert report.events == BATCH + 5
+    assert sink.closed
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    code = """
+import time
+from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
+from engine_kit import events, learner
+from streamk.engine import Engine
+
+class Stuck(MemorySink):
+    def write(self, outputs):
+        print("stuck", flush=True)
+        time.sleep(60)
+
+Engine(MemorySource(events(100)), learner(), label="y", sink=Stuck()).run()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert process.poll() is None  # it finishes what is at work
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_a_failing_sink_ends_the_run() -> None:
+    class Broken(MemorySink):
+        def write(self, outputs: Any) -> None:
+            raise ConnectorError("the disk is full")
+
+    with pytest.raises(ConnectorError, match="disk is full"):
+        run(MemorySource(events(100)), sink=Broken())
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"window": 0}, "window=0 must be a whole number of at least 1"),
+        ({"checkpoint_every": 2.5}, "checkpoint_every=2.5 must be a whole number"),
+        ({"max_events": "9"}, "max_events='9' must be a whole number"),
+        ({"idle_timeout": -1}, "idle_timeout=-1 must be a number of seconds, at least 0"),
+        ({"progress_interval": math.nan}, "progress_interval=nan must be a number of seconds"),
+        ({"keep": 1}, "keep=1 must be a whole number of at least 2"),
+        ({"schema": "closed"}, "schema='closed' is none of 'open', 'strict'"),
+        ({"absent": "nan"}, "absent='nan' is none of 'zero', 'missing'"),
+        ({"on_error": "ignore"}, "on_error='ignore' is none of 'raise', 'skip', 'dead-letter'"),
+        ({"on_error": "dead-letter"}, "go together"),
+        ({"on_error": "skip", "dead_letters": MemorySink()}, "go together"),
+        ({"data_loss": "ignore"}, "data_loss='ignore' is none of"),
+        ({"schema": Schema(("a",), label="z", label_type="str")}, "label='y', but the schema's"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInput, match=match):
+        run(MemorySource(events(10)), **options)

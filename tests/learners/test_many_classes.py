@@ -1,0 +1,264 @@
+"""Classes that keep coming: room for them, and a bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import WhimsicalSource
+from numpy.typing import NDArray
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.adapters.river import KernelClassifier
+from streamk.engine.loop import Engine
+from streamk.errors import EngineError, InvalidInput
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
+from streamk.learners.experts.expert_pool import ExpertPool
+
+ONE_KERNEL = {
+    "doubly-stochastic": lambda **options: DoublyStochastic(Gaussian(bandwidth=1.0), **options),
+    "online-nystrom": lambda **options: OnlineNystrom(Gaussian(bandwidth=1.0), **options),
+    "streaming-meka": lambda **options: StreamingMeka(Gaussian(bandwidth=1.0), **options),
+}
+MAKERS: dict[str, Any] = {"multi-kernel": MultiKernel, **ONE_KERNEL}
+
+
+def coming(classes: int, n: int | None = None) -> tuple[NDArray[np.float64], list[int]]:
+    """Events of which every second one has a new class, until there are so many."""
+    rng = np.random.default_rng(classes)
+    n = 2 * classes if n is None else n
+    y = [
+        i // 2
+        if i % 2 == 0 and i // 2 < classes
+        else int(rng.integers(0, 1 + min(i, classes) // 2))
+        for i in range(n)
+    ]
+    return rng.normal(size=(n, 3)), y
+
+
+def assert_same(one: Any, other: Any) -> None:
+    a, b = one.state(), other.state()
+    assert a.header == b.header
+    for name, array in a.arrays.items():
+        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The classes of each pool of experts that is made."""
+    found: list[int] = []
+    init = ExpertPool.__init__
+
+    def counted(self: ExpertPool, *args: Any, **options: Any) -> None:
+        found.append(options["classes"])
+        init(self, *args, **options)
+
+    monkeypatch.setattr(ExpertPool, "__init__", counted)
+    return found
+
+
+def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> None:
+    model = MultiKernel(seed=1)
+    model.predict_then_learn_many(*coming(150))
+    assert len(model.classes) == 150
+    beyond_the_first = [classes for classes in made if classes > 16]
+    assert len(beyond_the_first) <= 8
+    assert model._pool.class_room < 2 * 150
+
+
+@pytest.mark.parametrize("model", MAKERS)
+def test_what_is_learned_does_not_depend_on_the_cut(model: str) -> None:
+    X, y = coming(40)
+    whole, parts = MAKERS[model](), MAKERS[model]()
+    together = whole.predict_then_learn_many(X, y)
+    said: list[Any] = []
+    for at in range(0, len(X), 7):
+        said += parts.predict_then_learn_many(X[at : at + 7], y[at : at + 7]).predictions.tolist()
+    assert said == together.predictions.tolist()
+    assert_same(whole, parts)
+
+
+def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a bit: neither predictions, nor the state, nor what goes on from it."""
+    X, y = coming(40, 120)
+    fresh = np.random.default_rng(0).normal(size=(20, 3))
+    roomy = MultiKernel(seed=1)
+    roomy.learn_many(X, y)
+    assert roomy._pool.class_room > 40
+    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
+    exact = MultiKernel(seed=1)
+    exact.learn_many(X, y)
+    assert exact._pool.class_room == 40
+    np.testing.assert_array_equal(roomy.predict_proba_many(fresh), exact.predict_proba_many(fresh))
+    np.testing.assert_array_equal(roomy.decision_one(fresh[0]), exact.decision_one(fresh[0]))
+    assert_same(roomy, exact)
+    restored = MultiKernel.from_state(roomy.state())
+    for model in (roomy, exact, restored):
+        model.learn_many(X[:20] + 1.0, [7] * 10 + [99] * 10)
+    assert_same(roomy, exact)
+    assert_same(roomy, restored)
+
+
+def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def learned() -> MultiKernel:
+        model, other = MultiKernel(seed=1), MultiKernel(seed=1)
+        X, y = coming(20, 60)
+        model.learn_many(X, y)
+        model._pool.restart()
+        other.learn_many(X[::-1].copy(), y[::-1])
+        model.merge(other)
+        model.learn_many(X, [k + 5 for k in y])
+        model.add_columns(["new"])
+        model.learn_many(np.column_stack([X, X[:, 0]]), [k + 10 for k in y])
+        return model
+
+    roomy = learned()
+    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
+    assert_same(roomy, learned())
+
+
+def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
+    """One that has begun in another thread, when a class comes."""
+    X, y = coming(20, 60)
+    model = MultiKernel(seed=1)
+    model.learn_many(X, y)
+    before, expected = model._pool, model.predict_proba_many(X)
+    model.learn_many(X[:1], ["new"])
+    assert model._pool is not before
+    said, out = before.kept(len(X)), np.empty((len(X), before.outputs))
+    with before.room() as table:
+        model._loops.forecast(table, X, said, out)
+    assert out.shape == expected.shape
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("model", MAKERS)
+def test_a_label_too_many_is_refused(model: str) -> None:
+    learner = MAKERS[model](max_classes=3)
+    learner.learn_many([[0.0], [1.0], [2.0]], ["a", "b", "c"])
+    with pytest.raises(InvalidInput, match=r"row 1, 'd', .* max_classes=3; drop the event, raise"):
+        learner.learn_many([[0.0], [3.0]], ["a", "d"])
+    with pytest.raises(InvalidInput, match="max_classes=3"):
+        learner.learn_one(np.array([3.0]), "d")
+    assert learner.n_events == 3
+    assert learner.classes == ("a", "b", "c")
+    assert learner.predict_then_learn_many([[0.0], [1.0]], [None, "b"]).predictions[1] is not None
+    assert type(learner).from_state(learner.state()).max_classes == 3
+    scaled = MAKERS[model](max_classes=3)
+    if model in ONE_KERNEL:
+        assert Scaled(scaled).max_classes == 3
+
+
+@pytest.mark.parametrize("model", MAKERS)
+def test_an_event_without_a_label_is_no_class(model: str) -> None:
+    learner = MAKERS[model](max_classes=2)
+    learner.predict_then_learn_many([[0.0], [1.0], [2.0]], [None, "a", "b"])
+    assert learner.classes == ("a", "b")
+
+
+@pytest.mark.parametrize("model", MAKERS)
+def test_classes_given_beforehand_are_all_there_may_be(model: str) -> None:
+    learner = MAKERS[model](max_classes=2, classes=["a", "b", "c"])
+    learner.learn_many([[0.0]], ["c"])
+    with pytest.raises(InvalidInput, match="max_classes=2"):
+        learner.learn_many([[0.0]], ["d"])
+
+
+@pytest.mark.parametrize("value", [1, 2.5, True, None])
+@pytest.mark.parametrize("model", MAKERS)
+def test_the_bound_is_a_whole_number_from_two(model: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match="max_classes="):
+        MAKERS[model](max_classes=value)
+
+
+@pytest.mark.parametrize("model", MAKERS)
+def test_states_from_before_the_bound_open(model: str) -> None:
+    learner = MAKERS[model]()
+    learner.learn_many([[0.0], [1.0]], ["a", "b"])
+    state = learner.state()
+    state.header["format"] = type(learner).OPTIONS["max_classes"].since - 1
+    del state.header["max_classes"]
+    assert type(learner).from_state(state).max_classes == 1000
+
+
+def test_rivers_estimator_refuses_a_label_too_many() -> None:
+    model = KernelClassifier(seed=1, max_classes=2)
+    model.learn_one({"a": 1.0}, "one")
+    model.learn_one({"a": 2.0}, "two")
+    with pytest.raises(InvalidInput, match="max_classes=2"):
+        model.learn_one({"a": 3.0, "b": 1.0}, "three")
+    assert model.predict_one({"a": 3.0}) in ("one", "two")
+    assert model.clone().max_classes == 2
+
+
+def stream(n: int = 90) -> list[dict[str, Any]]:
+    """Events whose labels are of three classes, then of more; some bring a new column."""
+    rng = np.random.default_rng(0)
+    events: list[dict[str, Any]] = []
+    for i in range(n):
+        label = str(rng.integers(0, 3 if i < 40 else 6))
+        events.append({"a": rng.normal(), f"b{i // 30}": rng.normal(), "y": label})
+    return events
+
+
+def run(
+    source: MemorySource, sinks: tuple[MemorySink, MemorySink] | None = None, **options: Any
+) -> tuple[Any, list[Any], list[Any]]:
+    sink, letters = sinks or (MemorySink(), MemorySink())
+    model = MultiKernel(seed=1, max_classes=3)
+    if options.get("on_error") != "raise":
+        options["dead_letters"] = letters
+    report = Engine(source, model, label="y", sink=sink, **options).run()
+    return report, sink.outputs, letters.outputs
+
+
+def test_a_run_counts_labels_too_many_as_bad_events() -> None:
+    events = stream()
+    report, outputs, letters = run(MemorySource(events))
+    surplus = [n for n, event in enumerate(events) if event["y"] not in "012"]
+    assert surplus
+    assert report.counts.bad == {"label out of domain": len(surplus)}
+    assert report.counts.learned == len(events) - len(surplus) == len(outputs)
+    assert report.counts.unlabelled == 0
+    assert [letter.offset for letter in letters] == surplus
+    assert "max_classes=3" in letters[0].value["reason"]
+    assert sorted(report.model.classes) == ["0", "1", "2"]
+
+
+def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:
+    model = DoublyStochastic(Gaussian(bandwidth=1.0), max_features=256, block_size=256)
+    events = [{"a": float(i % 7), "y": f"new {i}" if i % 2 == 0 else "old"} for i in range(2200)]
+    report = Engine(MemorySource(events), model, label="y").run()
+    assert len(report.model.classes) == 1000
+    assert report.counts.bad == {"label out of domain": 101}
+    assert report.counts.learned == 2200 - 101
+
+
+@pytest.mark.parametrize("whim", [1, 2])
+def test_they_are_the_same_however_events_arrive(whim: int) -> None:
+    expected, outputs, letters = run(MemorySource(stream()))
+    report, again, refused = run(WhimsicalSource(stream(), whim=whim))
+    assert again == outputs
+    assert refused == letters
+    assert_same(report.model, expected.model)
+
+
+def test_a_run_that_goes_on_refuses_the_same(tmp_path: Any) -> None:
+    expected, outputs, letters = run(MemorySource(stream()))
+    options = {"checkpoint": tmp_path, "checkpoint_every": 10}
+    sinks = MemorySink(), MemorySink()
+    run(MemorySource(stream()), sinks, max_events=55, **options)
+    report, again, refused = run(MemorySource(stream()), sinks, **options)
+    assert again == outputs
+    assert refused == letters
+    assert report.counts == expected.counts
+    assert_same(report.model, expected.model)
+
+
+def test_a_run_that_raises_names_the_event() -> None:
+    with pytest.raises(EngineError, match=r"offset \d+ cannot be used: .* max_classes=3"):
+        run(MemorySource(stream()), on_error="raise")

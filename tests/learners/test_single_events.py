@@ -1,0 +1,350 @@
+"""One event at a time: what batches give, bit for bit, with nothing allocated on the way."""
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.adapters.river import DoublyStochasticClassifier
+from streamk.backends import Dense, select
+from streamk.errors import InvalidInput
+from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
+from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+
+BACKENDS = ["numpy", "numba"]
+ROOT = Path(__file__).parents[2]
+
+
+def model(**options):
+    options = {
+        "kernel": kernels.Gaussian(bandwidth=0.8),
+        "seed": 5,
+        "step": Constant(0.3),
+        "regularization": 0.01,
+        "batch_size": 1,
+        "block_size": 100,
+        "max_features": 350,
+        **options,
+    }
+    return DoublyStochastic(options.pop("kernel"), **options)
+
+
+def stream(n, d, dtype, classes=("a", "b")):
+    X = np.random.default_rng(2).uniform(-1.0, 1.0, (n, d)).astype(dtype)
+    return X, [
+        classes[i] for i in (X[:, 0] > 0).astype(int) + (X[:, -1] > 0.9) * (len(classes) - 2)
+    ]
+
+
+@pytest.fixture
+def by_batches(monkeypatch):
+    """What runs a function without the short way of single events."""
+
+    def run(function):
+        with monkeypatch.context() as patch:
+            patch.setattr(KernelFunction, "_served", lambda *_: None)
+            return function()
+
+    return run
+
+
+def life(**options):
+    """Everything that can happen to the arrays of a model; all it predicts, and its end."""
+    learner, found = model(**options), []
+    X, y = stream(90, 5, learner.dtype, ("a", "b", "c"))
+    if not learner.is_classifier:
+        y = X[:, 0].tolist()
+
+    def some(first):
+        d = len(learner.columns or range(5))
+        for i in range(first, first + 15):
+            x = np.resize(X[i], d)
+            learner.learn_one(x, y[i])
+            found.extend((learner.decision_one(x), learner.decision_many(x[None])[0]))
+            found.append(learner.decision_one(x[::-1]))
+
+    some(0)
+    learner.learn_many(X[15:30], y[15:30])
+    some(30)
+    other = model(**options)
+    other.learn_many(X[:40], y[:40])
+    learner.merge(other)
+    some(45)
+    learner.add_columns(["late"])  # in the room that is left
+    some(60)
+    learner.add_columns([f"later {i}" for i in range(70)])  # a second group
+    some(60)
+    state = learner.state()
+    learner = DoublyStochastic.from_state(state, backend=options["backend"])
+    some(75)
+    return found, learner.state().arrays
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "float64", "loss": "logistic"},
+        {"loss": "squared", "step": AdaGrad(0.2), "max_features": 64, "block_size": 64},
+        {"loss": "quantile", "max_features": 1 << 17, "block_size": 40},
+        {"loss": "hinge", "block_size": 90, "max_features": 90, "regularization": 3.0},
+        {"kernel": kernels.Linear(), "dtype": "float64"},
+        {"kernel": kernels.Matern(nu=0.5)},
+        {"cache_bytes": 0},
+    ],
+    ids=str,
+)
+def test_single_events_are_batches_of_one(options, sampler, backend, by_batches):
+    options = {**options, "sampler": sampler, "backend": backend}
+    found, arrays = life(**options)
+    expected, expected_arrays = by_batches(lambda: life(**options))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, expected_arrays[name])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_prepared_model_says_what_it_said(backend):
+    """Labels, probabilities and the adapters', of one event as of a batch."""
+    X, y = stream(40, 5, np.float64, ("a", "b", "c"))
+    for loss in ("softmax", "logistic", "hinge"):
+        learner = model(loss=loss, backend=backend)
+        for i in range(40):
+            learner.learn_one(X[i], y[i])
+        for x in X:
+            assert learner.predict_one(x) == learner.predict_many([x])[0]
+            p = learner.predict_proba_many([x])[0].tolist()
+            assert learner.predict_proba_one(x) == dict(zip(learner.classes, p, strict=True))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_scaled_events_one_by_one(task):
+    X, y = stream(60, 5, np.float64)
+    X[::7, 2] = np.nan
+    y = y if task == "classification" else X[:, 0] * 100.0
+    loss = "softmax" if task == "classification" else "squared"
+    one, many = (Scaled(model(loss=loss, batch_size=1)) for _ in range(2))
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+        many.learn_many([x], [label])
+        np.testing.assert_array_equal(one.decision_one(x), many.decision_many([x])[0])
+        assert one.predict_one(x) == many.predict_many([x])[0]
+    for name, array in many.state().arrays.items():
+        np.testing.assert_array_equal(one.state().arrays[name], array)
+
+
+# --- what must still be refused, and taken --------------------------------------------------
+
+
+def message(function, *arguments):
+    with pytest.raises(InvalidInput) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+def test_a_bad_value_is_named_as_ever(sampler, value, scaled, backend):
+    if scaled and np.isnan(value):
+        pytest.skip("a missing value is none")
+    learner = model(sampler=sampler, backend=backend)
+    learner = Scaled(learner) if scaled else learner
+    X, y = stream(10, 5, np.float64 if scaled else np.float32)
+    for x, label in zip(X, y, strict=True):
+        learner.learn_one(x, label)
+    before = learner.state()
+    with np.errstate(over="ignore"):
+        X[3, 2] = value
+    for label in ("a", "new"):
+        assert message(learner.decision_one, X[3]) == message(learner.decision_many, X[3:4])
+        assert message(learner.learn_one, X[3], label) == message(
+            learner.learn_many, X[3:4], [label]
+        )
+    assert learner.state().header == before.header
+    for name, array in learner.state().arrays.items():
+        np.testing.assert_array_equal(array, before.arrays[name])
+
+
+def test_arrays_of_every_kind_are_taken():
+    X, y = stream(20, 6, np.float32)
+    learner = model()
+    for x, label in zip(X, y, strict=True):
+        learner.learn_one(x, label)
+    x, expected = X[3].copy(), learner.decision_many(X[3:4])[0]
+    locked = x.copy()
+    locked.flags.writeable = False
+    apart = np.repeat(x, 2)[::2]
+    unaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32)
+    swapped = x.astype(x.dtype.newbyteorder())
+    for other in (x.tolist(), x.astype(np.float64), locked, apart, unaligned, swapped):
+        np.testing.assert_array_equal(learner.decision_one(other), expected)
+    with pytest.raises(InvalidInput, match="5 columns and the model has 6"):
+        learner.decision_one(x[:5])
+    with pytest.raises(InvalidInput, match=r"shape \(columns,\)"):
+        learner.decision_one(x[None])
+
+
+def test_labels_of_every_kind_are_taken():
+    one, many = (model(classes=[0, 1], batch_size=1) for _ in range(2))
+    X, _ = stream(8, 3, np.float32)
+    for x, label in zip(X, [0, True, 1.0, np.int64(1), False, np.float64(0.0), 7, 0], strict=True):
+        one.learn_one(x, label)
+        many.learn_many([x], [label])
+    assert one.classes == many.classes == (0, 1, 7)
+    np.testing.assert_array_equal(one.coefficients, many.coefficients)
+    assert message(one.learn_one, X[0], 0.5) == message(many.learn_many, X[:1], [0.5])
+    number = model(loss="squared")
+    for label in (1, True, 0.5, np.float32(2.0)):
+        number.learn_one(X[0], label)
+    for label in (np.nan, np.inf, 1e300, 10**400, "a"):
+        expected = message(number.learn_many, X[:1], [label])
+        assert message(number.learn_one, X[0], label) == expected
+
+
+def test_a_step_that_overflows_is_refused():
+    learner = model(loss="squared", step=Constant(1e30), regularization=0.0)
+    X, _ = stream(60, 3, np.float32)
+    for x in X:
+        before, steps = learner.coefficients, learner.n_steps
+        with contextlib.suppress(InvalidInput):
+            learner.learn_one(x, 1e15)
+        if learner.n_steps == steps:
+            break
+    assert "overflowed at step" in message(learner.learn_one, x, 1e15)
+    np.testing.assert_array_equal(learner.coefficients, before)
+
+
+# --- what it costs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+def test_a_growing_model_prepares_nothing_until_it_pays(sampler):
+    learner = model(sampler=sampler, max_features=1 << 17, block_size=64)
+    X, y = stream(60, 5, np.float32)
+    for x, label in zip(X, y, strict=True):
+        for _ in range(2):
+            learner.decision_one(x)
+        learner.learn_one(x, label)
+        alone = learner._function._alone
+        assert alone is None or alone.single is None
+    for _ in range(10):
+        learner.decision_one(X[0])
+    assert learner._function._alone.single is not None
+
+
+def test_threads_predict_at_once():
+    learner = model(sampler="hadamard", block_size=2048, max_features=2048)
+    X, y = stream(50, 5, np.float32)
+    learner.learn_many(X, y)
+    expected, wrong = learner.decision_many(X), []
+
+    def work():
+        numbers = list(range(50)) * 20
+        wrong.extend(
+            i for i in numbers if not np.array_equal(learner.decision_one(X[i]), expected[i])
+        )
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+SCRIPT = """
+    import tracemalloc
+    import numpy as np
+    from numba.core.runtime import rtsys
+    from streamk import backends, kernels
+    from streamk.learners import DoublyStochastic
+
+    learner = DoublyStochastic(
+        kernels.Gaussian(), loss="squared", sampler="{sampler}", batch_size=1, block_size=2048,
+        max_features=2048,
+    )
+    x = np.linspace(-1.0, 1.0, 54, dtype=np.float32)
+    for _ in range(3):
+        learner.learn_one(x, 0.5)
+        learner.decision_one(x)
+    single, F = learner._function._alone.single, np.empty(1)
+
+    def events(n):
+        for _ in range(n):
+            assert single.predict(x, 1.0, F)
+            assert single.step(x, 0.5, (0, 2048), 1.0, 1.0, 1e-6, F)
+
+    events(2)
+    before = rtsys.get_allocation_stats()
+    events(1000)
+    # numba itself counts a handle for each array that is handed over.
+    alloc, free, *others = np.subtract(rtsys.get_allocation_stats(), before).tolist()
+    assert alloc == free == others[0] == others[1] == 2 * 2000, (alloc, free, others)
+    tracemalloc.start()
+    events(2)
+    tracemalloc.reset_peak()
+    start, _ = tracemalloc.get_traced_memory()
+    events(1000)
+    end, peak = tracemalloc.get_traced_memory()
+    assert end - start < 256, end - start
+    assert peak - start < 1024, peak - start
+"""
+
+
+@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
+def test_nothing_is_allocated_for_an_event(sampler):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT.format(sampler=sampler))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_NRT_STATS": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_river_adapter_s_copies_go_on():
+    model = DoublyStochasticClassifier(seed=1, max_features=64, block_size=64)
+    for i in range(10):
+        model.learn_one({"a": 0.1 * i, "b": 1.0}, i % 2 == 0)
+    expected = model.predict_proba_one({"a": 0.3, "b": 1.0})
+    assert model.clone().predict_proba_one({"a": 0.3, "b": 1.0}) == {}
+    assert model.predict_proba_one({"b": 1.0, "a": 0.3}) == expected
+
+
+def test_either_function_keeps_what_it_points_to():
+    """Freed, the arrays behind the address would be someone else's."""
+    X = np.random.default_rng(0).normal(size=(1, 5)).astype(np.float32)
+    step = prepared_step(X.shape[1])
+    gc.collect()
+    rubbish = [np.full(n, np.nan, np.float32) for n in (16, 64, 256, 1024) for _ in range(50)]
+    F = np.empty(1)
+    assert step(X[0], 1.0, (0, 64), 1.0, 1.0, 0.01, F)
+    assert np.isfinite(F).all()
+    assert len(rubbish) == 200
+
+
+def prepared_step(d):
+    """A step of a `single` that is gone itself."""
+    backend = select("numba")
+    W, b = np.empty((1, d, 64), np.float32), np.empty((1, 64), np.float32)
+    backend.frequencies(1, 0, 0, 1.0, np.arange(d, dtype=np.uint64), 0, W, b)
+    A, squares = np.zeros((1, 1, 64), np.float32), np.empty((0, 1, 64), np.float32)
+    return backend.single(Dense(W, b), A, squares, True, False, (0, 0.0, False)).step
