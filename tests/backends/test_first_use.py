@@ -149,7 +149,7 @@ def test_an_interrupt_that_a_callback_swallows_is_not_lost(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupted_first_use_leaves_no_process_and_can_be_repeated(tmp_path: Path) -> None:
     running = started(tmp_path)
     assert running.stderr is not None

@@ -268,7 +268,7 @@ print(1024 * (product(12000) - before))
 CPUS = {"avx2": ("haswell", "+avx,+avx2,+fma,+sse4.2"), "sse2": ("generic", "+sse2")}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cpu", CPUS)
 def test_machines_without_wide_vectors(cpu, tmp_path):
     code = """

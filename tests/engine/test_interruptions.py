@@ -110,7 +110,7 @@ def test_a_signal_while_nothing_comes(job: Job) -> None:
 # --- the broker ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.nightly), "kill"])
 def test_the_broker_restarts(
     how: str, local_kafka: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
@@ -139,7 +139,7 @@ def cut_off(job: Job, partition: int, offset: int) -> None:
         admin.close()
 
 
-@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("policy", ["earliest", pytest.param("latest", marks=pytest.mark.nightly)])
 def test_what_is_next_is_gone(job: Job, policy: str) -> None:
     first = job.but(options={**job.options, "max_events": 1280}).run()
     name = f"{job.topic}:0"

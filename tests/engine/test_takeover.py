@@ -108,7 +108,7 @@ def assert_all_predicted(job: Job) -> None:
 
 @pytest.mark.parametrize(
     "strike",
-    [("committed", 4), ("commit", 4)],
+    [pytest.param(("committed", 4), marks=pytest.mark.nightly), ("commit", 4)],
     ids=["after-a-commit", "between-checkpoint-and-commit"],
 )
 def test_a_dead_member_is_taken_over(job: Job, strike: tuple[str, int]) -> None:

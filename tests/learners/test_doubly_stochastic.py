@@ -82,6 +82,7 @@ def same_model(one, other):
 # --- against the oracle ---------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("growing", [True, False], ids=["growing", "revisiting"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("loss", "task"), TASKS)
@@ -314,6 +315,7 @@ def test_the_cache_changes_nothing(sizes, kernel, backend):
         assert other.nbytes - grown(kernel=kernel, cache_bytes=0, **sizes).nbytes <= cache_bytes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("loss", "task"), TASKS)

@@ -21,7 +21,7 @@ from streamk.learners import (
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 
-N, CUTS = 400, 30
+N, CUTS = 400, 15
 GAUSSIAN = kernels.Gaussian(bandwidth=0.8)
 
 
@@ -157,7 +157,7 @@ def check(make, task, seeds):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_cuts_change_no_bit(name, alone, loss, task):
     make = LEARNERS[name] if alone else scaled(LEARNERS[name])
-    check(lambda: make(loss=loss, task=task), task, range(5 if alone else CUTS))
+    check(lambda: make(loss=loss, task=task), task, range(3 if alone else CUTS))
 
 
 @pytest.mark.one_in(2)

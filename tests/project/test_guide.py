@@ -104,7 +104,7 @@ def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "docs" / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = part("gallery.md")
     figures = set(re.findall(r"\(figures/(\w+\.png)\)", text))
@@ -156,7 +156,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", ["running.md", "streams.md", "resume.md", "serving.md", "metrics.md"]
+    "page",
+    [
+        pytest.param("running.md", marks=pytest.mark.nightly),
+        "streams.md",
+        pytest.param("resume.md", marks=pytest.mark.nightly),
+        "serving.md",
+        pytest.param("metrics.md", marks=pytest.mark.nightly),
+    ],
 )
 def test_commands_of_the_pages(
     page: str,
