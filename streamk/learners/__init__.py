@@ -3,6 +3,7 @@
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -17,6 +18,7 @@ __all__ = [
     "InverseTime",
     "Learner",
     "MultiKernel",
+    "OnlineKernelRidge",
     "OnlineNystrom",
     "Scaled",
     "Step",

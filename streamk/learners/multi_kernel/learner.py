@@ -93,7 +93,7 @@ class MultiKernel(PooledLearning):
         exponentially fewer of those before), at least 0.005, so that all classes count alike. The
         weight of a label that never comes changes nothing: on a stream it may still come. Where
         `classes` are given, or the first label is a boolean, it must be one of the classes.
-    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of learners of one kernel, optional
         Learners that join the experts: their predictions are mixed like those of the others. They
         must be new; copies learn. They see the columns in units of their spread, with the median
         where a value is missing, and the median distance of two events is the root of 2. Numbers

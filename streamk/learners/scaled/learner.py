@@ -20,6 +20,7 @@ from streamk.learners.common.predictor import Predictor, one_row
 from streamk.learners.common.prequential import Prequential, Recorder
 from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.scaling.labels import LabelScale
@@ -27,13 +28,14 @@ from streamk.scaling.robust import RobustScale
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 
-OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka
+OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka | OnlineKernelRidge
 """The learners that can be scaled."""
 
 TYPES: dict[str, type[OfOneKernel]] = {
     DoublyStochastic.TYPE: DoublyStochastic,
     OnlineNystrom.TYPE: OnlineNystrom,
     StreamingMeka.TYPE: StreamingMeka,
+    OnlineKernelRidge.TYPE: OnlineKernelRidge,
 }
 """These by their names."""
 _FLOAT64 = np.dtype(np.float64)
@@ -71,7 +73,7 @@ class Scaled(OneAtATime, Predictor):
 
     Parameters
     ----------
-    learner : DoublyStochastic, OnlineNystrom or StreamingMeka
+    learner : DoublyStochastic, OnlineNystrom, StreamingMeka or OnlineKernelRidge
         It has not learned yet.
 
     Raises

@@ -1,0 +1,45 @@
+"""Sums of kernels of many centers, group by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import GROUP
+from streamk.backends.incremental import KernelNumbers
+from streamk.backends.numpy_backend.pairwise import pairwise
+
+Array = NDArray[Any]
+
+
+def lay(points: Array, slots: Array, laid: Array) -> None:
+    """Write points into the slots."""
+    laid[slots // GROUP, :, slots % GROUP] = points
+
+
+def expand(kernel: KernelNumbers, X: Array, laid: Array, A: Array, out: Array) -> None:
+    """Write the sum of all centers' kernels times coefficients into `out`."""
+    K = np.empty((len(X), GROUP), X.dtype)
+    out[:] = 0.0
+    for g, points in enumerate(laid):
+        pairwise(*kernel, X, np.ascontiguousarray(points.T), K)
+        part = np.zeros(out.shape, X.dtype)
+        for k, a in zip(K.T, A[:, g * GROUP : (g + 1) * GROUP].transpose(1, 0, 2), strict=True):
+            part += k[:, None] * a.reshape(-1)[: out.shape[1]]
+        out += part
+
+
+def add(K: Array, known: Array, A: Array, outputs: Array) -> None:
+    """Add what the first centers give, for each row so many of them."""
+    for f, k, last in zip(outputs, K, known.tolist(), strict=True):
+        for j in range(last):
+            f += k[j] * A[j]
+
+
+def follow(K: Array, Y: Array, ridges: Array, first: int, outputs: Array, A: Array) -> None:
+    """Learn events one after the other, each of them a center from then on."""
+    for i in range(len(outputs)):
+        add(K[i : i + 1], np.array([first + i]), A, outputs[i : i + 1])
+        A[first + i] = (Y[i] - outputs[i]) / (1.0 + ridges)

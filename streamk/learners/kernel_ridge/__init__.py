@@ -1,0 +1,1 @@
+"""Kernel ridge regression on a stream, with the events themselves as centers."""
