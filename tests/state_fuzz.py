@@ -104,6 +104,11 @@ def _nystrom(task: str, **options: Any) -> Any:
     return create("online-nystrom", task=kind, max_landmarks=12, **options)
 
 
+def _kernel_ridge(task: str) -> Any:
+    kind = "regression" if task == "numbers" else "classification"
+    return create("kernel-ridge", task=kind, max_centers=64)
+
+
 def _adagrad(_: str) -> Any:
     """Return a learner that has gathered events, and whose columns are scaled as of old."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
@@ -140,10 +145,13 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "streaming-meka": ("numbers", _meka),
     "streaming-meka newton": ("three", lambda task: _meka(task, "newton", 65)),
     "streaming-meka plain": ("two", _plain_meka),
+    "kernel-ridge": ("three", _kernel_ridge),
+    "kernel-ridge numbers": ("numbers", _kernel_ridge),
     "multi-kernel new": ("two", _multi),
     "doubly-stochastic new": ("two", _adagrad),
     "online-nystrom new": ("numbers", _nystrom),
     "streaming-meka new": ("three", _meka),
+    "kernel-ridge new": ("two", _kernel_ridge),
 }
 """What each one learns, and its maker. New ones have learned few events."""
 POOLED = tuple(name for name in LEARNERS if name.startswith("multi-kernel"))

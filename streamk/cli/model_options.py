@@ -75,7 +75,7 @@ def _class_weight(text: str) -> Any:
 
 
 _OF_KERNEL = {
-    "bandwidth": Setting(number, "of the kernel; two events are 1.4 apart on average (0.5)"),
+    "bandwidth": Setting(number, "of the kernel; two events are 1.4 apart on average"),
     "gamma": Setting(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
     "alpha": Setting(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
@@ -99,7 +99,7 @@ _READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class
 @functools.cache
 def options_of(model: str) -> Mapping[str, Setting]:
     """Return the options of a model: those of its learner, its kernel and its loss."""
-    from streamk.learners.registry import LEARNERS, defaults
+    from streamk.learners.registry import BANDWIDTH, LEARNERS, defaults
 
     found: dict[str, Setting] = {}
     values = defaults(model)
@@ -112,6 +112,10 @@ def options_of(model: str) -> Mapping[str, Setting]:
         found[name] = Setting(_READ.get(name) or _reader(option), about)
         if name in _OF_PARTS:
             found |= _OF_POOLS if model == "multi-kernel" else _OF_PARTS[name]
+        if name == "kernel":
+            of_all = _OF_KERNEL["bandwidth"]
+            about = f"{of_all.about} ({values.get('bandwidth', BANDWIDTH):g})"
+            found["bandwidth"] = Setting(of_all.read, about)
     return found
 
 
@@ -169,7 +173,7 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
             raise UsageError(f"--set {option} needs a loss: --set loss={_LOSS_OPTIONS[option]}")
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & _OF_KERNEL.keys():
-        options["kernel"] = _made_kernel(options)
+        options["kernel"] = _made_kernel(name, options)
     return create(name, task=task, seed=seed, **options)
 
 
@@ -199,14 +203,15 @@ def _hint(model: str, key: str) -> str:
     return near or f"; there are {', '.join(options_of(model))}"
 
 
-def _made_kernel(options: dict[str, Any]) -> Any:
+def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     """The kernel, taking its options out of the others."""
     from streamk.kernels import by_name
-    from streamk.learners.registry import BANDWIDTH
+    from streamk.learners.registry import BANDWIDTH, defaults
 
-    kernel, chosen = options.pop("kernel", "gaussian"), _taken(options, tuple(_OF_KERNEL))
+    default, chosen = defaults(model), _taken(options, tuple(_OF_KERNEL))
+    kernel = options.pop("kernel", default.get("kernel", "gaussian"))
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
-        chosen["bandwidth"] = BANDWIDTH
+        chosen["bandwidth"] = default.get("bandwidth", BANDWIDTH)
     return by_name(kernel, **chosen)
 
 

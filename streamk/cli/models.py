@@ -15,6 +15,7 @@ MODELS = {
     "doubly-stochastic": "one kernel, random features, columns scaled",
     "online-nystrom": "one kernel, events as landmarks, columns scaled",
     "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",
+    "kernel-ridge": "one kernel, the last events as centers, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

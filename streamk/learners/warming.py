@@ -14,6 +14,7 @@ from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -86,3 +87,7 @@ def _models(task: str) -> Iterator[Learner]:
         yield create(OnlineNystrom.TYPE, task=task, optimizer=optimizer, max_landmarks=4)
         options = {"optimizer": optimizer, "rank": 2, "n_clusters": 2, "first": 4, "swap_delay": 1}
         yield create(StreamingMeka.TYPE, task=task, **options)
+    kept = create(OnlineKernelRidge.TYPE, task=task, max_centers=64)
+    y = _NUMBERS if task == "regression" else _TWO
+    kept.learn_many(np.tile(_X, (16, 1)), y * 16)  # until the oldest events go
+    yield kept

@@ -23,7 +23,14 @@ from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StreamkError
 from streamk.kernels import KERNELS
-from streamk.learners import MODELS, DoublyStochastic, MultiKernel, OnlineNystrom, StreamingMeka
+from streamk.learners import (
+    MODELS,
+    DoublyStochastic,
+    MultiKernel,
+    OnlineKernelRidge,
+    OnlineNystrom,
+    StreamingMeka,
+)
 from streamk.losses import LOSSES
 
 ONE_KERNEL = ("--model", "doubly-stochastic")
@@ -107,7 +114,12 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     }  # no words or numbers
     many = {"delta", "q"}
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
-    for learner, more in (*((one, composed) for one in of_one), (MultiKernel, many)):
+    of_kernel = composed - {"delta", "epsilon", "q"}
+    for learner, more in (
+        *((one, composed) for one in of_one),
+        (MultiKernel, many),
+        (OnlineKernelRidge, of_kernel),
+    ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
 

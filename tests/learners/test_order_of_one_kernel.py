@@ -14,6 +14,7 @@ from streamk.learners import (
     Constant,
     DoublyStochastic,
     InverseTime,
+    OnlineKernelRidge,
     OnlineNystrom,
     Scaled,
     StreamingMeka,
@@ -42,6 +43,14 @@ def nystrom(**options):
     return lambda **more: OnlineNystrom(GAUSSIAN, max_landmarks=12, **options, **more)
 
 
+def kernel_ridge(**options):
+    def make(**more):
+        more.pop("loss", None)  # the squared one
+        return OnlineKernelRidge(GAUSSIAN, **options, **more)
+
+    return make
+
+
 def meka(**options):
     parts = {"rank": 4, "n_clusters": 2, "first": 60, "swap_delay": 25, "every": 90, "growth": 6}
     return lambda **more: StreamingMeka(
@@ -63,6 +72,8 @@ LEARNERS = {
 }
 TASKS = [(loss, "classification") for loss in CLASSES] + [(loss, "regression") for loss in NUMBERS]
 MORE = {
+    "events as centers": kernel_ridge(max_centers=150),
+    "events as centers, one ridge": kernel_ridge(regularization=0.3),
     "adagrad": stochastic(batch_size=1, step=AdaGrad(0.2), regularization=0.01),
     "inverse time, blocks in turn": stochastic(
         batch_size=1, step=InverseTime(5.0), regularization=0.5, block_size=50, max_features=130

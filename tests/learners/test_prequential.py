@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput
 from streamk.learners import (
     DoublyStochastic,
     MultiKernel,
+    OnlineKernelRidge,
     OnlineNystrom,
     Scaled,
     StreamingMeka,
@@ -339,6 +340,7 @@ CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "clusters": lambda **options: StreamingMeka(
         GAUSSIAN, rank=2, n_clusters=2, first=8, swap_delay=1, **options
     ),
+    "events": lambda **options: OnlineKernelRidge(GAUSSIAN, **options),
     "scaled": lambda **options: Scaled(OnlineNystrom(GAUSSIAN, **options)),
 }
 

@@ -12,7 +12,13 @@ import pytest
 
 from streamk.deprecation import former_options
 from streamk.kernels import Gaussian
-from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, StreamingMeka
+from streamk.learners import (
+    DoublyStochastic,
+    MultiKernel,
+    OnlineKernelRidge,
+    OnlineNystrom,
+    StreamingMeka,
+)
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "words.md").read_text()
@@ -68,7 +74,7 @@ def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
 
 
 def test_the_glossary_has_every_option_of_the_learners() -> None:
-    learners = (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka)
+    learners = (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge)
     options = {name for each in learners for name in inspect.signature(each).parameters}
     assert options <= NAMED | {"self"}, sorted(options - NAMED)
 

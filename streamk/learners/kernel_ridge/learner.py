@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -107,13 +108,15 @@ class OnlineKernelRidge(Supervised):
     dtype: np.dtype[Any] = np.dtype(np.float32)
     """Of events, centers and coefficients."""
     OPTIONS: ClassVar[dict[str, Option]] = {
-        "kernel": OF_KERNEL_LEARNERS["kernel"],
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
+        ),
         "regularization": Real(
             open_below=True, optional=True, about="variance of labels' noise (chosen by itself)"
         ),
         "max_centers": Whole(least=BLOCK, about="events that carry the function"),
         "seed": SEED,
-        "max_classes": MAX_CLASSES,
+        "max_classes": replace(MAX_CLASSES, since=1),
     }
 
     def __init__(

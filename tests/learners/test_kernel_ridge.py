@@ -1,0 +1,288 @@
+"""Kernel ridge regression on a stream: the oracle, the fixed point, and bounds of its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import naive_kernel_ridge as naive
+import numpy as np
+import pytest
+
+from streamk import kernels
+from streamk.backends import GROUP
+from streamk.backends.incremental import KernelNumbers
+from streamk.backends.numpy_backend import centers as readable
+from streamk.errors import InvalidInput, StateError
+from streamk.learners import OnlineKernelRidge, create, from_state
+from streamk.learners.kernel_ridge import learner as module
+from streamk.state import State
+
+LAPLACIAN = kernels.Laplacian(bandwidth=1.0)
+TASKS = ("two", "three", "numbers")
+
+
+def stream(task: str, n: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n)
+    if task == "numbers":
+        return X, y
+    return X, [*np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-0.3, 0.3])]]
+
+
+def learner(task: str, kernel: kernels.Kernel = LAPLACIAN, **options: Any) -> OnlineKernelRidge:
+    if task == "numbers":
+        return OnlineKernelRidge(kernel, task="regression", **options)
+    return OnlineKernelRidge(kernel, classes=["a", "b", "c"][: 2 + (task == "three")], **options)
+
+
+def targets(task: str, y: Any) -> Any:
+    if task == "numbers":
+        return np.asarray(y)[:, None]
+    if task == "two":
+        return np.where(np.asarray(y) == "b", 1.0, -1.0)[:, None]
+    return np.where(np.asarray(y)[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=0.5), kernels.Gaussian()])
+@pytest.mark.parametrize("capacity", [64, 150, 1000])
+@pytest.mark.parametrize("task", TASKS)
+def test_outputs_are_the_oracle_s(
+    task: str, capacity: int, kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORK", 300)
+    X, y = stream(task, 400)
+    model = learner(task, kernel, regularization=0.5, max_centers=capacity, seed=4)
+    plain = naive.KernelRidge(kernel.pairwise, 0.5, capacity, 300, seed=4)
+    for i, target in enumerate(targets(task, y)):
+        found = model.decision_one(X[i])
+        np.testing.assert_allclose(found, plain.learn(X[i], target), atol=2e-5)
+        model.learn_one(X[i], y[i])
+    assert model.n_features == min(capacity, 384) + 16
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_corrections_go_to_the_solution(task: str) -> None:
+    X, y = stream(task, 256)
+    model = learner(task, regularization=0.5)
+    model.learn_many(X, y)
+    for turn in range(400):
+        model._correct(np.random.default_rng(turn).permutation(256)[:64])
+    expected = naive.solution(LAPLACIAN.pairwise, X, targets(task, y) - model._constant, 0.5)
+    np.testing.assert_allclose(model._centers.coefficients(np.arange(256)), expected, atol=1e-5)
+
+
+def test_each_ridge_is_the_function_that_it_would_be_alone() -> None:
+    X, y = stream("three", 300)
+    model = learner("three")  # the events that go are chosen for all together
+    model.learn_many(X, y)
+    F = model._answers(X[:20], 0).reshape(20, len(module.RIDGES), 3)
+    for place, ridge in enumerate(module.RIDGES):
+        alone = learner("three", regularization=ridge)
+        alone.learn_many(X, y)
+        np.testing.assert_allclose(
+            F[:, place] + model._constant, alone.decision_many(X[:20]), atol=2e-5
+        )
+    assert model.chosen_regularization == module.RIDGES[np.argmin(model._errors)]
+
+
+@pytest.mark.parametrize(("noise", "ridges"), [(0.01, {0.1}), (3.0, {8.0})])
+def test_noise_decides_on_the_ridge(noise: float, ridges: set[float]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1500, 2))
+    model = OnlineKernelRidge(kernels.Gaussian(bandwidth=0.3), task="regression")
+    model.learn_many(X, np.sin(4 * X[:, 0]) + noise * rng.normal(size=1500))
+    assert model.chosen_regularization in ridges
+
+
+@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=2.5), kernels.Cauchy()])
+@pytest.mark.parametrize(("n", "centers", "outputs"), [(1, 5, 1), (70, 130, 3), (33, 64, 40)])
+def test_the_twins_agree(kernel: kernels.Kernel, n: int, centers: int, outputs: int) -> None:
+    compiled = pytest.importorskip("streamk.backends.numba_backend.centers")
+    rng = np.random.default_rng(0)
+    X, Z = (rng.normal(size=(rows, 4)).astype(np.float32) for rows in (n, centers))
+    groups, parts = -(-centers // GROUP), -(-outputs // GROUP)
+    V = np.zeros((groups * GROUP, parts * GROUP), np.float32)
+    V[:centers, :outputs] = rng.normal(size=(centers, outputs))
+    A = np.ascontiguousarray(V.reshape(-1, parts, GROUP).transpose(1, 0, 2))
+    numbers = KernelNumbers(kernel.code, kernel.parameter, kernel.frequency_scale)
+    found = []
+    for twin in (readable, compiled):
+        laid, F = np.zeros((groups, 4, GROUP), np.float32), np.empty((n, outputs))
+        twin.lay(Z, np.arange(centers), laid)
+        twin.expand(numbers, X, laid, A, F)
+        K, coefficients = kernel.pairwise(X, X), np.zeros((n, outputs))
+        Y, ridges = rng.normal(size=(n, outputs)) * 0 + 1.0, np.full(outputs, 0.5)
+        G = F.copy()
+        twin.follow(K, Y, ridges, 0, G, coefficients)
+        twin.add(K, np.arange(n), coefficients, F)
+        np.testing.assert_allclose(F, G, atol=1e-12)
+        alone = np.empty((1, outputs))
+        twin.expand(numbers, X[:1], laid, A, alone)
+        twin.add(K[:1], np.zeros(1, np.int64), coefficients, alone)
+        np.testing.assert_array_equal(alone[0], F[0])
+        found.append((F, coefficients))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+    exact = kernel.pairwise(X, Z) @ V[:centers, :outputs]
+    np.testing.assert_allclose(found[1][0][0], exact[0], atol=2e-5)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["two", "numbers"])
+def test_memory_stays_when_the_centers_are_there(task: str) -> None:
+    X, y = stream(task, 1000)
+    model = learner(task, max_centers=200)
+    model.learn_many(X[:300], y[:300])
+    nbytes = model.nbytes
+    model.learn_many(X[300:], y[300:])
+    assert (model.n_features, model.n_events) == (200 + 1000 % 64, 1000)
+    assert model.nbytes <= nbytes + 64 * 8 * 20
+
+
+def test_what_is_learned_last_counts() -> None:
+    X, y = stream("two", 1000)
+    model = learner("two", max_centers=128)
+    model.learn_many(X, y)
+    other = ["b" if label == "a" else "a" for label in y]
+    model.learn_many(X, other)
+    assert (model.predict_many(X[-100:]) == np.array(other, object)[-100:]).mean() > 0.9
+
+
+def test_columns_and_classes_that_come_late_change_no_prediction() -> None:
+    X, y = stream("two", 200)
+    model = OnlineKernelRidge(LAPLACIAN, columns=["u", "v", "w"])
+    model.learn_many(X, y)
+    before = model.predict_proba_many(X)
+    model.add_columns(["late"])
+    wide = np.pad(X, ((0, 0), (0, 1)))
+    np.testing.assert_array_equal(model.predict_proba_many(wide), before)
+    labels = model.predict_many(wide)
+    model.add_classes(["c"])
+    assert (model.predict_many(wide) == labels).all()
+    assert model.decision_many(wide).shape == (200, 3)
+    np.testing.assert_allclose(model.decision_many(wide)[:, 2], -1.0)
+
+
+def test_a_restored_learner_goes_on_exactly() -> None:
+    for task in TASKS:
+        X, y = stream(task, 700)
+        model = learner(task, max_centers=130, seed=2)
+        for first, stop in ((0, 70), (70, 333), (333, 700)):
+            model.learn_many(X[first:stop], y[first:stop])
+            model, before = OnlineKernelRidge.from_state(model.state()), model
+            np.testing.assert_array_equal(model.decision_many(X), before.decision_many(X))
+        whole = learner(task, max_centers=130, seed=2)
+        whole.learn_many(X, y)
+        for name, array in whole.state().arrays.items():
+            np.testing.assert_array_equal(model.state().arrays[name], array, err_msg=name)
+
+
+def test_a_copy_that_learned_on_is_taken_over_and_another_s_events_are_learned() -> None:
+    X, y = stream("three", 600)
+    model = learner("three", max_centers=256)
+    model.learn_many(X[:200], y[:200])
+    ahead = OnlineKernelRidge.from_state(model.state())
+    ahead.learn_many(X[200:400], y[200:400])
+    behind = OnlineKernelRidge.from_state(model.state())
+    behind.merge(ahead, common_events=200)
+    np.testing.assert_array_equal(behind.decision_many(X), ahead.decision_many(X))
+    model.learn_many(X[400:], y[400:])
+    model.merge(ahead, common_events=200)
+    assert model.n_events == 600
+    assert (model.predict_many(X) == np.array(y, object)).mean() > 0.85
+    with pytest.raises(InvalidInput, match="differ in regularization"):
+        model.merge(learner("three", max_centers=256, regularization=1.0))
+
+
+@pytest.mark.parametrize("value", [3e38, -3e38, 1e-40])
+def test_extreme_values_leave_numbers(value: float) -> None:
+    X, y = stream("numbers", 200)
+    X[::7, 1] = value
+    y[::5] = 1e18
+    model = learner("numbers")
+    model.learn_many(X, y)
+    assert np.isfinite(model.predict_many(X)).all()
+    assert np.isfinite(OnlineKernelRidge.from_state(model.state()).predict_many(X)).all()
+
+
+def test_events_that_are_all_alike_are_learned() -> None:
+    model = learner("numbers", regularization=0.5)
+    model.learn_many(np.ones((300, 3)), np.full(300, 5.0))
+    np.testing.assert_allclose(model.predict_many(np.ones((1, 3))), 5.0, atol=1e-3)
+
+
+# --- options and states ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"regularization": 0.0}, "regularization=0.0 must be a number above 0"),
+        ({"regularization": "much"}, "regularization='much' must be a number above 0"),
+        ({"max_centers": 63}, "max_centers=63 must be a whole number of at least 64"),
+        ({"seed": -1}, "seed=-1 must be"),
+        ({"task": "luck"}, "task='luck' must be"),
+        ({"task": "regression", "classes": ["a"]}, "classes= is for classification"),
+    ],
+)
+def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        OnlineKernelRidge(LAPLACIAN, **options)
+
+
+def test_a_kernel_without_a_bound_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="take another, such as Laplacian"):
+        OnlineKernelRidge(kernels.Linear())
+    with pytest.raises(InvalidInput, match="kernel='gaussian' must be"):
+        OnlineKernelRidge("gaussian")  # type: ignore[arg-type]
+
+
+def test_a_bad_event_leaves_the_learner_as_it_is() -> None:
+    X, y = stream("two", 100)
+    model = learner("two")
+    model.learn_many(X, y)
+    before = model.state()
+    for bad in (np.full((1, 3), np.nan), np.zeros((1, 2))):
+        with pytest.raises(InvalidInput):
+            model.learn_many(bad, ["a"])
+    with pytest.raises(InvalidInput):
+        model.learn_many(X[:1], [1.5])
+    after = model.state()
+    assert before.header == after.header
+    assert all((after.arrays[name] == array).all() for name, array in before.arrays.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("coefficients", np.zeros((64, 3), np.float32)),
+        ("points", np.zeros((63, 3), np.float32)),
+        ("labels", np.full(64, 7.0)),
+        ("pending", np.zeros((64, 3), np.float32)),
+        ("errors", np.full(4, -1.0)),
+        ("constant", np.full(1, np.nan)),
+    ],
+)
+def test_a_damaged_state_is_refused(name: str, array: Any) -> None:
+    X, y = stream("two", 100)
+    model = learner("two")
+    model.learn_many(X, y)
+    state = model.state()
+    with pytest.raises(StateError, match="kernel-ridge"):
+        OnlineKernelRidge.from_state(State(state.header, {**state.arrays, name: array}))
+
+
+def test_the_model_that_scales_by_itself_opens_by_its_name() -> None:
+    X, y = stream("two", 300)
+    model = create("kernel-ridge", task="classification", bandwidth=2.0)
+    model.learn_many(X * [1.0, 1e3, 1e-3], y)
+    again = from_state(model.state())
+    X = X * [1.0, 1e3, 1e-3]
+    np.testing.assert_array_equal(again.predict_proba_many(X), model.predict_proba_many(X))
+    assert (model.predict_many(X) == np.array(y, object)).mean() > 0.85
