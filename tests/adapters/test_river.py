@@ -39,6 +39,8 @@ from streamk.adapters.river import (
     DoublyStochasticRegressor,
     KernelClassifier,
     KernelRegressor,
+    KernelRidgeClassifier,
+    KernelRidgeRegressor,
     NystromClassifier,
     NystromRegressor,
     StreamingMekaClassifier,
@@ -104,11 +106,13 @@ CHECKED: dict[str, base.Estimator] = {
         rank=4, n_clusters=3, first=64, every=100, swap_delay=32, seed=1
     ),
     "regressor on clusters": StreamingMekaRegressor(rank=4, n_clusters=3, first=64, swap_delay=32),
+    "events": KernelRidgeClassifier(),
+    "regressor on events": KernelRidgeRegressor(max_centers=64, regularization=1.0),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
 
-FAMILIES = ("classifier", "regressor", "one kernel", "regressor on landmarks", "clusters")
+FAMILIES = ("classifier", "regressor", "one kernel", "regressor on landmarks", "clusters", "events")
 """One of each family is checked at once, all of them nightly."""
 
 
@@ -134,6 +138,7 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
     [
         *(KernelClassifier(), KernelRegressor(), NystromClassifier(), NystromRegressor()),
         *(StreamingMekaClassifier(), StreamingMekaRegressor()),
+        *(KernelRidgeClassifier(), KernelRidgeRegressor()),
     ],
 )
 def test_no_check_is_skipped(model: base.Estimator) -> None:

@@ -217,6 +217,20 @@ def test_events_that_are_all_alike_are_learned() -> None:
     np.testing.assert_allclose(model.predict_many(np.ones((1, 3))), 5.0, atol=1e-3)
 
 
+def test_an_event_that_was_predicted_is_learned_as_any_other() -> None:
+    """What the centers give for it is kept, until something changes."""
+    X, y = stream("three", 300)
+    asked, told = (OnlineKernelRidge(LAPLACIAN, max_centers=128) for _ in range(2))
+    for i, label in enumerate(y):
+        for x in X[i : i + 1 + i % 3]:
+            if i:
+                asked.predict_one(x)
+        asked.learn_one(X[i], label)
+    told.learn_many(X, y)
+    for name, array in told.state().arrays.items():
+        np.testing.assert_array_equal(asked.state().arrays[name], array, err_msg=name)
+
+
 # --- options and states ---------------------------------------------------------------------------
 
 

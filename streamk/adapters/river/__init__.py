@@ -11,6 +11,7 @@ from streamk.adapters.river.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
 )
+from streamk.adapters.river.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.river.learners import (
     KernelClassifier,
     KernelRegressor,
@@ -25,6 +26,8 @@ __all__ = [
     "DoublyStochasticRegressor",
     "KernelClassifier",
     "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
     "NystromClassifier",
     "NystromRegressor",
     "StreamingMekaClassifier",

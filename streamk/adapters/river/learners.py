@@ -33,7 +33,7 @@ class KernelClassifier(Classifier):
         any but False and True is an error.
     max_classes : int, default 1000
         Classes that there may be; `learn_one` raises where a label would be one more.
-    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of learners of one kernel, optional
         Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
@@ -73,7 +73,7 @@ class KernelRegressor(Regressor):
     loss : {"squared", "huber", "quantile"} or Loss, optional
         See `streamk.learners.MultiKernel`. One with a parameter is
         ``streamk.losses.loss("quantile", q=0.9)``, say.
-    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of learners of one kernel, optional
     seed : int, optional
         These are described in `KernelClassifier`.
 

@@ -44,7 +44,7 @@ class KernelClassifier(Classifier):
     class_weight : "balanced" or dict of label to float, optional
         What it costs to miss each class: `predict` says the class with the largest product of
         weight and probability, and `predict_proba` is as ever; see `streamk.learners.MultiKernel`.
-    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of learners of one kernel, optional
         Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
     random_state : int, RandomState or None, default None
         Of the random features and of the order of `fit`.
@@ -128,7 +128,7 @@ class KernelRegressor(Regressor):
     loss : {"squared", "huber", "quantile"} or Loss, optional
         See `streamk.learners.MultiKernel`: by default for the mean absolute error. One with a
         parameter is ``streamk.losses.loss("quantile", q=0.9)``, say.
-    external_experts : sequence of OnlineNystrom, DoublyStochastic or StreamingMeka, optional
+    external_experts : sequence of learners of one kernel, optional
     random_state : int, RandomState or None, default None
         These are described in `KernelClassifier`.
 

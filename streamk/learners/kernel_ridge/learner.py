@@ -41,6 +41,8 @@ RIDGES = (0.1, 0.5, 2.0, 8.0)
 """Regularizations of which one is chosen as the stream goes by."""
 _MEMORY = 2_000
 """Events that the choice among them looks back on."""
+_RECENT = 256
+"""Events whose outputs are kept."""
 _SETTLED = 4096
 """Events after which the constant stays."""
 
@@ -161,6 +163,8 @@ class OnlineKernelRidge(Supervised):
         self._pending = np.zeros((0, len(self.columns or ())), np.float32)
         self._pending_labels = np.zeros(0)
         self._pending_coefficients = np.zeros((BLOCK, self._width))
+        self._recent: dict[bytes, Numbers] = {}
+        """Outputs of the centers for events that were predicted since, by the bytes of these."""
 
     @property
     def _width(self) -> int:
@@ -225,7 +229,7 @@ class OnlineKernelRidge(Supervised):
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         """Learn events of one block, and return the outputs of each before it was learned."""
         first, n = len(self._pending), len(X)
-        F = self._centers.outputs(X)
+        F = self._outputs_of_centers(X)
         self._pending = np.concatenate([self._pending, X])
         self._pending_labels = np.append(self._pending_labels, y)
         Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
@@ -246,12 +250,27 @@ class OnlineKernelRidge(Supervised):
         new : int
             The newest events that were learned, n; 0 if all of X is asked now.
         """
-        F = self._centers.outputs(X)
+        F = self._outputs_of_centers(X)
         known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
         if len(self._pending):
             K = self.kernel.pairwise(X, self._pending)
             self._twin.add(K, known, self._pending_coefficients, F)
         return F
+
+    def _outputs_of_centers(self, X: Numbers) -> Numbers:
+        """Return what the centers give for events X (n, d), of single ones only once.
+
+        An event is predicted, and mostly learned soon after as it was.
+        """
+        if len(X) != 1:
+            return self._centers.outputs(X)
+        key = X.tobytes()
+        known = self._recent.pop(key, None)
+        if known is None:
+            known = self._centers.outputs(X)
+            if len(self._recent) < _RECENT:
+                self._recent[key] = known
+        return known.copy()
 
     def _targets(self, y: Numbers) -> Numbers:
         """Return labels as the functions learn them, float64 (n, outputs)."""
@@ -334,6 +353,7 @@ class OnlineKernelRidge(Supervised):
         if outputs == before:
             return
         every = np.arange(len(self._centers))
+        self._recent.clear()
 
         def fitted(A: Numbers) -> Numbers:
             parts = np.split(A.astype(np.float64), len(self._ridges), axis=1)
