@@ -136,7 +136,17 @@ def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
 
 def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     """The options among what a learner's header holds, nested ones as they are named there."""
-    progress = {"type", "format", "columns", "classes", "n_events", "n_steps", "scale", "parts"}
+    progress = {
+        "type",
+        "format",
+        "columns",
+        "classes",
+        "n_events",
+        "n_steps",
+        "n_seen",
+        "scale",
+        "parts",
+    }
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 
 

@@ -30,8 +30,14 @@ def features(kind: str, n: int) -> str:
 
     >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
     ('512 landmarks', '2,048 random features')
+    >>> features("kernel-ridge", 64)
+    '64 centers'
     """
-    names = {"online-nystrom": "landmarks", "streaming-meka": "features"}
+    names = {
+        "online-nystrom": "landmarks",
+        "streaming-meka": "features",
+        "kernel-ridge": "centers",
+    }
     return f"{n:,} {names.get(kind, 'random features')}"
 
 

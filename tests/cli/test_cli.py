@@ -697,6 +697,14 @@ def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
     assert "None" not in out
 
 
+def test_a_model_on_events_counts_centers(home: Path) -> None:
+    options = ("--model", "kernel-ridge", "--set", "max_centers=64", "--checkpoint", "state")
+    assert "5 columns, 88 centers, 2 classes" in streamk(*RUN, *options, cwd=home)[0]
+    out = streamk("inspect", "state", cwd=home)[0]
+    assert "kernel-ridge, 88 centers" in out
+    assert "n_seen" not in out
+
+
 def test_inspect_finds_damage(home: Path) -> None:
     streamk(*RUN, "--checkpoint", "state", "--quiet", cwd=home)
     model = home / "state" / "member-0" / "00000002" / "model.safetensors"

@@ -180,7 +180,7 @@ class OnlineKernelRidge(Supervised):
 
     @property
     def n_features(self) -> int:
-        """Centers in use."""
+        """Centers in use, and up to 63 events since that are none yet."""
         return len(self._centers) + len(self._pending)
 
     @property
