@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from streamk.learners.common.options import (
     check_classification,
 )
 from streamk.learners.common.steps import AdaGrad, Constant, Step
-from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.common.supervised import Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.options import Option
@@ -105,23 +104,6 @@ class OnEmbeddedFeatures(Supervised):
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
         return self._columns
-
-    def _follow(self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None) -> None:
-        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
-        missing = np.isnan(numbers)
-        edges = [0, *(np.flatnonzero(missing[1:] != missing[:-1]) + 1).tolist(), len(numbers)]
-        for at, stop in pairwise(edges):
-            if not missing[at]:
-                part = asked and asked.part(at, stop)
-                self._learn_labelled(events[at:stop], numbers[at:stop], part)
-            elif asked is not None:
-                asked.add(self.decide_checked(asked.of(events)[at:stop]))
-
-    def _learn_labelled(
-        self, events: Matrix, numbers: NDArray[np.float64], asked: Asked | None
-    ) -> None:
-        """Predict and learn events that all have labels."""
-        raise NotImplementedError
 
     def _header(self) -> dict[str, Any]:
         """Return type, format, options and what is known of the stream, as JSON data."""

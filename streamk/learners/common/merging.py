@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import options
 from streamk.errors import InvalidInput
 
 
@@ -38,3 +42,45 @@ def events_apart(one: Any, other: Any, common_events: int) -> tuple[int, int]:
             f"{one.n_events} and {other.n_events} events"
         )
     return mine, others
+
+
+def merge_by_events(
+    one: Any,
+    other: Any,
+    common_events: int,
+    events_of: Callable[[Any, int], tuple[NDArray[Any], NDArray[Any]]],
+) -> None:
+    """Have a learner learn events that another one keeps, or become it if it learned none since.
+
+    Parameters
+    ----------
+    one, other : learners that keep events
+    common_events : int
+        Events that their last common state had learned.
+    events_of : callable
+        Takes the other and how many events it learned since; returns those it has, (n, d) in its
+        columns, and their labels as numbers (n,).
+
+    Raises
+    ------
+    InvalidInput
+        If the learners differ in an option, naming it, or have fewer events than that.
+    """
+    check_mergeable(one, other, ("is_classifier", *options.shared(one.OPTIONS)))
+    mine, others = events_apart(one, other, common_events)
+    if others == 0:
+        return
+    alike = one.columns in (None, other.columns)
+    if mine == 0 and alike and one.classes == other.classes[: len(one.classes)]:
+        became = type(one).from_state(other.state())
+        one.__dict__.update(became.__dict__ | {"_lock": one._lock})
+        return
+    known = one.columns or ()
+    one.add_columns([name for name in other.columns or () if name not in known])
+    theirs, y = events_of(other, others)
+    places = {name: place for place, name in enumerate(one.columns or ())}
+    X = np.zeros((len(theirs), len(places)), one.dtype)
+    X[:, [places[name] for name in other.columns or ()]] = theirs
+    before = one.n_events
+    one.learn_checked(X, other._classes.decode(y.astype(np.intp)) if one.is_classifier else y)
+    one.n_events = before + others

@@ -15,7 +15,7 @@ from streamk.features.random_features import check_events
 from streamk.learners.common.classes import Label, check_labels, check_numbers, is_number, stand_in
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.predictor import Decider, one_row
-from streamk.learners.common.prequential import Prequential, Recorder
+from streamk.learners.common.prequential import Prequential, Recorder, runs
 from streamk.losses import Loss
 
 
@@ -106,6 +106,18 @@ class Supervised(OneAtATime, Decider):
         self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
     ) -> None:
         """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        missing = np.isnan(numbers)
+        for some in runs(~missing):
+            part = asked and asked.part(some.start, some.stop)
+            if not missing[some.start]:
+                self._learn_labelled(events[some], numbers[some], part)
+            elif part is not None:
+                part.add(self.decide_checked(part.of(events[some])))
+
+    def _learn_labelled(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events that all have labels."""
         raise NotImplementedError
 
     def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Linear
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
-from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import (
     MAX_CLASSES,
     OF_KERNEL_LEARNERS,
@@ -199,18 +198,6 @@ class OnlineKernelRidge(Supervised):
         return int(np.argmin(self._errors))
 
     # Learning
-
-    def _follow(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
-        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
-        missing = np.isnan(numbers)
-        edges = [0, *(np.flatnonzero(missing[1:] != missing[:-1]) + 1).tolist(), len(numbers)]
-        for at, stop in pairwise(edges):
-            if not missing[at]:
-                self._learn_labelled(
-                    events[at:stop], numbers[at:stop], asked and asked.part(at, stop)
-                )
-            elif asked is not None:
-                asked.add(self.decide_checked(asked.of(events)[at:stop]))
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events that all have labels, block by block."""
@@ -458,31 +445,14 @@ class OnlineKernelRidge(Supervised):
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
-        mine, others = events_apart(self, other, common_events)
-        if others == 0:
-            return
-        alike = self.columns in (None, other.columns)
-        if mine == 0 and alike and self.classes == other.classes[: len(self.classes)]:
-            became = type(self).from_state(other.state())
-            self.__dict__.update(became.__dict__ | {"_lock": self._lock})
-            return
-        known = self.columns or ()
-        self.add_columns([name for name in other.columns or () if name not in known])
-        before = self.n_events
-        self.learn_checked(*self._last_events_of(other, others))
-        self.n_events = before + others
+        merge_by_events(self, other, common_events, self._last_events_of)
 
     def _last_events_of(self, other: Self, events: int) -> tuple[Numbers, Numbers]:
-        """Return the last events that are centers of another learner, as events here."""
+        """Return the last events that are centers of another learner, and their labels."""
         kept = other._centers
         slots = (np.arange(kept.n_seen - len(kept), kept.n_seen) % kept.capacity)[-events:]
         theirs = np.concatenate([kept.points[slots], other._pending])[-events:]
-        y = np.concatenate([kept.labels[slots], other._pending_labels])[-events:]
-        places = {name: place for place, name in enumerate(self.columns or ())}
-        X = np.zeros((len(theirs), len(places)), np.float32)
-        X[:, [places[name] for name in other.columns or ()]] = theirs
-        return X, other._classes.decode(y.astype(np.intp)) if self.is_classifier else y
+        return theirs, np.concatenate([kept.labels[slots], other._pending_labels])[-events:]
 
 
 _OWNER = "this 'kernel-ridge' state"

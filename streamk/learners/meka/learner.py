@@ -19,7 +19,7 @@ from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.embedded_features import OnEmbeddedFeatures
-from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import (
     MAX_CLASSES,
     OF_KERNEL_LEARNERS,
@@ -483,29 +483,12 @@ class StreamingMeka(OnEmbeddedFeatures):
         InvalidInput
             If the learners differ in an option, naming it, or have fewer events than that.
         """
-        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
-        mine, others = events_apart(self, other, common_events)
-        if others == 0:
-            return
-        alike = self.columns in (None, other.columns)
-        if mine == 0 and alike and self.classes == other.classes[: len(self.classes)]:
-            became = type(self).from_state(other.state())
-            self.__dict__.update(became.__dict__ | {"_lock": self._lock})
-            return
-        known = self.columns or ()
-        self.add_columns([name for name in other.columns or () if name not in known])
-        before = self.n_events
-        self.learn_checked(*self._recent_events_of(other, others))
-        self.n_events = before + others
+        merge_by_events(self, other, common_events, self._recent_events_of)
 
     def _recent_events_of(self, other: Self, events: int) -> tuple[Matrix, NDArray[Any]]:
-        """Return what the buffer of another learner has of its last events, as events here."""
+        """Return what the buffer of another learner has of its last events, and their labels."""
         held_back = events // _HELD_BACK
-        theirs, y = other._buffer.events(other._buffer.seen - events + held_back)
-        places = {name: place for place, name in enumerate(self.columns or ())}
-        X = np.zeros((len(theirs), len(places)))
-        X[:, [places[name] for name in other.columns or ()]] = theirs
-        return X, other._classes.decode(y.astype(np.intp)) if self.is_classifier else y
+        return other._buffer.events(other._buffer.seen - events + held_back)
 
 
 _COUNTS = ("n_factorizations",)
