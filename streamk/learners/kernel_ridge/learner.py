@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk import options
-from streamk.backends import centers as backend
-from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
-from streamk.errors import InvalidInput, StateError
-from streamk.features.columns import Column, column_keys
-from streamk.kernels import Kernel, Linear
-from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.declared import count
+from streamk.features.columns import Column
+from streamk.kernels import Kernel
+from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
-from streamk.learners.common.options import (
-    MAX_CLASSES,
-    OF_KERNEL_LEARNERS,
-    SEED,
-    check_classification,
-)
-from streamk.learners.common.outputs import bounded, widened
-from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
+from streamk.learners.common.outputs import bounded
 from streamk.learners.kernel_ridge.centers import Centers
-from streamk.losses import loss as loss_by_name
+from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
 from streamk.options import Option, Real, Whole
 from streamk.state import State
 
@@ -36,17 +27,9 @@ BLOCK = 64
 """Events after which older coefficients are corrected, and how many of them are together."""
 WORK = 65_536
 """Rows of the kernel matrix times centers, over BLOCK, that are computed after each block."""
-RIDGES = (0.1, 0.5, 2.0, 8.0)
-"""Regularizations of which one is chosen as the stream goes by."""
-_MEMORY = 2_000
-"""Events that the choice among them looks back on."""
-_RECENT = 256
-"""Events whose outputs are kept."""
-_SETTLED = 4096
-"""Events after which the constant stays."""
 
 
-class OnlineKernelRidge(Supervised):
+class OnlineKernelRidge(OnCenters):
     """Kernel ridge regression with the last events as centers.
 
     The function is ``f(x) = c + sum of a_j k(x, x_j)`` over the last `max_centers` events x_j, and
@@ -106,8 +89,6 @@ class OnlineKernelRidge(Supervised):
 
     TYPE = "kernel-ridge"
     FORMAT = 1
-    dtype: np.dtype[Any] = np.dtype(np.float32)
-    """Of events, centers and coefficients."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -132,50 +113,20 @@ class OnlineKernelRidge(Supervised):
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
     ) -> None:
-        self.loss = loss_by_name("squared")
-        self.is_classifier = classifies(self.loss, task)
-        if not self.is_classifier:
-            check_classification(classes=classes)
-        self._classes = Classes(classes, max_classes)
-        self.kernel, self.regularization = kernel, regularization
-        self.max_centers, self.seed = max_centers, seed
-        options.check(self.OPTIONS, self)
-        if isinstance(kernel, Linear):
-            raise InvalidInput(
-                f"kernel={kernel!r} gives an event's own row no bound; take another, such as "
-                "Laplacian"
-            )
-        ridges = RIDGES if regularization is None else (float(regularization),)
-        self._ridges = np.array(ridges)
-        self._columns: tuple[Column, ...] | None = None
-        self.n_events = 0
-        self._constant = self._fresh_constant()
-        self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
-        self._twin = backend.select()
-        self._begin(Centers(kernel, max_centers, n_columns=0, n_outputs=self._width))
+        self.regularization, self.max_centers, self.seed = regularization, max_centers, seed
+        super().__init__(
+            kernel,
+            task=task,
+            ridges=RIDGES if regularization is None else (regularization,),
+            block=BLOCK,
+            classes=classes,
+            max_classes=max_classes,
+        )
+        self._centers = Centers(kernel, max_centers, n_columns=0, n_outputs=self._width)
         if columns is not None:
             self.add_columns(columns)
 
-    def _begin(self, centers: Centers) -> None:
-        """Go on with these centers, and none learned since the last block."""
-        self._centers = centers
-        self._pending = np.zeros((0, len(self.columns or ())), np.float32)
-        self._pending_labels = np.zeros(0)
-        self._pending_coefficients = np.zeros((BLOCK, self._width))
-        self._recent: dict[bytes, Numbers] = {}
-        """Outputs of the centers for events that were predicted since, by the bytes of these."""
-
-    @property
-    def _width(self) -> int:
-        """Outputs of the functions of all regularizations."""
-        return len(self._ridges) * self._n_outputs()
-
     # What it is
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
 
     @property
     def n_features(self) -> int:
@@ -188,97 +139,20 @@ class OnlineKernelRidge(Supervised):
         own = (self._pending, self._pending_labels, self._pending_coefficients)
         return self._centers.nbytes + sum(array.nbytes for array in own)
 
-    @property
-    def chosen_regularization(self) -> float:
-        """The regularization of the function that is asked."""
-        return float(self._ridges[self._best])
+    # Learning and predicting
 
-    @property
-    def _best(self) -> int:
-        return int(np.argmin(self._errors))
+    def _outputs_of(self, X: Numbers) -> Numbers:
+        return self._centers.outputs(X)
 
-    # Learning
-
-    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
-        """Predict and learn events that all have labels, block by block."""
-        at = 0
-        while at < len(events):
-            stop = min(len(events), at + BLOCK - len(self._pending))
-            F = self._learn(events[at:stop], numbers[at:stop])
-            if asked is not None and asked.events is not None:
-                F = self._answers(asked.events[at:stop], stop - at)
-            if asked is not None:
-                asked.add(self._decided(F))
-            if len(self._pending) == BLOCK:
-                self._close_block()
-            at = stop
-
-    def _learn(self, X: Numbers, y: Numbers) -> Numbers:
-        """Learn events of one block, and return the outputs of each before it was learned."""
-        first, n = len(self._pending), len(X)
-        F = self._outputs_of_centers(X)
-        self._pending = np.concatenate([self._pending, X])
-        self._pending_labels = np.append(self._pending_labels, y)
-        Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
-        ridges = np.repeat(self._ridges, self._n_outputs())
-        K = self.kernel.pairwise(X, self._pending)
-        self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
-        for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
-            self._errors_now += squares
-        self.n_events += n
-        return F
-
-    def _answers(self, X: Numbers, new: int) -> Numbers:
-        """Return the outputs of events as if each were asked before one of the newest is learned.
-
-        Parameters
-        ----------
-        X : float32 array of shape (n, d)
-        new : int
-            The newest events that were learned, n; 0 if all of X is asked now.
-        """
-        F = self._outputs_of_centers(X)
-        known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
-        if len(self._pending):
-            K = self.kernel.pairwise(X, self._pending)
-            self._twin.add(K, known, self._pending_coefficients, F)
-        return F
-
-    def _outputs_of_centers(self, X: Numbers) -> Numbers:
-        """Return what the centers give for events X (n, d), of single ones only once.
-
-        An event is predicted, and mostly learned soon after as it was.
-        """
-        if len(X) != 1:
-            return self._centers.outputs(X)
-        key = X.tobytes()
-        known = self._recent.pop(key, None)
-        if known is None:
-            known = self._centers.outputs(X)
-            if len(self._recent) < _RECENT:
-                self._recent[key] = known
-        return known.copy()
-
-    def _targets(self, y: Numbers) -> Numbers:
-        """Return labels as the functions learn them, float64 (n, outputs)."""
-        if not self.is_classifier:
-            return np.array(y)[:, None]
-        outputs = self._n_outputs()
-        classes = np.arange(outputs) if outputs > 1 else np.ones(1)
-        return np.where(y[:, None] == classes, 1.0, -1.0)
-
-    def _close_block(self) -> None:
+    def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         """Make centers of the block, and correct older coefficients."""
         centers = self._centers
         slots = centers.next_slots(BLOCK)
         lost = slots[slots < len(centers)]
         gone = centers.points[lost], centers.coefficients(lost)
-        centers.append(self._pending, self._pending_labels, self._pending_coefficients)
-        self._begin(centers)
-        self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** BLOCK + self._errors_now
-        self._errors_now = np.zeros(len(self._ridges))
+        centers.append(X, y, A)
         blocks = centers.n_seen // BLOCK
-        if centers.n_seen <= _SETTLED and blocks & (blocks - 1) == 0:
+        if centers.n_seen <= SETTLED and blocks & (blocks - 1) == 0:
             self._constant = self._targets(centers.labels).mean(axis=0)
         if len(lost):
             change = self.kernel.product(centers.points, *gone, dtype=np.float32)
@@ -300,81 +174,21 @@ class OnlineKernelRidge(Supervised):
         A = A + np.linalg.solve(K + ridges * np.eye(m), residual)
         centers.set_coefficients(slots, bounded(A.transpose(1, 0, 2).reshape(m, -1)))
 
-    # Predicting
-
-    def decide_checked(self, events: Numbers) -> Numbers:
-        """Outputs as of `decision_many`, of finite events of the dtype."""
-        if self.columns is None:
-            return np.tile(self._constant, (len(events), 1))
-        return self._decided(self._answers(events, 0))
-
-    def _decided(self, F: Numbers) -> Numbers:
-        """Return the outputs of the function that is asked, out of those of all."""
-        outputs, best = self._n_outputs(), self._best
-        return bounded(F[:, best * outputs : (best + 1) * outputs] + self._constant)
-
     # Columns and outputs
 
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
+    def _add_center_columns(self, count: int) -> None:
+        self._centers.add_columns(count)
 
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
-        columns = (*(self.columns or ()), *names)
-        column_keys(columns)
-        self._centers.add_columns(len(names))
-        self._pending = np.pad(self._pending, ((0, 0), (0, len(names))))
-        self._columns = columns
-
-    def _fresh_constant(self) -> Numbers:
-        """Return the constant before the first block: no class is likely, numbers are 0."""
-        outputs = self._n_outputs()
-        return np.full(outputs, -1.0 if self.is_classifier and outputs > 1 else 0.0)
-
-    def _fit_outputs(self) -> None:
-        """Give new classes their outputs."""
-        outputs, before = self._n_outputs(), len(self._constant)
-        if outputs == before:
-            return
+    def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
         every = np.arange(len(self._centers))
-        self._recent.clear()
-
-        def fitted(A: Numbers) -> Numbers:
-            parts = np.split(A.astype(np.float64), len(self._ridges), axis=1)
-            return np.concatenate([widened(part, outputs, self.loss) for part in parts], axis=1)
-
         self._centers.set_outputs(fitted(self._centers.coefficients(every)))
-        self._pending_coefficients = fitted(self._pending_coefficients)
-        constant = widened(self._constant[None], outputs, self.loss)[0]
-        constant[max(before, min(2, outputs)) :] = -1.0  # as if no label had been of that class
-        self._constant = constant
 
     # State
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
-        header: dict[str, Any] = {
-            "type": self.TYPE,
-            "format": self.FORMAT,
-            **options.to_header(self.OPTIONS, self),
-            "task": "classification" if self.is_classifier else "regression",
-            "columns": None if self.columns is None else list(self.columns),
-            "classes": list(self.classes),
-            "n_events": self.n_events,
-            "n_seen": self._centers.n_seen,
-        }
-        own: dict[str, Numbers] = {
-            "pending": self._pending.copy(),
-            "pending_labels": self._pending_labels.copy(),
-            "pending_coefficients": self._pending_coefficients[: len(self._pending)].copy(),
-            "errors": self._errors.copy(),
-            "errors_now": self._errors_now.copy(),
-            "constant": self._constant.copy(),
-        }
-        return State(header, {**self._centers.arrays(), **own})
+        header = {**self._header(), "n_seen": self._centers.n_seen}
+        return State(header, {**self._centers.arrays(), **self._block_arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -385,46 +199,11 @@ class OnlineKernelRidge(Supervised):
         StateError
             If the state is another learner's or of a newer format, or is damaged.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        with reading(_OWNER):
-            learner = cls(
-                **options.from_header(cls.OPTIONS, header),
-                task=header["task"],
-                columns=None if header["columns"] is None else listed(header, "columns", _OWNER),
-                classes=listed(header, "classes", _OWNER),
-            )
-        learner.n_events = count(header, "n_events", _OWNER)
-        labels = FINITE
-        if learner.is_classifier:
-            labels = Domain(0, max(0, len(learner.classes) - 1), whole=True)
-        learner._centers.load(state, count(header, "n_seen", _OWNER), labels, _OWNER)
-        learner._load(state, labels)
+        learner = cls._from_header(state)
+        n_seen = count(state.header, "n_seen", cls._owner())
+        learner._centers.load(state, n_seen, learner._label_domain, cls._owner())
+        learner._load_block(state.arrays)
         return learner
-
-    def _load(self, state: State, labels: Domain) -> None:
-        """Take the arrays of a state beside those of the centers."""
-        declared = (
-            Declared("pending", "float32", ("pending", "columns")),
-            Declared("pending_labels", "float64", ("pending",), labels),
-            Declared("pending_coefficients", "float64", ("pending", "width")),
-            Declared("errors", "float64", ("ridges",), NON_NEGATIVE),
-            Declared("errors_now", "float64", ("ridges",), NON_NEGATIVE),
-            Declared("constant", "float64", ("outputs",)),
-        )
-        sizes = {
-            "columns": len(self.columns or ()),
-            "width": self._width,
-            "ridges": len(self._ridges),
-            "outputs": self._n_outputs(),
-        }
-        found, sizes = taken(declared, state.arrays, sizes, _OWNER)
-        if sizes["pending"] >= BLOCK:
-            raise StateError(f"array 'pending' of {_OWNER} has {sizes['pending']} events")
-        self._pending = found["pending"].copy()
-        self._pending_labels = found["pending_labels"].copy()
-        self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
-        self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
-        self._constant = found["constant"].copy()
 
     # Merging
 
@@ -453,6 +232,3 @@ class OnlineKernelRidge(Supervised):
         slots = (np.arange(kept.n_seen - len(kept), kept.n_seen) % kept.capacity)[-events:]
         theirs = np.concatenate([kept.points[slots], other._pending])[-events:]
         return theirs, np.concatenate([kept.labels[slots], other._pending_labels])[-events:]
-
-
-_OWNER = "this 'kernel-ridge' state"

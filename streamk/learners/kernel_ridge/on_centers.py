@@ -1,0 +1,346 @@
+"""The common part of learners whose function is a sum of kernels, learned with squared loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import options
+from streamk.backends import centers as backend
+from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel, Linear
+from streamk.learners.common.classes import Classes, Label, classifies
+from streamk.learners.common.options import check_classification
+from streamk.learners.common.outputs import bounded, widened
+from streamk.learners.common.supervised import Asked, Supervised
+from streamk.losses import loss as loss_by_name
+from streamk.options import Option
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+RIDGES = (0.1, 0.5, 2.0, 8.0)
+"""Regularizations of which one is chosen as the stream goes by."""
+SETTLED = 4096
+"""Events after which the constant stays."""
+_MEMORY = 2_000
+"""Events that the choice among regularizations looks back on."""
+_RECENT = 256
+"""Events whose outputs are kept."""
+
+
+class OnCenters(Supervised):
+    """A learner of ``f(x) = c + sum of a_j k(x, z_j)`` by squared loss, block by block.
+
+    Targets are +1 and -1 for each class, and numbers themselves. Several functions, one for each
+    regularization r, are learned side by side; the one with the least squared error on the events
+    before they were learned is asked, the last 2,000 counting most. An event is learned at once: it
+    is a center with the coefficient ``(y - f(x)) / (1 + r)`` until its block is full. Then the
+    subclass learns the block.
+
+    Subclasses have the centers: `_outputs_of`, `_take_block`, `_add_center_columns`,
+    `_fit_centers`, and their own part of the state.
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
+    """Of events and centers."""
+    n_events: int
+    TYPE: ClassVar[str]
+    FORMAT: ClassVar[int]
+    OPTIONS: ClassVar[dict[str, Option]]
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        task: str,
+        ridges: Sequence[float],
+        block: int,
+        classes: Sequence[Label],
+        max_classes: int,
+    ) -> None:
+        self.loss = loss_by_name("squared")
+        self.is_classifier = classifies(self.loss, task)
+        if not self.is_classifier:
+            check_classification(classes=classes)
+        self._classes = Classes(classes, max_classes)
+        self.kernel = kernel
+        options.check(self.OPTIONS, self)
+        if isinstance(kernel, Linear):
+            raise InvalidInput(
+                f"kernel={kernel!r} gives an event's own row no bound; take another, such as "
+                "Laplacian"
+            )
+        self._ridges = np.array(ridges)
+        self._block = block
+        self._columns: tuple[Column, ...] | None = None
+        self.n_events = 0
+        self._constant = self._fresh_constant()
+        self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
+        self._twin = backend.select()
+        self._begin_block()
+
+    def _begin_block(self) -> None:
+        """Go on with none learned since the last block."""
+        self._pending = np.zeros((0, len(self.columns or ())), np.float32)
+        self._pending_labels = np.zeros(0)
+        self._pending_coefficients = np.zeros((self._block, self._width))
+        self._recent: dict[bytes, Numbers] = {}
+        """Outputs of the centers for events that were predicted since, by the bytes of these."""
+
+    @property
+    def _width(self) -> int:
+        """Outputs of all functions."""
+        return len(self._ridges) * self._n_outputs()
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def chosen_regularization(self) -> float:
+        """The regularization of the function that is asked."""
+        return float(self._ridges[self._best])
+
+    @property
+    def _best(self) -> int:
+        """The function that is asked."""
+        return int(np.argmin(self._errors))
+
+    # Learning
+
+    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        """Predict and learn events that all have labels, block by block."""
+        at = 0
+        while at < len(events):
+            stop = min(len(events), at + self._block - len(self._pending))
+            F = self._learn(events[at:stop], numbers[at:stop])
+            if asked is not None and asked.events is not None:
+                F = self._answers(asked.events[at:stop], stop - at)
+            if asked is not None:
+                asked.add(self._decided(F))
+            if len(self._pending) == self._block:
+                self._close_block()
+            at = stop
+
+    def _learn(self, X: Numbers, y: Numbers) -> Numbers:
+        """Learn events of one block, and return the outputs of each before it was learned."""
+        first, n = len(self._pending), len(X)
+        F = self._outputs_of_centers(X)
+        self._pending = np.concatenate([self._pending, X])
+        self._pending_labels = np.append(self._pending_labels, y)
+        Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
+        ridges = np.repeat(self._ridges, self._n_outputs())
+        K = self.kernel.pairwise(X, self._pending)
+        self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
+        for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
+            self._errors_now += squares
+        self.n_events += n
+        return F
+
+    def _answers(self, X: Numbers, new: int) -> Numbers:
+        """Return the outputs of events as if each were asked before one of the newest is learned.
+
+        Parameters
+        ----------
+        X : float32 array of shape (n, d)
+        new : int
+            The newest events that were learned, n; 0 if all of X is asked now.
+        """
+        F = self._outputs_of_centers(X)
+        known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
+        if len(self._pending):
+            K = self.kernel.pairwise(X, self._pending)
+            self._twin.add(K, known, self._pending_coefficients, F)
+        return F
+
+    def _outputs_of_centers(self, X: Numbers) -> Numbers:
+        """Return what the centers give for events X (n, d), of single ones only once.
+
+        An event is predicted, and mostly learned soon after as it was.
+        """
+        if len(X) != 1:
+            return self._outputs_of(X)
+        key = X.tobytes()
+        known = self._recent.pop(key, None)
+        if known is None:
+            known = self._outputs_of(X)
+            if len(self._recent) < _RECENT:
+                self._recent[key] = known
+        return known.copy()
+
+    def _targets(self, y: Numbers) -> Numbers:
+        """Return labels as the functions learn them, float64 (n, outputs)."""
+        if not self.is_classifier:
+            return np.array(y)[:, None]
+        outputs = self._n_outputs()
+        classes = np.arange(outputs) if outputs > 1 else np.ones(1)
+        return np.where(y[:, None] == classes, 1.0, -1.0)
+
+    def _close_block(self) -> None:
+        """Have the centers learn the block, and weigh the functions."""
+        block = self._pending, self._pending_labels, self._pending_coefficients
+        self._begin_block()
+        self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** self._block + self._errors_now
+        self._errors_now = np.zeros(len(self._ridges))
+        self._take_block(*block)
+
+    # Centers, which a subclass has
+
+    def _outputs_of(self, X: Numbers) -> Numbers:
+        """Return what the centers give for events X (n, d), float64 (n, width)."""
+        raise NotImplementedError
+
+    def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
+        """Learn a full block of events X (n, d), labels y (n,), coefficients A (n, width)."""
+        raise NotImplementedError
+
+    def _add_center_columns(self, count: int) -> None:
+        """Append columns of zeros to the centers."""
+        raise NotImplementedError
+
+    def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
+        """Have coefficients for more classes: ``fitted`` of what they are, (n, width)."""
+        raise NotImplementedError
+
+    # Predicting
+
+    def decide_checked(self, events: Numbers) -> Numbers:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        if self.columns is None:
+            return np.tile(self._constant, (len(events), 1))
+        return self._decided(self._answers(events, 0))
+
+    def _decided(self, F: Numbers) -> Numbers:
+        """Return the outputs of the function that is asked, out of those of all."""
+        outputs, best = self._n_outputs(), self._best
+        return bounded(F[:, best * outputs : (best + 1) * outputs] + self._constant)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        columns = (*(self.columns or ()), *names)
+        column_keys(columns)
+        self._add_center_columns(len(names))
+        self._pending = np.pad(self._pending, ((0, 0), (0, len(names))))
+        self._columns = columns
+
+    def _fresh_constant(self) -> Numbers:
+        """Return the constant before the first block: no class is likely, numbers are 0."""
+        outputs = self._n_outputs()
+        return np.full(outputs, -1.0 if self.is_classifier and outputs > 1 else 0.0)
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        outputs, before = self._n_outputs(), len(self._constant)
+        if outputs == before:
+            return
+        self._recent.clear()
+
+        def fitted(A: Numbers) -> Numbers:
+            parts = np.split(A.astype(np.float64), len(self._ridges), axis=1)
+            return np.concatenate([widened(part, outputs, self.loss) for part in parts], axis=1)
+
+        self._fit_centers(fitted)
+        self._pending_coefficients = fitted(self._pending_coefficients)
+        constant = widened(self._constant[None], outputs, self.loss)[0]
+        constant[max(before, min(2, outputs)) :] = -1.0  # as if no label had been of that class
+        self._constant = constant
+
+    # State
+
+    def _header(self) -> dict[str, Any]:
+        """Return type, format, options and what is known of the stream, as JSON data."""
+        return {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            **options.to_header(self.OPTIONS, self),
+            "task": "classification" if self.is_classifier else "regression",
+            "columns": None if self.columns is None else list(self.columns),
+            "classes": list(self.classes),
+            "n_events": self.n_events,
+        }
+
+    def _block_arrays(self) -> dict[str, Numbers]:
+        """Return the arrays of the block, the functions' errors and the constant, copies."""
+        return {
+            "pending": self._pending.copy(),
+            "pending_labels": self._pending_labels.copy(),
+            "pending_coefficients": self._pending_coefficients[: len(self._pending)].copy(),
+            "errors": self._errors.copy(),
+            "errors_now": self._errors_now.copy(),
+            "constant": self._constant.copy(),
+        }
+
+    @classmethod
+    def _from_header(cls, state: State, **more: Any) -> Self:
+        """Return a learner that has learned nothing, by what `_header` gave."""
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        made: Any = cls  # its constructor has the options
+        with reading(cls._owner()):
+            learner: Self = made(
+                **options.from_header(cls.OPTIONS, header),
+                **more,
+                task=header["task"],
+                columns=None
+                if header["columns"] is None
+                else listed(header, "columns", cls._owner()),
+                classes=listed(header, "classes", cls._owner()),
+            )
+        learner.n_events = count(header, "n_events", cls._owner())
+        return learner
+
+    @classmethod
+    def _owner(cls) -> str:
+        """The state, as messages name it."""
+        return f"this {cls.TYPE!r} state"
+
+    @property
+    def _label_domain(self) -> Domain:
+        """Labels as numbers."""
+        if self.is_classifier:
+            return Domain(0, max(0, len(self.classes) - 1), whole=True)
+        return FINITE
+
+    def _sizes(self) -> dict[str, int]:
+        """The sizes of arrays that are known from the header."""
+        return {
+            "columns": len(self.columns or ()),
+            "width": self._width,
+            "functions": len(self._ridges),
+            "outputs": self._n_outputs(),
+        }
+
+    def _load_block(self, arrays: Mapping[str, Numbers]) -> None:
+        """Take what `_block_arrays` gave."""
+        declared = (
+            Declared("pending", "float32", ("pending", "columns")),
+            Declared("pending_labels", "float64", ("pending",), self._label_domain),
+            Declared("pending_coefficients", "float64", ("pending", "width")),
+            Declared("errors", "float64", ("functions",), NON_NEGATIVE),
+            Declared("errors_now", "float64", ("functions",), NON_NEGATIVE),
+            Declared("constant", "float64", ("outputs",)),
+        )
+        found, sizes = taken(declared, arrays, self._sizes(), self._owner())
+        if sizes["pending"] >= self._block:
+            raise StateError(f"array 'pending' of {self._owner()} has {sizes['pending']} events")
+        self._pending = found["pending"].copy()
+        self._pending_labels = found["pending_labels"].copy()
+        self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
+        self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
+        self._constant = found["constant"].copy()
