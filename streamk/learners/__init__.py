@@ -3,6 +3,7 @@
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
@@ -15,6 +16,7 @@ __all__ = [
     "AdaGrad",
     "Constant",
     "DoublyStochastic",
+    "EigenPro",
     "InverseTime",
     "Learner",
     "MultiKernel",

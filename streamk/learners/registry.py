@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from streamk import kernels
@@ -13,6 +14,7 @@ from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
@@ -97,10 +99,15 @@ def _online_nystrom(*, seed: int = 0, **options: Any) -> Scaled:
     return _on_embedded_features(OnlineNystrom, **options)
 
 
-def _kernel_ridge(
-    *, task: str, kernel: str | Kernel = "laplacian", bandwidth: float = 1.0, **options: Any
+def _on_centers(
+    learner: type[OnlineKernelRidge | EigenPro],
+    *,
+    task: str,
+    kernel: str | Kernel = "laplacian",
+    bandwidth: float = 1.0,
+    **options: Any,
 ) -> Scaled:
-    return Scaled(OnlineKernelRidge(_kernel(kernel, bandwidth), task=task, **options))
+    return Scaled(learner(_kernel(kernel, bandwidth), task=task, **options))
 
 
 MODELS: dict[str, Callable[..., Learner]] = {
@@ -108,12 +115,20 @@ MODELS: dict[str, Callable[..., Learner]] = {
     DoublyStochastic.TYPE: _doubly_stochastic,
     OnlineNystrom.TYPE: _online_nystrom,
     StreamingMeka.TYPE: _streaming_meka,
-    OnlineKernelRidge.TYPE: _kernel_ridge,
+    OnlineKernelRidge.TYPE: partial(_on_centers, OnlineKernelRidge),
+    EigenPro.TYPE: partial(_on_centers, EigenPro),
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 LEARNERS: dict[str, Any] = {
     learner.TYPE: learner
-    for learner in (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge)
+    for learner in (
+        MultiKernel,
+        DoublyStochastic,
+        OnlineNystrom,
+        StreamingMeka,
+        OnlineKernelRidge,
+        EigenPro,
+    )
 }
 """The learners behind them, whose options they have."""
 _TYPES = {**LEARNERS, Scaled.TYPE: Scaled}
@@ -137,8 +152,8 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
         and the other options of `OnlineNystrom`; the seed is of no consequence. For
         "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
-        `StreamingMeka`. For "kernel-ridge" ``kernel`` ("laplacian"), ``bandwidth`` (1), and the
-        other options of `OnlineKernelRidge`.
+        `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel`` ("laplacian"), ``bandwidth``
+        (1), and the other options of `OnlineKernelRidge` and of `EigenPro`.
 
     Raises
     ------

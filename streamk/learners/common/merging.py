@@ -44,6 +44,12 @@ def events_apart(one: Any, other: Any, common_events: int) -> tuple[int, int]:
     return mine, others
 
 
+def become(one: Any, other: Any) -> None:
+    """Have a learner be a copy of another one."""
+    copy = type(one).from_state(other.state())
+    one.__dict__.update(copy.__dict__ | {"_lock": one._lock})
+
+
 def merge_by_events(
     one: Any,
     other: Any,
@@ -72,8 +78,7 @@ def merge_by_events(
         return
     alike = one.columns in (None, other.columns)
     if mine == 0 and alike and one.classes == other.classes[: len(one.classes)]:
-        became = type(one).from_state(other.state())
-        one.__dict__.update(became.__dict__ | {"_lock": one._lock})
+        become(one, other)
         return
     known = one.columns or ()
     one.add_columns([name for name in other.columns or () if name not in known])

@@ -208,7 +208,7 @@ class OnCenters(Supervised):
         raise NotImplementedError
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
-        """Have coefficients for more classes: ``fitted`` of what they are, (n, width)."""
+        """Have coefficients for more classes: ``fitted`` of what they are, (n, functions)."""
         raise NotImplementedError
 
     # Predicting
@@ -253,7 +253,7 @@ class OnCenters(Supervised):
         self._recent.clear()
 
         def fitted(A: Numbers) -> Numbers:
-            parts = np.split(A.astype(np.float64), len(self._ridges), axis=1)
+            parts = np.split(A.astype(np.float64), A.shape[1] // before, axis=1)
             return np.concatenate([widened(part, outputs, self.loss) for part in parts], axis=1)
 
         self._fit_centers(fitted)

@@ -20,6 +20,7 @@ from streamk.learners.common.predictor import Predictor, one_row
 from streamk.learners.common.prequential import Prequential, Recorder
 from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -28,7 +29,9 @@ from streamk.scaling.robust import RobustScale
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 
-OfOneKernel: TypeAlias = DoublyStochastic | OnlineNystrom | StreamingMeka | OnlineKernelRidge
+OfOneKernel: TypeAlias = (
+    DoublyStochastic | OnlineNystrom | StreamingMeka | OnlineKernelRidge | EigenPro
+)
 """The learners that can be scaled."""
 
 TYPES: dict[str, type[OfOneKernel]] = {
@@ -36,6 +39,7 @@ TYPES: dict[str, type[OfOneKernel]] = {
     OnlineNystrom.TYPE: OnlineNystrom,
     StreamingMeka.TYPE: StreamingMeka,
     OnlineKernelRidge.TYPE: OnlineKernelRidge,
+    EigenPro.TYPE: EigenPro,
 }
 """These by their names."""
 _FLOAT64 = np.dtype(np.float64)
@@ -73,7 +77,7 @@ class Scaled(OneAtATime, Predictor):
 
     Parameters
     ----------
-    learner : DoublyStochastic, OnlineNystrom, StreamingMeka or OnlineKernelRidge
+    learner : DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge or EigenPro
         It has not learned yet.
 
     Raises

@@ -1,0 +1,1 @@
+"""Large kernel models on centers of their own, trained on all that passes by."""

@@ -1,0 +1,151 @@
+"""Projection of functions onto the span of centers."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.learners.eigenpro.preconditioner import Preconditioner
+
+Numbers = NDArray[Any]
+
+APART = 1e-6
+"""Least squared distance, relative to its norm, of a center's kernel from the span of others."""
+EPOCHS = 2
+"""Passes of EigenPro 2.0 over the centers for one inexact projection."""
+
+
+class Projection(Protocol):
+    """The system ``K(Z, Z) theta = h``."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        ...
+
+    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+        """Return theta (p, outputs) for the values h (p, outputs) of a function at the centers.
+
+        Parameters
+        ----------
+        Z : float32 array of shape (p, d)
+            The centers.
+        h : float64 array of shape (p, outputs)
+        turn : int
+            Count of projections before this one.
+        """
+        ...
+
+
+class ExactProjection:
+    """The solution by Cholesky's factor (Abedsoltan, Belkin and Pandit 2023, Algorithm 1).
+
+    Parameters
+    ----------
+    K : float64 array of shape (p, p)
+        K(Z, Z), of centers that are `apart`.
+    """
+
+    def __init__(self, K: Numbers) -> None:
+        self._factor = scipy.linalg.cholesky(K, lower=True, check_finite=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return int(self._factor.nbytes)
+
+    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+        """Return the solution, as of `Projection`."""
+        return np.asarray(scipy.linalg.cho_solve((self._factor, True), h, check_finite=False))
+
+
+class InexactProjection:
+    """Two passes of EigenPro 2.0 over the centers (Algorithm 3), which store no kernel matrix.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    sample : int64 array of shape (s,)
+        The centers that the preconditioner is made of.
+    preconditioner : Preconditioner
+        Of these.
+    batch_size : int
+    seed : int
+        Of the order in which the centers are taken.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sample: Numbers,
+        preconditioner: Preconditioner,
+        *,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self._kernel, self._sample = kernel, sample
+        self._preconditioner, self._m, self._seed = preconditioner, batch_size, seed
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes: that of the centers is counted by their owner."""
+        return 0
+
+    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+        """Return an approximate solution, as of `Projection`."""
+        kernel, S = self._kernel, self._sample
+        theta = np.zeros_like(h)
+        sequence = np.random.SeedSequence([self._seed, turn])
+        random = np.random.Generator(np.random.Philox(sequence))
+        for _ in range(EPOCHS):
+            order = random.permutation(len(Z))
+            for at in range(0, len(Z), self._m):
+                rows = order[at : at + self._m]
+                X = Z[rows]
+                G = kernel.product(X, Z, theta, dtype=np.float32) - h[rows]
+                K = kernel.pairwise(X, Z[S])
+                step = self._preconditioner.step_size(kernel.pairwise(X), K)
+                theta[rows] -= step * G
+                theta[S] += step * self._preconditioner.corrected(K, G)
+        return theta
+
+
+def apart(K: Numbers) -> Numbers:
+    """Return which centers are apart from the span of the others, ascending, int64.
+
+    They are the pivots of a Cholesky factorization with diagonal pivoting, up to the one whose
+    squared distance from the span of those before is below 1e-6 of the largest diagonal.
+
+    Parameters
+    ----------
+    K : float64 array of shape (p, p)
+        K(Z, Z).
+
+    Examples
+    --------
+    >>> apart(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).tolist()
+    [0, 2]
+    """
+    _, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
+        K, lower=1, tol=APART * float(np.diag(K).max(initial=0.0))
+    )
+    return np.sort(np.asarray(pivots[:rank], np.int64) - 1)
+
+
+def check_apart(K: Numbers) -> None:
+    """Raise InvalidInput if a center is not apart from the span of the others, naming it."""
+    kept = apart(K)
+    if len(kept) == len(K):
+        return
+    left_out = np.setdiff1d(np.arange(len(K)), kept)
+    first = int(left_out[0])
+    alike = int(np.argmax(np.where(np.arange(len(K)) == first, -np.inf, K[first])))
+    raise InvalidInput(
+        f"center {first} of {len(K)} lies in the span of the others (center {alike} is nearest), "
+        f"and so do {len(left_out) - 1} more; leave them out, or take a smaller bandwidth"
+    )
