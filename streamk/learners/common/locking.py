@@ -11,7 +11,7 @@ __all__ = ["OneAtATime"]
 
 _METHODS = (
     *("learn_many", "predict_then_learn_many", "learn_one", "finish", "merge"),
-    *("add_columns", "add_classes", "state"),
+    *("add_columns", "add_classes", "add_centers", "state"),
     *("predict_many", "predict_proba_many", "decision_many"),
     *("predict_one", "predict_proba_one", "decision_one"),
     *("predict_quantile_many", "predict_interval_many", "shares", "rehearse"),

@@ -53,7 +53,7 @@ class DirectSolver:
 
     @property
     def turn(self) -> int:
-        """What `load` needs beside the arrays: the regularization chosen."""
+        """The number that `load` needs beside the arrays: the regularization chosen."""
         return self.chosen
 
     @property
@@ -78,7 +78,7 @@ class DirectSolver:
         self.update(constant, errors)
 
     def update(self, constant: Numbers, errors: Numbers) -> None:
-        """Let the functions follow the equations."""
+        """Bring the functions to the equations as they are."""
         outputs = len(constant)
         if self.equations.due:
             if len(self.ridges) > 1 and errors.any():

@@ -16,14 +16,19 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
-from streamk.landmarks.k_means import ITERATIONS, centers_of
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
 from streamk.learners.common.outputs import aligned, bounded
 from streamk.learners.eigenpro.direct import DirectSolver, functions_of
 from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
-from streamk.learners.eigenpro.projection import ExactProjection, apart, check_apart
+from streamk.learners.eigenpro.projection import (
+    ExactProjection,
+    apart,
+    check_apart,
+    unrepeated,
+)
+from streamk.learners.eigenpro.selection import Selection
 from streamk.learners.kernel_ridge.centers import Centers
 from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
 from streamk.options import Choice, Option, Real, Whole
@@ -33,8 +38,6 @@ Numbers = NDArray[Any]
 
 BYTES = 2**31
 """Memory for matrices of centers by centers."""
-SHARE = 4
-"""Events for each center from which the centers are chosen."""
 ROWS = (0.5, 4.0, np.inf)
 """Regularizations of events' own rows until their batch is learned; infinite, they are none.
 
@@ -176,8 +179,8 @@ class EigenPro(OnCenters):
             max_classes=max_classes,
         )
         self._n_learned = 0
-        self._kept: list[tuple[Numbers, Numbers]] | None = [] if given is None else None
-        """Events and labels among which centers are chosen; None once they are."""
+        self._first: Selection | None = self._new_selection() if given is None else None
+        """Events among which centers are chosen; None once they are."""
         self._centers = Centers(kernel, self.n_centers, n_columns=0, n_outputs=self._stored)
         self._solver: DirectSolver | ProjectedGradient | None = None
         if given is not None and columns is None:
@@ -186,6 +189,9 @@ class EigenPro(OnCenters):
             self.add_columns(columns)
         if given is not None:
             self._take_given(given)
+
+    def _new_selection(self) -> Selection:
+        return Selection(self.n_centers, method=self.selection, seed=self.seed)
 
     def _check_solver(self) -> None:
         """Raise InvalidInput if an option is not one of the solver's."""
@@ -204,7 +210,7 @@ class EigenPro(OnCenters):
         K = self.kernel.pairwise(Z) if self._has_matrix else None
         if K is not None:
             check_apart(K)
-        elif len(np.unique(Z, axis=0)) < len(Z):
+        elif len(unrepeated(Z)) < len(Z):
             raise InvalidInput(
                 f"some of the {len(Z)} centers are the same; leave repeated ones out"
             )
@@ -257,11 +263,10 @@ class EigenPro(OnCenters):
     @property
     def nbytes(self) -> int:
         """Memory of centers, coefficients, matrices and events that are kept, in bytes."""
-        own: list[Numbers] = [self._pending, self._pending_labels, self._pending_coefficients]
-        for X, y in self._kept or ():
-            own += X, y
-        solver = 0 if self._solver is None else self._solver.nbytes
-        return self._centers.nbytes + solver + sum(array.nbytes for array in own)
+        own = (self._pending, self._pending_labels, self._pending_coefficients)
+        parts = (self._centers, self._solver, self._first)
+        others = sum(part.nbytes for part in parts if part is not None)
+        return others + sum(array.nbytes for array in own)
 
     # Learning and predicting
 
@@ -278,17 +283,17 @@ class EigenPro(OnCenters):
             part = len(X) / (self._n_learned + len(X))
             self._constant = self._constant + part * (T.mean(axis=0) - self._constant)
         self._n_learned += len(X)
-        blocks = self._n_learned // self._block
-        choosing = self._kept is not None and blocks & (blocks - 1) == 0
-        if self._kept is not None:
-            self._kept.append((X, y))
+        first = self._first
+        if first is not None:
+            first.add(X, y)
+        choosing = first is not None and first.is_due
         if isinstance(self._solver, ProjectedGradient):
             self._step(self._solver, X, A)
         elif self._solver is not None and not choosing:
             K = self.kernel.pairwise(X, self._centers.points)
             self._solver.learn(K, T, self._constant, self._errors[len(ROWS) :])
-        if choosing:
-            self._choose()
+        if first is not None and choosing:
+            self._choose(first)
         self._store()
 
     def _step(self, solver: ProjectedGradient, X: Numbers, A: Numbers) -> None:
@@ -310,10 +315,11 @@ class EigenPro(OnCenters):
     # Centers
 
     def add_centers(self, Z: ArrayLike) -> int:
-        """Add centers with coefficients of 0: predictions stay as they are.
+        """Add centers with coefficients of 0: the function stays as it is.
 
         The direct solver takes the kernels of past events with them to be those of their
-        projections on the span of the centers before.
+        projections on the span of the centers before; "eigenpro" projects the batches since its
+        last projection first. Choices of centers yet to come leave them where they are.
 
         Parameters
         ----------
@@ -322,7 +328,7 @@ class EigenPro(OnCenters):
         Returns
         -------
         int
-            How many were added: none in the span of the others.
+            How many were added: those that lie in the span of others are left out.
 
         Raises
         ------
@@ -333,37 +339,28 @@ class EigenPro(OnCenters):
         if self.columns is None:
             self.add_columns(range(points.shape[1]))
         before = len(self._centers)
+        if self._first is not None:
+            self._first.add_fixed(points)
         self._admit(points)
+        self._recent.clear()
         self._store()
         return len(self._centers) - before
 
-    def _choose(self) -> None:
+    def _choose(self, first: Selection) -> None:
         """Choose centers among all events so far."""
-        kept = self._kept or []
-        X = np.concatenate([block for block, _ in kept])
-        last = len(X) >= SHARE * self.n_centers
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, len(X)])))
-        if last:
-            self._kept = None
-        if last and self.selection == "k-means":
-            centers = centers_of(
-                X.astype(np.float64), self.n_centers, random, init="random", iterations=ITERATIONS
-            )
-            self._replace(random.permutation(centers).astype(np.float32))
-        elif self._is_direct:
-            rows = np.sort(random.permutation(len(X))[: self.n_centers])
-            self._replace(X[rows])
-        else:  # a part of the events before is there, and as large a part of those since is added
-            most = min(self.n_centers, max(2, len(X) // SHARE))
-            since = X[len(X) // 2 :] if len(self._centers) else X
-            self._admit(random.permutation(since)[: max(0, most - len(self._centers))])
-        self._learn_anew(kept)
+        if first.is_last:
+            self._first = None
+        if self._is_direct or first.uses_clusters:
+            self._replace(first.centers())
+        else:
+            self._admit(first.more(len(self._centers)))
+        self._learn_anew(first)
 
-    def _learn_anew(self, kept: Sequence[tuple[Numbers, Numbers]]) -> None:
-        """Have the direct solver learn events (n, d) and labels once more, of other centers."""
+    def _learn_anew(self, first: Selection) -> None:
+        """Learn the first events once more, with other centers: the direct solver does."""
         solver = self._solver
         if isinstance(solver, DirectSolver):
-            for X, y in kept:
+            for X, y in first.blocks:
                 solver.equations.add(
                     self.kernel.pairwise(X, self._centers.points), self._targets(y)
                 )
@@ -375,15 +372,14 @@ class EigenPro(OnCenters):
         if solver is None:
             self._replace(Z)
             return
-        if not self._has_matrix:
-            _, first = np.unique(np.concatenate([old, Z]), axis=0, return_index=True)
-            Z = Z[np.sort(first[first >= len(old)]) - len(old)]
         K, B = None, np.zeros((len(old), len(Z)))
-        if self._has_matrix:
+        if not self._has_matrix:
+            Z = unrepeated(np.concatenate([old, Z]))[len(old) :]
+        else:
             K = self.kernel.pairwise(np.concatenate([old, Z]))
             p = len(old)
-            B = ExactProjection(K[:p, :p]).solve(old, K[:p, p:], 0)
-            some = apart(K[p:, p:] - K[p:, :p] @ B)
+            B = ExactProjection(K[:p, :p]).solve(old, K[:p, p:], B, 0)
+            some = apart(K[p:, p:] - K[p:, :p] @ B, float(K[0, 0]))
             every = np.append(np.arange(p), p + some)
             Z, B, K = Z[some], B[:, some], K[np.ix_(every, every)]
         if not len(Z):
@@ -403,6 +399,8 @@ class EigenPro(OnCenters):
             K = self.kernel.pairwise(Z)
             some = apart(K)
             Z, K = Z[some], K[np.ix_(some, some)]
+        else:
+            Z = unrepeated(Z)
         if isinstance(solver, ProjectedGradient):
             solver.project()
         self._set_centers(Z, K)
@@ -431,8 +429,8 @@ class EigenPro(OnCenters):
 
     def _add_center_columns(self, count: int) -> None:
         self._centers.add_columns(count)
-        if self._kept is not None:
-            self._kept = [(np.pad(X, ((0, 0), (0, count))), y) for X, y in self._kept]
+        if self._first is not None:
+            self._first.add_columns(count)
         if isinstance(self._solver, ProjectedGradient):
             self._solver.add_columns(self._centers.points)
 
@@ -447,21 +445,17 @@ class EigenPro(OnCenters):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
-        solver = self._solver
+        solver, first = self._solver, self._first
         header = {
             **self._header(),
             "n_learned": self._n_learned,
-            "choosing": self._kept is not None,
+            "choosing": first is not None,
             "turn": 0 if solver is None else solver.turn,
         }
-        kept = self._kept or [(np.zeros((0, len(self.columns or ())), np.float32), np.zeros(0))]
-        arrays = {
-            "centers": self.centers,
-            "kept": np.concatenate([X for X, _ in kept]),
-            "kept_labels": np.concatenate([y for _, y in kept]),
-            **self._block_arrays(),
-        }
-        return State(header, arrays if solver is None else {**arrays, **solver.arrays()})
+        arrays = {"centers": self.centers, **self._block_arrays()}
+        for part in (first, solver):
+            arrays |= {} if part is None else part.arrays()
+        return State(header, arrays)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -473,19 +467,14 @@ class EigenPro(OnCenters):
             If the state is another learner's or of a newer format, or is damaged.
         """
         learner, owner = cls._from_header(state), cls._owner()
-        declared = (
-            Declared("centers", "float32", ("centers", "columns")),
-            Declared("kept", "float32", ("kept", "columns")),
-            Declared("kept_labels", "float64", ("kept",), learner._label_domain),
-        )
-        found, sizes = taken(declared, state.arrays, learner._sizes(), owner)
         learner._n_learned = count(state.header, "n_learned", owner)
-        choosing = bool(state.header["choosing"])
-        if sizes["kept"] != (learner._n_learned if choosing else 0):
-            raise StateError(f"array 'kept' of {owner} has {sizes['kept']} events")
-        learner._kept = None
-        if choosing:
-            learner._kept = [(found["kept"].copy(), found["kept_labels"].copy())][: sizes["kept"]]
+        declared = (Declared("centers", "float32", ("centers", "columns")),)
+        found, sizes = taken(declared, state.arrays, learner._sizes(), owner)
+        learner._first = None
+        if state.header["choosing"]:
+            learner._first = learner._new_selection()
+            sizes |= {"first": learner._n_learned, "block": learner._block}
+            learner._first.load(state.arrays, sizes, learner._label_domain, owner)
         if sizes["centers"]:
             learner._load_solver(state, found["centers"])
         learner._load_block(state.arrays)
@@ -494,6 +483,8 @@ class EigenPro(OnCenters):
 
     def _load_solver(self, state: State, Z: Numbers) -> None:
         """Take the centers of a state and all that belongs to them."""
+        if len(unrepeated(Z)) < len(Z):
+            raise StateError(f"array 'centers' of {self._owner()} has repeated rows")
         K = self.kernel.pairwise(Z) if self._has_matrix else None
         try:
             self._set_centers(Z.copy(), K)
@@ -530,11 +521,11 @@ class EigenPro(OnCenters):
 
         def events_of(other: Self, others: int) -> tuple[Numbers, Numbers]:
             X, y = other._pending, other._pending_labels
-            if other._kept is None:
+            if other._first is None:
                 self._join(other, mine, others)
-            elif other._kept:
-                X = np.concatenate([*(block for block, _ in other._kept), X])[-others:]
-                y = np.concatenate([*(labels for _, labels in other._kept), y])[-others:]
+            elif other._first.blocks:
+                X = np.concatenate([other._first.events, X])[-others:]
+                y = np.concatenate([other._first.labels, y])[-others:]
             return X, y
 
         merge_by_events(self, other, common_events, events_of)
@@ -550,10 +541,10 @@ class EigenPro(OnCenters):
         Z = np.zeros((len(theirs), len(self.columns or ())), np.float32)
         Z[:, [(self.columns or ()).index(name) for name in copy.columns or ()]] = theirs
         solver.align(partial(self._aligned, copy.classes))
-        kept, self._kept = self._kept, None
-        if kept is not None:  # its centers are chosen, those here would be yet
+        first, self._first = self._first, None
+        if first is not None:  # its centers are chosen, those here would be yet
             self._replace(Z)
-            self._learn_anew(kept)
+            self._learn_anew(first)
         share = others / copy._n_learned
         if isinstance(solver, DirectSolver) and isinstance(self._solver, DirectSolver):
             C = self.kernel.pairwise(Z, self._centers.points)

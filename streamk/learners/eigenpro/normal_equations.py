@@ -18,7 +18,7 @@ STEPS = 4
 GROWTH = 0.25
 """Part of all events that are new when the equations are solved anew."""
 _ROUNDED = 1e-12
-"""What is added to the diagonal, relative to the trace, so that rounding leaves it positive."""
+"""Added to the diagonal, relative to the trace, so that rounding leaves it positive."""
 _MORE = 1e4
 """Times as much is added where it does not."""
 

@@ -40,7 +40,7 @@ class Preconditioner:
     ----------
     kernel : Kernel
     sample : array of shape (s, d)
-        Points, at least 2.
+        Points.
     batch_size : int
     level : int, optional
         q below s, for those who want another.
@@ -60,7 +60,7 @@ class Preconditioner:
         s = len(sample)
         most = max(1, s // _LARGEST_SHARE) if level is None else level
         K = kernel.pairwise(sample)
-        values, vectors = scipy.linalg.eigh(K, subset_by_index=(s - most - 1, s - 1))
+        values, vectors = scipy.linalg.eigh(K, subset_by_index=(max(0, s - most - 1), s - 1))
         values, vectors = values[::-1], vectors[:, ::-1]
         usable = max(1, int((values > _LEAST * values[0]).sum()))
         values, vectors = values[:usable], vectors[:, :usable]

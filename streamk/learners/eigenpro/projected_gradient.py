@@ -80,8 +80,13 @@ class ProjectedGradient:
         """Batches that are projected together."""
         self.coefficients = A.copy()
         self.turn = 0
-        """Projections so far; what `load` needs beside the arrays."""
-        self._temporary = self._none(outputs)
+        """Projections so far: the number that `load` needs beside the arrays."""
+        self._begin(outputs)
+
+    def _begin(self, n_outputs: int) -> None:
+        """Go on with no step since the last projection."""
+        self._temporary = self._none(n_outputs)
+        self._corrections = np.zeros((len(self._sample), n_outputs))
 
     def _none(self, n_outputs: int) -> Centers:
         return Centers(
@@ -94,7 +99,8 @@ class ProjectedGradient:
     @property
     def nbytes(self) -> int:
         """Memory beside the centers, in bytes."""
-        return self.coefficients.nbytes + self._projection.nbytes + self._temporary.nbytes
+        own = self.coefficients.nbytes + self._corrections.nbytes
+        return own + self._projection.nbytes + self._temporary.nbytes
 
     @property
     def n_temporary(self) -> int:
@@ -121,24 +127,31 @@ class ProjectedGradient:
         K_sample = self._kernel.pairwise(X, self._Z[self._sample])
         step = self.preconditioner.step_size(K, K_sample)
         self._temporary.append(X, np.zeros(len(X)), -step * G)
-        A = self.coefficients
-        A[self._sample, :outputs] += step * self.preconditioner.corrected(K_sample, G)
+        correction = step * self.preconditioner.corrected(K_sample, G)
+        self.coefficients[self._sample, :outputs] += correction
+        self._corrections += correction
         if len(self._temporary) == self._temporary.capacity:
             self.project()
 
     def project(self) -> None:
-        """Bring temporary centers to the span of the others."""
+        """Bring temporary centers to the span of the others.
+
+        What the preconditioner took from them is a guess at their projection: with it, the error of
+        an inexact one is a part of the preconditioned step, not of the much longer plain one.
+        """
         if not len(self._temporary):
             return
         temporary, A = self._temporary, self.coefficients
         outputs = temporary.n_outputs
         W = temporary.coefficients(np.arange(len(temporary)))
         h = self._kernel.product(self._Z, temporary.points, W, dtype=np.float32)
-        A[:, :outputs] += self._projection.solve(self._Z, h, self.turn)
+        start = np.zeros_like(h)
+        start[self._sample] = -self._corrections
+        A[:, :outputs] += self._projection.solve(self._Z, h, start, self.turn)
         self.turn += 1
         part = _TAIL / (self.turn + _TAIL - 1)
         A[:, outputs:] += part * (A[:, :outputs] - A[:, outputs:])
-        self._temporary = self._none(outputs)
+        self._begin(outputs)
 
     def begin_at(self, h: Numbers) -> None:
         """Have functions of the values h (p, 2 n_outputs) at the centers, by projection."""
@@ -147,7 +160,7 @@ class ProjectedGradient:
     def average(self, h: Numbers, part: float) -> None:
         """Go over to functions of the values h (p, 2 n_outputs) at the centers, by a part."""
         self.project()
-        theirs = self._projection.solve(self._Z, h, self.turn)
+        theirs = self._projection.solve(self._Z, h, np.zeros_like(h), self.turn)
         self.coefficients = (1.0 - part) * self.coefficients + part * theirs
 
     def add_columns(self, Z: Numbers) -> None:
@@ -159,6 +172,7 @@ class ProjectedGradient:
         """Have so many outputs: ``fitted`` of coefficients (n, outputs of all functions)."""
         W = self._temporary.coefficients(np.arange(len(self._temporary)))
         self._temporary.set_outputs(fitted(np.tile(W, (1, 2)))[:, :outputs])
+        self._corrections = fitted(np.tile(self._corrections, (1, 2)))[:, :outputs]
         self.coefficients = fitted(self.coefficients)
 
     def align(self, ordered: Callable[[Numbers], Numbers]) -> None:
@@ -175,6 +189,7 @@ class ProjectedGradient:
             "coefficients": self.coefficients.copy(),
             "temporary": self._temporary.points.copy(),
             "temporary_coefficients": self._temporary.coefficients(every).copy(),
+            "corrections": self._corrections.copy(),
         }
 
     def load(self, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
@@ -191,6 +206,7 @@ class ProjectedGradient:
             "columns": self._Z.shape[1],
             "outputs": outputs,
             "width": 2 * outputs,
+            "sample": len(self._sample),
         }
         found, sizes = taken(_DECLARED, arrays, sizes, owner)
         many = sizes["temporary"]
@@ -199,6 +215,7 @@ class ProjectedGradient:
         self.coefficients = found["coefficients"].copy()
         W = found["temporary_coefficients"]
         self._temporary.append(found["temporary"], np.zeros(many), W)
+        self._corrections = found["corrections"].copy()
         self.turn = turn
 
 
@@ -206,4 +223,5 @@ _DECLARED = (
     Declared("coefficients", "float64", ("centers", "width")),
     Declared("temporary", "float32", ("temporary", "columns")),
     Declared("temporary_coefficients", "float32", ("temporary", "outputs")),
+    Declared("corrections", "float64", ("sample", "outputs")),
 )

@@ -28,7 +28,7 @@ class Projection(Protocol):
         """Memory, in bytes."""
         ...
 
-    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
         """Return theta (p, outputs) for the values h (p, outputs) of a function at the centers.
 
         Parameters
@@ -36,6 +36,8 @@ class Projection(Protocol):
         Z : float32 array of shape (p, d)
             The centers.
         h : float64 array of shape (p, outputs)
+        start : float64 array of shape (p, outputs)
+            A guess at theta.
         turn : int
             Count of projections before this one.
         """
@@ -59,7 +61,7 @@ class ExactProjection:
         """Memory, in bytes."""
         return int(self._factor.nbytes)
 
-    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
         """Return the solution, as of `Projection`."""
         return np.asarray(scipy.linalg.cho_solve((self._factor, True), h, check_finite=False))
 
@@ -96,10 +98,10 @@ class InexactProjection:
         """Memory, in bytes: that of the centers is counted by their owner."""
         return 0
 
-    def solve(self, Z: Numbers, h: Numbers, turn: int) -> Numbers:
+    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
         """Return an approximate solution, as of `Projection`."""
         kernel, S = self._kernel, self._sample
-        theta = np.zeros_like(h)
+        theta = start.copy()
         sequence = np.random.SeedSequence([self._seed, turn])
         random = np.random.Generator(np.random.Philox(sequence))
         for _ in range(EPOCHS):
@@ -115,25 +117,28 @@ class InexactProjection:
         return theta
 
 
-def apart(K: Numbers) -> Numbers:
+def apart(K: Numbers, scale: float | None = None) -> Numbers:
     """Return which centers are apart from the span of the others, ascending, int64.
 
     They are the pivots of a Cholesky factorization with diagonal pivoting, up to the one whose
-    squared distance from the span of those before is below 1e-6 of the largest diagonal.
+    squared distance from the span of those before is below 1e-6 of the scale.
 
     Parameters
     ----------
     K : float64 array of shape (p, p)
-        K(Z, Z).
+        K(Z, Z), or its Schur complement where more centers are there.
+    scale : float, optional
+        Squared norm of a center's kernel; by default the largest number on the diagonal.
 
     Examples
     --------
     >>> apart(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).tolist()
     [0, 2]
     """
-    _, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
-        K, lower=1, tol=APART * float(np.diag(K).max(initial=0.0))
-    )
+    scale = float(np.diag(K).max(initial=0.0)) if scale is None else scale
+    _, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1, tol=APART * scale)
+    if not (np.diag(K) > APART * scale).any():  # LAPACK takes the first pivot in any case
+        rank = 0
     return np.sort(np.asarray(pivots[:rank], np.int64) - 1)
 
 
@@ -149,3 +154,15 @@ def check_apart(K: Numbers) -> None:
         f"center {first} of {len(K)} lies in the span of the others (center {alike} is nearest), "
         f"and so do {len(left_out) - 1} more; leave them out, or take a smaller bandwidth"
     )
+
+
+def unrepeated(Z: Numbers) -> Numbers:
+    """Return the rows of Z (p, d) without those that were there before, in their order.
+
+    Examples
+    --------
+    >>> unrepeated(np.array([[2.0], [1.0], [2.0]])).tolist()
+    [[2.0], [1.0]]
+    """
+    _, first = np.unique(Z, axis=0, return_index=True)
+    return Z[np.sort(first)]
