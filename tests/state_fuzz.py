@@ -109,6 +109,12 @@ def _kernel_ridge(task: str) -> Any:
     return create("kernel-ridge", task=kind, max_centers=64)
 
 
+def _eigenpro(task: str, solver: str, n_centers: int = 12) -> Any:
+    kind = "regression" if task == "numbers" else "classification"
+    sizes = {"n_centers": n_centers, "batch_size": 16}
+    return create("eigenpro", task=kind, solver=solver, **sizes)
+
+
 def _adagrad(_: str) -> Any:
     """Return a learner that has gathered events, and whose columns are scaled as of old."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
@@ -146,12 +152,15 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "streaming-meka newton": ("three", lambda task: _meka(task, "newton", 65)),
     "streaming-meka plain": ("two", _plain_meka),
     "kernel-ridge": ("three", _kernel_ridge),
+    "eigenpro": ("three", lambda task: _eigenpro(task, "direct")),
+    "eigenpro numbers": ("numbers", lambda task: _eigenpro(task, "eigenpro")),
     "kernel-ridge numbers": ("numbers", _kernel_ridge),
     "multi-kernel new": ("two", _multi),
     "doubly-stochastic new": ("two", _adagrad),
     "online-nystrom new": ("numbers", _nystrom),
     "streaming-meka new": ("three", _meka),
     "kernel-ridge new": ("two", _kernel_ridge),
+    "eigenpro new": ("two", lambda task: _eigenpro(task, "direct", 64)),
 }
 """What each one learns, and its maker. New ones have learned few events."""
 POOLED = tuple(name for name in LEARNERS if name.startswith("multi-kernel"))

@@ -158,6 +158,30 @@ class OnLandmarks:
     half_life: float | None = None
 
 
+@estimator()
+class OnEvents:
+    """Options of kernel ridge regression on the last events, as estimators have them."""
+
+    kernel: str | Kernel = "laplacian"
+    bandwidth: float = 1.0
+    regularization: float | None = None
+    max_centers: int = 32_768
+
+
+@estimator()
+class OnCenters:
+    """Options of a kernel model with centers of its own, as estimators have them."""
+
+    kernel: str | Kernel = "laplacian"
+    bandwidth: float = 2.0
+    n_centers: int = 2000
+    selection: str = "random"
+    solver: str = "auto"
+    regularization: float | None = None
+    forgetting: float = 1.0
+    batch_size: int = 256
+
+
 GAMMA = {
     "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
 }

@@ -16,6 +16,7 @@ MODELS = {
     "online-nystrom": "one kernel, events as landmarks, columns scaled",
     "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",
     "kernel-ridge": "one kernel, the last events as centers, columns scaled",
+    "eigenpro": "one kernel, centers that learn all events, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

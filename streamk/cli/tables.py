@@ -37,6 +37,7 @@ def features(kind: str, n: int) -> str:
         "online-nystrom": "landmarks",
         "streaming-meka": "features",
         "kernel-ridge": "centers",
+        "eigenpro": "centers",
     }
     return f"{n:,} {names.get(kind, 'random features')}"
 

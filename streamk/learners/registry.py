@@ -116,7 +116,7 @@ MODELS: dict[str, Callable[..., Learner]] = {
     OnlineNystrom.TYPE: _online_nystrom,
     StreamingMeka.TYPE: _streaming_meka,
     OnlineKernelRidge.TYPE: partial(_on_centers, OnlineKernelRidge),
-    EigenPro.TYPE: partial(_on_centers, EigenPro),
+    EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 LEARNERS: dict[str, Any] = {
@@ -153,7 +153,7 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         and the other options of `OnlineNystrom`; the seed is of no consequence. For
         "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
         `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel`` ("laplacian"), ``bandwidth``
-        (1), and the other options of `OnlineKernelRidge` and of `EigenPro`.
+        (1, and 2 of "eigenpro"), and the other options of `OnlineKernelRidge` and of `EigenPro`.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
+from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
@@ -91,3 +92,4 @@ def _models(task: str) -> Iterator[Learner]:
     y = _NUMBERS if task == "regression" else _TWO
     kept.learn_many(np.tile(_X, (16, 1)), y * 16)  # until the oldest events go
     yield kept
+    yield create(EigenPro.TYPE, task=task, n_centers=2, batch_size=2)

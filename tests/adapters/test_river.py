@@ -37,6 +37,8 @@ from streamk import learners
 from streamk.adapters.river import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
+    EigenProClassifier,
+    EigenProRegressor,
     KernelClassifier,
     KernelRegressor,
     KernelRidgeClassifier,
@@ -107,12 +109,14 @@ CHECKED: dict[str, base.Estimator] = {
     ),
     "regressor on clusters": StreamingMekaRegressor(rank=4, n_clusters=3, first=64, swap_delay=32),
     "events": KernelRidgeClassifier(),
+    "centers": EigenProClassifier(n_centers=32, batch_size=16),
+    "regressor on centers": EigenProRegressor(n_centers=32, batch_size=16, solver="eigenpro"),
     "regressor on events": KernelRidgeRegressor(max_centers=64, regularization=1.0),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
 
 
-FAMILIES = ("classifier", "regressor", "one kernel", "regressor on landmarks", "clusters", "events")
+FAMILIES = ("classifier", "regressor", "one kernel", "regressor on landmarks", "centers")
 """One of each family is checked at once, all of them nightly."""
 
 
@@ -139,6 +143,7 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
         *(KernelClassifier(), KernelRegressor(), NystromClassifier(), NystromRegressor()),
         *(StreamingMekaClassifier(), StreamingMekaRegressor()),
         *(KernelRidgeClassifier(), KernelRidgeRegressor()),
+        *(EigenProClassifier(), EigenProRegressor()),
     ],
 )
 def test_no_check_is_skipped(model: base.Estimator) -> None:

@@ -24,8 +24,12 @@ from streamk import learners
 from streamk.adapters.sklearn import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
+    EigenProClassifier,
+    EigenProRegressor,
     KernelClassifier,
     KernelRegressor,
+    KernelRidgeClassifier,
+    KernelRidgeRegressor,
     NystromClassifier,
     NystromRegressor,
 )
@@ -38,8 +42,12 @@ FAMILIES = [
     KernelRegressor(),
     DoublyStochasticClassifier(),
     NystromRegressor(),
+    EigenProClassifier(n_centers=50),
 ]
 VARIANTS = [
+    EigenProRegressor(n_centers=50, batch_size=16, solver="eigenpro"),
+    KernelRidgeClassifier(),
+    KernelRidgeRegressor(max_centers=64),
     KernelClassifier(class_weight="balanced"),
     KernelRegressor(loss="quantile"),
     DoublyStochasticRegressor(),
@@ -137,6 +145,12 @@ def test_accuracy() -> None:
     assert cross_val_score(NystromClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
     assert cross_val_score(NystromClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
     assert cross_val_score(NystromRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
+    for made in (EigenProClassifier, KernelRidgeClassifier):
+        assert cross_val_score(made(random_state=0), *moons(), cv=3).mean() > 0.95
+        wide = made(bandwidth=2.0, random_state=0)
+        assert cross_val_score(wide, *cancer, cv=3).mean() > 0.95
+    for made in (EigenProRegressor, KernelRidgeRegressor):
+        assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])

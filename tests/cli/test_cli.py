@@ -26,6 +26,7 @@ from streamk.kernels import KERNELS
 from streamk.learners import (
     MODELS,
     DoublyStochastic,
+    EigenPro,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -110,7 +111,8 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
 def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"} | {
-        "external_experts"
+        "external_experts",
+        "centers",
     }  # no words or numbers
     many = {"delta", "q"}
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
@@ -119,6 +121,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         *((one, composed) for one in of_one),
         (MultiKernel, many),
         (OnlineKernelRidge, of_kernel),
+        (EigenPro, of_kernel),
     ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more

@@ -13,6 +13,7 @@ from streamk.learners import (
     AdaGrad,
     Constant,
     DoublyStochastic,
+    EigenPro,
     InverseTime,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -51,6 +52,14 @@ def kernel_ridge(**options):
     return make
 
 
+def eigenpro(**options):
+    def make(**more):
+        more.pop("loss", None)  # the squared one
+        return EigenPro(GAUSSIAN, n_centers=40, batch_size=32, **options, **more)
+
+    return make
+
+
 def meka(**options):
     parts = {"rank": 4, "n_clusters": 2, "first": 60, "swap_delay": 25, "every": 90, "growth": 6}
     return lambda **more: StreamingMeka(
@@ -74,6 +83,8 @@ TASKS = [(loss, "classification") for loss in CLASSES] + [(loss, "regression") f
 MORE = {
     "events as centers": kernel_ridge(max_centers=150),
     "events as centers, one ridge": kernel_ridge(regularization=0.3),
+    "centers, normal equations": eigenpro(solver="direct", forgetting=0.999),
+    "centers, gradient steps": eigenpro(solver="eigenpro"),
     "adagrad": stochastic(batch_size=1, step=AdaGrad(0.2), regularization=0.01),
     "inverse time, blocks in turn": stochastic(
         batch_size=1, step=InverseTime(5.0), regularization=0.5, block_size=50, max_features=130

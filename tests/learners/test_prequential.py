@@ -14,6 +14,7 @@ from streamk.adapters.river import KernelClassifier, KernelRegressor
 from streamk.errors import InvalidInput
 from streamk.learners import (
     DoublyStochastic,
+    EigenPro,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -341,6 +342,7 @@ CLASSIFIERS: dict[str, Callable[..., Any]] = {
         GAUSSIAN, rank=2, n_clusters=2, first=8, swap_delay=1, **options
     ),
     "events": lambda **options: OnlineKernelRidge(GAUSSIAN, **options),
+    "centers": lambda **options: EigenPro(GAUSSIAN, n_centers=8, batch_size=4, **options),
     "scaled": lambda **options: Scaled(OnlineNystrom(GAUSSIAN, **options)),
 }
 

@@ -14,6 +14,7 @@ from streamk.deprecation import former_options
 from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
+    EigenPro,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -74,7 +75,8 @@ def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
 
 
 def test_the_glossary_has_every_option_of_the_learners() -> None:
-    learners = (MultiKernel, DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge)
+    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge, EigenPro)
+    learners = (MultiKernel, *of_one)
     options = {name for each in learners for name in inspect.signature(each).parameters}
     assert options <= NAMED | {"self"}, sorted(options - NAMED)
 

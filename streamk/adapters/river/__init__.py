@@ -11,6 +11,7 @@ from streamk.adapters.river.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
 )
+from streamk.adapters.river.eigenpro import EigenProClassifier, EigenProRegressor
 from streamk.adapters.river.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.river.learners import (
     KernelClassifier,
@@ -24,6 +25,8 @@ from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older 
 __all__ = [
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
     "KernelClassifier",
     "KernelRegressor",
     "KernelRidgeClassifier",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from streamk.adapters.options import GAMMA, estimator
+from streamk.adapters.options import GAMMA, OnEvents, estimator
 from streamk.adapters.river.estimators import Classifier, Estimator, Regressor
-from streamk.kernels import Kernel
 
 
 @estimator(GAMMA)
-class _KernelRidge(Estimator):
+class _KernelRidge(OnEvents, Estimator):
     """The common part of the classifier and the regressor."""
 
     _learner = "kernel-ridge"
-    kernel: str | Kernel = "laplacian"
-    bandwidth: float = 1.0
-    regularization: float | None = None
-    max_centers: int = 32_768
     seed: int | None = None
 
 

@@ -13,6 +13,8 @@ from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
 )
+from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
+from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
     LeverageNystroem,
@@ -29,9 +31,13 @@ __all__ = [
     "BlockSVC",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
     "KMeansNystroem",
     "KernelClassifier",
     "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
     "LeverageNystroem",
     "MekaClassifier",
     "MekaRidge",

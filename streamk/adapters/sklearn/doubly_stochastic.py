@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamk import learners
-from streamk.adapters.batches import Batch
 from streamk.adapters.options import GAMMA, OneKernel, chosen, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.learners import Learner, Step
@@ -25,12 +23,6 @@ class _OneKernel(OneKernel, Estimator):
     batch_size: int = 8
     n_epochs: int = 10
     random_state: int | np.random.RandomState | None = None
-
-    def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
-        """Pass over the events, and learn the last ones though they fill no mini-batch."""
-        super()._fit(X, y, sample_weight, **options)
-        learner: Any = self.learner_
-        learner.finish()
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         seed = int(random.randint(2**31))

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
-from streamk.learners import Learner
+from streamk.learners import Learner, Scaled
 
 _EVENTS: dict[str, Any] = {
     "dtype": np.float64,
@@ -138,13 +138,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return n
 
     def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
-        """Pass over the events, each time in another order."""
+        """Pass over the events, each time in another order, and learn the last ones in any case."""
         places = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
         passes, random = self._passes, check_random_state(self.random_state)
         self._model = Model(self._make(random, **options))
         for _ in range(passes):
             order = places[random.permutation(len(places))]
             self._learn(X.take(order), y[order])
+        if isinstance(self._model.learner, Scaled):
+            self._model.learner.finish()
 
     def _learn_weighted(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
         """Learn events in their order, each as often as its weight says."""

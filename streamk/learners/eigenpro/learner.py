@@ -270,6 +270,11 @@ class EigenPro(OnCenters):
 
     # Learning and predicting
 
+    def finish(self) -> None:
+        """Learn the events since the last batch as a batch, though they are fewer."""
+        if len(self._pending):
+            self._close_block()
+
     def _outputs_of(self, X: Numbers) -> Numbers:
         F = self._centers.outputs(X)
         if isinstance(self._solver, ProjectedGradient):
@@ -473,7 +478,7 @@ class EigenPro(OnCenters):
         learner._first = None
         if state.header["choosing"]:
             learner._first = learner._new_selection()
-            sizes |= {"first": learner._n_learned, "block": learner._block}
+            sizes |= {"first": learner._n_learned}
             learner._first.load(state.arrays, sizes, learner._label_domain, owner)
         if sizes["centers"]:
             learner._load_solver(state, found["centers"])

@@ -130,7 +130,7 @@ class ProjectedGradient:
         correction = step * self.preconditioner.corrected(K_sample, G)
         self.coefficients[self._sample, :outputs] += correction
         self._corrections += correction
-        if len(self._temporary) == self._temporary.capacity:
+        if len(self._temporary) > self._temporary.capacity - self._m:
             self.project()
 
     def project(self) -> None:
@@ -210,7 +210,7 @@ class ProjectedGradient:
         }
         found, sizes = taken(_DECLARED, arrays, sizes, owner)
         many = sizes["temporary"]
-        if many >= self._temporary.capacity or many % self._m:
+        if many > self._temporary.capacity - self._m:
             raise StateError(f"array 'temporary' of {owner} has {many} events")
         self.coefficients = found["coefficients"].copy()
         W = found["temporary_coefficients"]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, taken
+from streamk.errors import StateError
 from streamk.landmarks.k_means import ITERATIONS, centers_of
 
 Numbers = NDArray[Any]
@@ -125,7 +126,8 @@ class Selection:
         """The arrays to go on from, by name, copies."""
         found = {"fixed": self.fixed.copy()}
         if self.blocks:
-            found |= {"first": self.events, "first_labels": self.labels}
+            sizes = np.array([len(X) for X, _ in self.blocks])
+            found |= {"first": self.events, "first_labels": self.labels, "first_sizes": sizes}
         return found
 
     def load(
@@ -137,7 +139,7 @@ class Selection:
         ----------
         arrays : mapping of str to array
         sizes : mapping of str to int
-            "columns", "first", the events, and "block", those of each block.
+            "columns", and "first", the events.
         labels : Domain
         owner : str
 
@@ -151,10 +153,15 @@ class Selection:
             declared += (
                 Declared("first", "float32", ("first", "columns")),
                 Declared("first_labels", "float64", ("first",), labels),
+                Declared("first_sizes", "int64", ("blocks",), Domain(1, sizes["first"])),
             )
         found, _ = taken(declared, arrays, sizes, owner)
         self.fixed = found["fixed"].copy()
-        block = sizes["block"]
-        for at in range(0, sizes["first"], block):
-            X, y = found["first"][at : at + block], found["first_labels"][at : at + block]
-            self.add(X.copy(), y.copy())
+        if not sizes["first"]:
+            return
+        ends = np.cumsum(found["first_sizes"])
+        if ends[-1] != sizes["first"]:
+            raise StateError(f"array 'first_sizes' of {owner} does not sum to {sizes['first']}")
+        X, y = (np.split(found[name], ends[:-1]) for name in ("first", "first_labels"))
+        for events, some in zip(X, y, strict=True):
+            self.add(events.copy(), some.copy())

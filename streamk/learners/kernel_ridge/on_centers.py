@@ -187,9 +187,10 @@ class OnCenters(Supervised):
 
     def _close_block(self) -> None:
         """Have the centers learn the block, and weigh the functions."""
-        block = self._pending, self._pending_labels, self._pending_coefficients
+        n = len(self._pending)
+        block = self._pending, self._pending_labels, self._pending_coefficients[:n]
         self._begin_block()
-        self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** self._block + self._errors_now
+        self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** n + self._errors_now
         self._errors_now = np.zeros(len(self._ridges))
         self._take_block(*block)
 
@@ -200,7 +201,7 @@ class OnCenters(Supervised):
         raise NotImplementedError
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        """Learn a full block of events X (n, d), labels y (n,), coefficients A (n, width)."""
+        """Learn a block of events X (n, d), labels y (n,), coefficients A (n, width)."""
         raise NotImplementedError
 
     def _add_center_columns(self, count: int) -> None:

@@ -247,8 +247,8 @@ class Scaled(OneAtATime, Predictor):
         learner.learn_one(scale.transform(x[None], learner.dtype)[0], y)
 
     def finish(self) -> None:
-        """Take the step of a mini-batch that is not whole; see `DoublyStochastic.finish`."""
-        if isinstance(self.learner, DoublyStochastic):
+        """Learn the events of a mini-batch that is not whole, where the learner has such."""
+        if isinstance(self.learner, DoublyStochastic | EigenPro):
             self.learner.finish()
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
