@@ -144,6 +144,9 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
         "n_events",
         "n_steps",
         "n_seen",
+        "n_learned",
+        "choosing",
+        "turn",
         "scale",
         "parts",
     }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamk.cli.arguments import UsageError, nearest, number, one_of, whole
+from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Option, Whole
@@ -147,8 +147,25 @@ def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]]) -> Learner:
+def build(
+    name: str,
+    *,
+    task: str,
+    seed: int,
+    settings: Sequence[tuple[str, str]],
+    experts: Sequence[str] = (),
+) -> Learner:
     """The model of that name with these options, as text.
+
+    Parameters
+    ----------
+    name : str
+    task : {"classification", "regression"}
+    seed : int
+    settings : sequence of (str, str)
+        Names and values of options.
+    experts : sequence of str
+        External experts of many kernels: a model, or "model:name=value,name=value".
 
     Raises
     ------
@@ -157,7 +174,7 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
     InvalidInput
         If a value is out of its domain.
     """
-    from streamk.learners import MODELS, create
+    from streamk.learners import MODELS, MultiKernel, create
 
     if name not in MODELS:
         raise UsageError(
@@ -174,7 +191,26 @@ def build(name: str, *, task: str, seed: int, settings: Sequence[tuple[str, str]
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & _OF_KERNEL.keys():
         options["kernel"] = _made_kernel(name, options)
+    if experts:
+        if name != MultiKernel.TYPE:
+            raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
+        options["external_experts"] = [_expert(text, task, seed) for text in experts]
     return create(name, task=task, seed=seed, **options)
+
+
+def _expert(text: str, task: str, seed: int) -> Learner:
+    """A learner of one kernel for an external expert, which is given scaled columns."""
+    from streamk.learners import Scaled
+
+    name, _, options = text.partition(":")
+    try:
+        settings = [named_value(one) for one in options.split(",")] if options else []
+        found = build(name, task=task, seed=seed, settings=settings)
+    except (argparse.ArgumentTypeError, UsageError, InvalidInput) as error:
+        raise UsageError(f"--expert {text}: {str(error).removeprefix('--set ')}") from None
+    if not isinstance(found, Scaled):
+        raise UsageError(f"--expert {text}: {name} is not a model of one kernel")
+    return found.learner
 
 
 def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ examples:
   producer | streamk run stdin: --label y --to stdout: | consumer
   streamk run kafka://localhost:9092/events --label clicked \\
       --to kafka://localhost:9092/predictions --checkpoint state
+  streamk run csv:prices.csv --label price --task regression --expert eigenpro
   streamk run csv:history.csv --label clicked --checkpoint history
   streamk run kafka://localhost:9092/events --label clicked \\
       --start-from history --checkpoint state
@@ -73,7 +74,7 @@ everything closed; a second one ends it at once.
 MODEL = "multi-kernel"
 """The model where none is named and no checkpoint has one."""
 
-_NOT_FOR_THE_ENGINE = ("source", "to", "model", "task", "seed", "set", "json", "quiet")
+_NOT_FOR_THE_ENGINE = ("source", "to", "model", "task", "seed", "set", "expert", "json", "quiet")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -152,6 +153,13 @@ def _parser() -> Parser:
         action="append",
         type=named_value,
         help="an option of the model; may be repeated",
+    )
+    add(
+        "--expert",
+        metavar="MODEL",
+        action="append",
+        help="a model of one kernel among the experts of multi-kernel, with options after a colon"
+        " (eigenpro:n_centers=4000,nu=0.5); may be repeated",
     )
     _add_running(parser)
     parser.add_common()
@@ -317,7 +325,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
     task = options.get("task") or _task(schema) or task_of(settings)
-    model = build(_model(options), task=task, seed=options.get("seed", 0), settings=settings)
+    name, seed, experts = _model(options), options.get("seed", 0), options.get("expert", [])
+    model = build(name, task=task, seed=seed, settings=settings, experts=experts)
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))

@@ -127,6 +127,26 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
 
 
+def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
+    job = (*RUN, "--checkpoint", "state")
+    experts = ("--expert", "eigenpro:n_centers=20,batch_size=16,kernel=matern,nu=0.5")
+    streamk(*job, *experts, "--max-events", "50", cwd=home)
+    streamk(*job, *experts, cwd=home)
+    _, err = streamk(*job, cwd=home, status=1)
+    assert "model parts.external_experts='eigenpro', this run has None" in err
+    for expert, message in (
+        ("eigenpro:foo=1", "eigenpro:foo=1: foo: eigenpro has no such option"),
+        ("eigenpro:foo", "it is written NAME=VALUE"),
+        ("eigenpro:n_centers=1", "n_centers: 1 is too small"),
+        ("multi-kernel", "multi-kernel is not a model of one kernel"),
+        ("nystrom", "no model 'nystrom'"),
+    ):
+        _, err = streamk(*RUN, "--expert", expert, cwd=home, status=2)
+        assert message in err
+    _, err = streamk(*RUN, "--model", "eigenpro", *experts, cwd=home, status=2)
+    assert "--expert joins the experts of multi-kernel, not eigenpro" in err
+
+
 def test_the_default_model_is_the_first() -> None:
     assert next(iter(MODELS)) == MODEL
     assert "(default)" in models.MODELS[MODEL]
@@ -302,7 +322,7 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
         (("--seed", "3"), "was made with model seed=0, this run has 3;"),
         (
             ("--set", "class_weight=balanced"),
-            "was made with model parts.weights=None, this run has {'type': 'class-weights',",
+            "was made with model parts.weights=None, this run has 'class-weights'",
         ),
     ],
 )
@@ -706,6 +726,15 @@ def test_a_model_on_events_counts_centers(home: Path) -> None:
     out = streamk("inspect", "state", cwd=home)[0]
     assert "kernel-ridge, 88 centers" in out
     assert "n_seen" not in out
+
+
+def test_a_model_on_chosen_centers_counts_them(home: Path) -> None:
+    options = ("--model", "eigenpro", "--set", "n_centers=10", "--checkpoint", "state")
+    streamk(*RUN, *options, "--set", "batch_size=4", cwd=home)
+    out = streamk("inspect", "state", cwd=home)[0]
+    assert "eigenpro, 10 centers" in out
+    assert "n_learned" not in out
+    assert "choosing" not in out
 
 
 def test_inspect_finds_damage(home: Path) -> None:

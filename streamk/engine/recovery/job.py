@@ -81,7 +81,7 @@ class Job:
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
     """Return the name and both values of what is most telling where two headers differ."""
     if not (isinstance(theirs, dict) and isinstance(mine, dict)):
-        return name, theirs, mine
+        return name, _types(theirs), _types(mine)
     differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
     # Models of two types differ in much; the type says why. An option says more than a part that
     # follows from it.
@@ -90,3 +90,11 @@ def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
         key=lambda key: (key != "type", isinstance(mine.get(key, theirs.get(key)), dict), key),
     )
     return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
+
+
+def _types(value: Any) -> Any:
+    """Return a value, or the types of the parts of a header that the other side lacks."""
+    if not isinstance(value, dict):
+        return value
+    parts = [part.get("type") for part in value.get("parts", {}).values()]
+    return ", ".join(dict.fromkeys(filter(None, parts))) or value.get("type", value)
