@@ -48,6 +48,7 @@ SETS = {
     "pendigits": Shape(16, tuple(range(10))),
     "ijcnn1": Shape(22, (-1, 1), positive=1),
     "mnist": Shape(784, tuple(range(10))),
+    "fashion_mnist": Shape(784, tuple(range(10))),
 }
 
 

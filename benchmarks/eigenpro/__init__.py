@@ -1,0 +1,1 @@
+"""Large kernel models on centers of their own, beside their paper and beside other learners."""
