@@ -14,6 +14,7 @@ from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticRegressor,
 )
 from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
+from streamk.adapters.sklearn.kernel_regression import KernelRegression
 from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
@@ -35,6 +36,7 @@ __all__ = [
     "EigenProRegressor",
     "KMeansNystroem",
     "KernelClassifier",
+    "KernelRegression",
     "KernelRegressor",
     "KernelRidgeClassifier",
     "KernelRidgeRegressor",

@@ -135,7 +135,7 @@ class EigenPro(OnCenters):
         "forgetting": Real(
             open_below=True, most=1.0, about="of direct: what an event counts after the next"
         ),
-        "batch_size": Whole(least=2, most=8192, about="events that are learned together"),
+        "batch_size": Whole(least=2, most=2048, about="events that are learned together"),
         "seed": SEED,
         "max_classes": replace(MAX_CLASSES, since=1),
     }

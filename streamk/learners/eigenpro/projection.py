@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.learners.eigenpro.interpolation import Interpolation
 from streamk.learners.eigenpro.preconditioner import Preconditioner
 
 Numbers = NDArray[Any]
@@ -100,21 +101,12 @@ class InexactProjection:
 
     def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
         """Return an approximate solution, as of `Projection`."""
-        kernel, S = self._kernel, self._sample
-        theta = start.copy()
         sequence = np.random.SeedSequence([self._seed, turn])
         random = np.random.Generator(np.random.Philox(sequence))
-        for _ in range(EPOCHS):
-            order = random.permutation(len(Z))
-            for at in range(0, len(Z), self._m):
-                rows = order[at : at + self._m]
-                X = Z[rows]
-                G = kernel.product(X, Z, theta, dtype=np.float32) - h[rows]
-                K = kernel.pairwise(X, Z[S])
-                step = self._preconditioner.step_size(kernel.pairwise(X), K)
-                theta[rows] -= step * G
-                theta[S] += step * self._preconditioner.corrected(K, G)
-        return theta
+        steps = Interpolation(
+            self._kernel, Z, self._sample, self._preconditioner, batch_size=self._m
+        )
+        return steps.improved(start, h, (random.permutation(len(Z)) for _ in range(EPOCHS)))
 
 
 def apart(K: Numbers, scale: float | None = None) -> Numbers:

@@ -102,7 +102,8 @@ class Selection:
             X = centers_of(
                 X.astype(np.float64), self._n_centers, random, init="random", iterations=ITERATIONS
             ).astype(np.float32)
-        return np.concatenate([self.fixed, random.permutation(X)[: self._n_centers]])
+        chosen = random.permutation(X)[: self._n_centers]
+        return np.concatenate([self.fixed, chosen]) if len(self.fixed) else chosen
 
     def more(self, present: int) -> Numbers:
         """Return centers to be added to those chosen before, float32 (n, d).
