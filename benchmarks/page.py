@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks import adult, common, first_light, first_use, headlines, scaling
 from benchmarks.arrivals import __main__ as arrivals
+from benchmarks.eigenpro import __main__ as eigenpro
 from benchmarks.engine import __main__ as engine
 from benchmarks.features import __main__ as features
 from benchmarks.meka import __main__ as meka
@@ -49,6 +50,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "many_kernels.md": {multi_kernel.NAME: multi_kernel.render},
     TOPICS / "oasis.md": {oasis.NAME: oasis.render},
     TOPICS / "meka.md": {meka.NAME: meka.render},
+    TOPICS / "eigenpro.md": {eigenpro.NAME: eigenpro.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {

@@ -39,7 +39,13 @@ Numbers = NDArray[Any]
 
 
 def measure(
-    data: Directory, *, quick: bool, sizes: tuple[int, ...] = (100, 1000), seeds: int = SEEDS
+    data: Directory,
+    *,
+    quick: bool,
+    sizes: tuple[int, ...] = (100, 1000),
+    selections: tuple[str, ...] = ("random", "k-means", OWN),
+    solvers: tuple[str, ...] = SOLVERS,
+    seeds: int = SEEDS,
 ) -> dict[str, Any]:
     """Accuracy, seconds and memory by data set, selection, number of centers and solver."""
     rows = []
@@ -48,17 +54,17 @@ def measure(
         assert stream.test is not None
         X, test = stream.X / np.float32(255), stream.test[0] / np.float32(255)
         for p in (12,) if quick else sizes:
-            for selection in ("random", "k-means", OWN):
-                found: dict[str, list[Mapping[str, float]]] = {solver: [] for solver in SOLVERS}
+            for selection in selections:
+                found: dict[str, list[Mapping[str, float]]] = {solver: [] for solver in solvers}
                 for seed in range(1 if quick else seeds):
                     order = np.random.default_rng(seed).permutation(len(X))
                     began = time.perf_counter()
                     Z = None if selection == OWN else _chosen(X, p, selection, seed)
                     choosing = time.perf_counter() - began
-                    for solver in SOLVERS:
+                    for solver in solvers:
                         one = _pass(X[order], stream.y[order], test, stream.test[1], Z, p, solver)
                         found[solver].append({**one, "choosing": choosing})
-                for solver in SOLVERS:
+                for solver in solvers:
                     figures = {k: mean([f[k] for f in found[solver]]) for k in found[solver][0]}
                     row = {"set": name, "centers": p, "selection": selection, "solver": solver}
                     rows.append({**row, **figures})
