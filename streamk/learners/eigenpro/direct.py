@@ -61,24 +61,15 @@ class DirectSolver:
         """Memory beside the centers, in bytes."""
         return self.equations.nbytes + self.coefficients.nbytes
 
-    def learn(self, K: Numbers, T: Numbers, constant: Numbers, errors: Numbers) -> None:
-        """Take in a block.
+    def update(self, constant: Numbers, errors: Numbers) -> None:
+        """Bring the functions to the equations as they are.
 
         Parameters
         ----------
-        K : float64 array of shape (m, p)
-            K(X, Z).
-        T : float64 array of shape (m, n_outputs)
-            Targets.
         constant : float64 array of shape (n_outputs,)
         errors : float64 array of shape (len(ridges),)
-            Of each regularization, so far.
+            Of each regularization, so far; empty where they are not known.
         """
-        self.equations.add(K, T)
-        self.update(constant, errors)
-
-    def update(self, constant: Numbers, errors: Numbers) -> None:
-        """Bring the functions to the equations as they are."""
         outputs = len(constant)
         if self.equations.due:
             if len(self.ridges) > 1 and errors.any():

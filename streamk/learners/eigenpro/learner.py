@@ -12,24 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
 from streamk.declared import Declared, count, taken
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
-from streamk.learners.common.outputs import aligned, bounded
-from streamk.learners.eigenpro.direct import DirectSolver, functions_of
-from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
-from streamk.learners.eigenpro.projection import (
-    ExactProjection,
-    apart,
-    check_apart,
-    unrepeated,
-)
+from streamk.learners.common.outputs import aligned
+from streamk.learners.eigenpro.centered import CenteredFunctions, Solving
+from streamk.learners.eigenpro.projection import check_apart, unrepeated
 from streamk.learners.eigenpro.selection import Selection
-from streamk.learners.kernel_ridge.centers import Centers
 from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
@@ -162,14 +155,17 @@ class EigenPro(OnCenters):
         self.selection, self.solver, self.batch_size = selection, solver, batch_size
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
-        self._is_direct = solver == "direct" or (
-            solver == "auto" and 32 * self.n_centers**2 <= BYTES
+        direct = solver == "direct" or (solver == "auto" and 32 * self.n_centers**2 <= BYTES)
+        if not direct:
+            self._check_solver()
+        self._solving = Solving(
+            direct=direct,
+            has_matrix=direct or 16 * self.n_centers**2 <= BYTES,
+            ridges=RIDGES if regularization is None else (regularization,),
+            forgetting=forgetting,
+            batch_size=batch_size,
+            seed=seed,
         )
-        self._check_solver()
-        ridges: tuple[float, ...] = RIDGES
-        if regularization is not None:
-            ridges = (regularization,)
-        self._candidates = ridges
         super().__init__(
             kernel,
             task=task,
@@ -181,8 +177,7 @@ class EigenPro(OnCenters):
         self._n_learned = 0
         self._first: Selection | None = self._new_selection() if given is None else None
         """Events among which centers are chosen; None once they are."""
-        self._centers = Centers(kernel, self.n_centers, n_columns=0, n_outputs=self._stored)
-        self._solver: DirectSolver | ProjectedGradient | None = None
+        self._centered = CenteredFunctions(kernel, self._solving, n_outputs=self._n_outputs())
         if given is not None and columns is None:
             columns = range(given.shape[1])
         if columns is not None:
@@ -194,9 +189,7 @@ class EigenPro(OnCenters):
         return Selection(self.n_centers, method=self.selection, seed=self.seed)
 
     def _check_solver(self) -> None:
-        """Raise InvalidInput if an option is not one of the solver's."""
-        if self._is_direct:
-            return
+        """Raise InvalidInput if an option is one of the direct solver."""
         why = "" if self.solver != "auto" else f", which n_centers={self.n_centers} asks for"
         if self.regularization is not None or self.forgetting != 1.0:
             name = "forgetting" if self.regularization is None else "regularization"
@@ -207,66 +200,59 @@ class EigenPro(OnCenters):
 
     def _take_given(self, Z: Numbers) -> None:
         """Take the centers that the caller has."""
-        K = self.kernel.pairwise(Z) if self._has_matrix else None
+        K = self.kernel.pairwise(Z) if self._solving.has_matrix else None
         if K is not None:
             check_apart(K)
         elif len(unrepeated(Z)) < len(Z):
             raise InvalidInput(
                 f"some of the {len(Z)} centers are the same; leave repeated ones out"
             )
-        self._set_centers(Z, K)
+        self._centered.set_centers(Z, K)
 
     # What it is
 
     @property
     def _functions(self) -> tuple[tuple[int, float], ...]:
         """The solver's function and the regularization of own rows of each that is followed."""
-        if not self._is_direct:
-            return tuple((function, row) for function in range(2) for row in ROWS)
+        many = self._solving.functions
+        if not self._solving.direct:
+            return tuple((function, row) for function in range(many) for row in ROWS)
         asked = tuple((0, row) for row in ROWS)
-        many = len(functions_of(self._candidates, 0))
         return asked + tuple((function, np.inf) for function in range(1, many))
 
     @property
-    def _has_matrix(self) -> bool:
-        """Whether a matrix of centers by centers is stored."""
-        return self._is_direct or 16 * self.n_centers**2 <= BYTES
-
-    @property
-    def _stored(self) -> int:
-        """Outputs of the solver's functions."""
-        return (1 + self._functions[-1][0]) * self._n_outputs()
+    def _of_ridges(self) -> Numbers:
+        """The errors of the direct solver's regularizations."""
+        return self._errors[len(ROWS) :]
 
     @property
     def chosen_regularization(self) -> float:
         """The regularization of the direct solver's function, 0 of the other one's."""
-        chosen = self._solver.turn if isinstance(self._solver, DirectSolver) else 0
-        return self._candidates[chosen] if self._is_direct else 0.0
+        how, centered = self._solving, self._centered
+        turn = len(how.ridges) // 2 if centered.solver is None else centered.turn
+        return how.ridges[turn] if how.direct else 0.0
 
     @property
     def _best(self) -> int:
         """The function that is asked."""
-        return int(np.argmin(self._errors[: len(ROWS)] if self._is_direct else self._errors))
+        return int(np.argmin(self._errors[: len(ROWS)] if self._solving.direct else self._errors))
 
     @property
     def n_features(self) -> int:
         """Centers in use, temporary ones, and the events since the last batch."""
-        solver = self._solver
-        temporary = solver.n_temporary if isinstance(solver, ProjectedGradient) else 0
-        return len(self._centers) + temporary + len(self._pending)
+        return len(self._centered) + self._centered.n_temporary + len(self._pending)
 
     @property
     def centers(self) -> Numbers:
         """The centers in use, float32 (p, d), a copy."""
-        return self._centers.points.copy()
+        return self._centered.points.copy()
 
     @property
     def nbytes(self) -> int:
         """Memory of centers, coefficients, matrices and events that are kept, in bytes."""
         own = (self._pending, self._pending_labels, self._pending_coefficients)
-        parts = (self._centers, self._solver, self._first)
-        others = sum(part.nbytes for part in parts if part is not None)
-        return others + sum(array.nbytes for array in own)
+        first = 0 if self._first is None else self._first.nbytes
+        return self._centered.nbytes + first + sum(array.nbytes for array in own)
 
     # Learning and predicting
 
@@ -276,10 +262,7 @@ class EigenPro(OnCenters):
             self._close_block()
 
     def _outputs_of(self, X: Numbers) -> Numbers:
-        F = self._centers.outputs(X)
-        if isinstance(self._solver, ProjectedGradient):
-            self._solver.add_outputs(X, F)
-        outputs = self._n_outputs()
+        F, outputs = self._centered.outputs(X), self._n_outputs()
         return np.hstack([F[:, at * outputs : (at + 1) * outputs] for at, _ in self._functions])
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
@@ -292,30 +275,12 @@ class EigenPro(OnCenters):
         if first is not None:
             first.add(X, y)
         choosing = first is not None and first.is_due
-        if isinstance(self._solver, ProjectedGradient):
-            self._step(self._solver, X, A)
-        elif self._solver is not None and not choosing:
-            K = self.kernel.pairwise(X, self._centers.points)
-            self._solver.learn(K, T, self._constant, self._errors[len(ROWS) :])
+        self._centered.step(X, A[:, : self._n_outputs()], ROWS[0])
         if first is not None and choosing:
             self._choose(first)
-        self._store()
-
-    def _step(self, solver: ProjectedGradient, X: Numbers, A: Numbers) -> None:
-        """Take a gradient step on a batch whose events have these coefficients by their own rows.
-
-        An own row was ``a_i = -(g_i + sum over j < i of k(x_i, x_j) a_j) / (1 + r)``, which gives
-        the residual g_i of the function before the batch.
-        """
-        K, A = self.kernel.pairwise(X), A[:, : self._n_outputs()]
-        solver.learn(X, K, -((1.0 + ROWS[0]) * A + np.tril(K, -1) @ A))
-
-    def _store(self) -> None:
-        """Predict by the coefficients that the solver has."""
-        if self._solver is None:
-            return
-        every = np.arange(len(self._centers))
-        self._centers.set_coefficients(every, bounded(self._solver.coefficients))
+        else:
+            self._centered.equate(X, T)
+            self._centered.solve(self._constant, self._of_ridges)
 
     # Centers
 
@@ -343,124 +308,52 @@ class EigenPro(OnCenters):
         points = self._check(Z)
         if self.columns is None:
             self.add_columns(range(points.shape[1]))
-        before = len(self._centers)
+        before = len(self._centered)
         if self._first is not None:
             self._first.add_fixed(points)
-        self._admit(points)
+        self._centered.admit(points)
         self._recent.clear()
-        self._store()
-        return len(self._centers) - before
+        return len(self._centered) - before
 
     def _choose(self, first: Selection) -> None:
         """Choose centers among all events so far."""
         if first.is_last:
             self._first = None
-        if self._is_direct or first.uses_clusters:
-            self._replace(first.centers())
+        if self._solving.direct or first.uses_clusters:
+            self._centered.replace(first.centers())
         else:
-            self._admit(first.more(len(self._centers)))
+            self._centered.admit(first.more(len(self._centered)))
         self._learn_anew(first)
 
     def _learn_anew(self, first: Selection) -> None:
         """Learn the first events once more, with other centers: the direct solver does."""
-        solver = self._solver
-        if isinstance(solver, DirectSolver):
-            for X, y in first.blocks:
-                solver.equations.add(
-                    self.kernel.pairwise(X, self._centers.points), self._targets(y)
-                )
-            solver.update(self._constant, self._errors[len(ROWS) :])
-
-    def _admit(self, Z: Numbers) -> None:
-        """Add those of some points (n, d) that are apart from the span of the centers."""
-        solver, old = self._solver, self._centers.points
-        if solver is None:
-            self._replace(Z)
-            return
-        K, B = None, np.zeros((len(old), len(Z)))
-        if not self._has_matrix:
-            Z = unrepeated(np.concatenate([old, Z]))[len(old) :]
-        else:
-            K = self.kernel.pairwise(np.concatenate([old, Z]))
-            p = len(old)
-            B = ExactProjection(K[:p, :p]).solve(old, K[:p, p:], B, 0)
-            some = apart(K[p:, p:] - K[p:, :p] @ B, float(K[0, 0]))
-            every = np.append(np.arange(p), p + some)
-            Z, B, K = Z[some], B[:, some], K[np.ix_(every, every)]
-        if not len(Z):
-            return
-        if isinstance(solver, ProjectedGradient):
-            solver.project()
-        A = np.pad(solver.coefficients, ((0, len(Z)), (0, 0)))
-        self._set_centers(np.concatenate([old, Z]), K, A)
-        if isinstance(solver, DirectSolver) and K is not None:
-            solver.grow(K, B)
-            self._solver = solver
-
-    def _replace(self, Z: Numbers) -> None:
-        """Have other centers; gradient steps go on from the projection on their span."""
-        solver, before, K = self._solver, self._centers.points, None
-        if self._has_matrix:
-            K = self.kernel.pairwise(Z)
-            some = apart(K)
-            Z, K = Z[some], K[np.ix_(some, some)]
-        else:
-            Z = unrepeated(Z)
-        if isinstance(solver, ProjectedGradient):
-            solver.project()
-        self._set_centers(Z, K)
-        if isinstance(solver, ProjectedGradient) and isinstance(self._solver, ProjectedGradient):
-            h = self.kernel.product(Z, before, solver.coefficients)
-            self._solver.begin_at(h)
-
-    def _set_centers(self, Z: Numbers, K: Numbers | None, A: Numbers | None = None) -> None:
-        """Have centers Z (p, d) with K = K(Z, Z) and coefficients A (p, stored), 0 by default."""
-        self._centers = Centers(self.kernel, len(Z), n_columns=Z.shape[1], n_outputs=self._stored)
-        A = np.zeros((len(Z), self._stored)) if A is None else A
-        self._centers.append(Z, np.zeros(len(Z)), A)
-        if K is not None and self._is_direct:
-            self._solver = DirectSolver(
-                K,
-                ridges=self._candidates,
-                n_outputs=self._n_outputs(),
-                forgetting=self.forgetting,
-            )
-        else:
-            self._solver = ProjectedGradient(
-                self.kernel, Z, A, batch_size=self._block, seed=self.seed, K=K
-            )
+        for X, y in first.blocks:
+            self._centered.equate(X, self._targets(y))
+        self._centered.solve(self._constant, self._of_ridges)
 
     # Columns and outputs
 
     def _add_center_columns(self, count: int) -> None:
-        self._centers.add_columns(count)
+        self._centered.add_columns(count)
         if self._first is not None:
             self._first.add_columns(count)
-        if isinstance(self._solver, ProjectedGradient):
-            self._solver.add_columns(self._centers.points)
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
-        if self._solver is None:
-            self._centers.set_outputs(np.zeros((0, self._stored)))
-            return
-        self._solver.set_outputs(fitted, self._n_outputs())
-        self._centers.set_outputs(bounded(self._solver.coefficients))
+        self._centered.set_outputs(fitted, self._n_outputs())
 
     # State
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
-        solver, first = self._solver, self._first
+        first = self._first
         header = {
             **self._header(),
             "n_learned": self._n_learned,
             "choosing": first is not None,
-            "turn": 0 if solver is None else solver.turn,
+            "turn": self._centered.turn,
         }
-        arrays = {"centers": self.centers, **self._block_arrays()}
-        for part in (first, solver):
-            arrays |= {} if part is None else part.arrays()
-        return State(header, arrays)
+        arrays = {**self._centered.arrays(), **self._block_arrays()}
+        return State(header, arrays if first is None else {**arrays, **first.arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -481,24 +374,10 @@ class EigenPro(OnCenters):
             sizes |= {"first": learner._n_learned}
             learner._first.load(state.arrays, sizes, learner._label_domain, owner)
         if sizes["centers"]:
-            learner._load_solver(state, found["centers"])
+            turn = count(state.header, "turn", owner)
+            learner._centered.load(found["centers"], state.arrays, turn, owner)
         learner._load_block(state.arrays)
-        learner._store()
         return learner
-
-    def _load_solver(self, state: State, Z: Numbers) -> None:
-        """Take the centers of a state and all that belongs to them."""
-        if len(unrepeated(Z)) < len(Z):
-            raise StateError(f"array 'centers' of {self._owner()} has repeated rows")
-        K = self.kernel.pairwise(Z) if self._has_matrix else None
-        try:
-            self._set_centers(Z.copy(), K)
-        except np.linalg.LinAlgError:
-            raise StateError(
-                f"array 'centers' of {self._owner()} has a center in the span of others"
-            ) from None
-        assert self._solver is not None
-        self._solver.load(state.arrays, count(state.header, "turn", self._owner()), self._owner())
 
     # Merging
 
@@ -540,7 +419,7 @@ class EigenPro(OnCenters):
         self.add_classes(other.classes)
         copy = type(self).from_state(other.state())
         copy.add_classes(self.classes)
-        theirs, solver = copy._centers.points, copy._solver
+        theirs, solver = copy._centered.points, copy._centered.solver
         if solver is None:
             return
         Z = np.zeros((len(theirs), len(self.columns or ())), np.float32)
@@ -548,21 +427,14 @@ class EigenPro(OnCenters):
         solver.align(partial(self._aligned, copy.classes))
         first, self._first = self._first, None
         if first is not None:  # its centers are chosen, those here would be yet
-            self._replace(Z)
+            self._centered.replace(Z)
             self._learn_anew(first)
-        share = others / copy._n_learned
-        if isinstance(solver, DirectSolver) and isinstance(self._solver, DirectSolver):
-            C = self.kernel.pairwise(Z, self._centers.points)
-            self._solver.join(solver, C, min(1.0, share), self._constant)
-        elif isinstance(solver, ProjectedGradient) and isinstance(self._solver, ProjectedGradient):
-            solver.project()
-            h = self.kernel.product(self._centers.points, Z, solver.coefficients)
-            part = others / (mine + others)
-            self._solver.average(h, part)
+        part, share = others / (mine + others), min(1.0, others / copy._n_learned)
+        self._centered.join(copy._centered, Z, part, share, self._constant)
+        if not self._solving.direct:
             c = self._aligned(copy.classes, copy._constant[None])[0]
             self._constant = (1.0 - part) * self._constant + part * c
         self._n_learned += others
-        self._store()
 
     def _aligned(self, there: Sequence[Label], A: Numbers) -> Numbers:
         """Return another's numbers (n, outputs), once or for each function, in the order here."""
