@@ -155,3 +155,16 @@ def test_a_connector_is_added_and_taken_away(copy: Path) -> None:
     shutil.rmtree(info)
     with pytest.raises(AssertionError, match="sine"):
         run(copy, "sine:500")
+
+
+def test_the_page_names_every_module_that_tells_losses_apart() -> None:
+    page = (ROOT / "docs" / "additions.md").read_text()
+    names = re.compile(r"(?<!<)\b(Loss)?Code\.(HINGE|EPSILON_INSENSITIVE|LOGISTIC|HUBER)")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "streamk").rglob("*.py")
+        if names.search(path.read_text())
+    }
+    told = {path for path in found if f"`{path}`" in page}
+    assert found - told == set()
+    assert len(told) >= 7
