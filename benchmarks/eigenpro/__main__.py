@@ -3,6 +3,7 @@
 table2     MNIST and FashionMNIST beside the paper, both solvers: accuracy, seconds, memory
 large      the same with 10,000 centers and solver "eigenpro", of one seed
 memory     memory at 10,000 centers as the events come, and at 100,000
+rivals     time to equal accuracy on MNIST, beside scikit-learn and LightGBM
 streams    progressive scores on four streams, beside OnlineNystrom and StreamingMeka
 experts    kernel-ridge and eigenpro as external experts of the default model, by the command
 admission  errors with centers that are added while the stream goes on, and without
@@ -18,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.eigenpro import admission, experts, memory, streams, table2
+from benchmarks.eigenpro import admission, experts, memory, rivals, streams, table2
 
 NAME = "eigenpro"
 PARTS: dict[str, parts.Render] = {
     "table2": table2.render,
     "large": table2.render,
     "memory": memory.render,
+    "rivals": rivals.render,
     "streams": streams.render,
     "experts": experts.render,
     "admission": admission.render,
@@ -52,6 +54,7 @@ def run(argv: Sequence[str] | None = None) -> None:
             seeds=1,
         ),
         "memory": lambda: memory.measure(data, quick=quick),
+        "rivals": lambda: rivals.measure(data, quick=quick),
         "streams": lambda: streams.measure(data, quick=quick),
         "experts": lambda: experts.measure(data, quick=quick),
         "admission": lambda: admission.measure(data, quick=quick),
