@@ -166,6 +166,7 @@ class OnEvents:
     bandwidth: float = 1.0
     regularization: float | None = None
     max_centers: int = 32_768
+    corrections: int = 1
 
 
 @estimator()

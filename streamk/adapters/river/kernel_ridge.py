@@ -35,6 +35,9 @@ class KernelRidgeClassifier(_KernelRidge, Classifier):
         by default.
     max_centers : int, default 32768
         Events that carry the function, the last ones; at least 64.
+    corrections : int, default 1
+        Blocks of older events that are corrected after each 64 events, for 65,536 centers; of fewer
+        centers there are as many more.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 
@@ -64,6 +67,7 @@ class KernelRidgeRegressor(_KernelRidge, Regressor):
     bandwidth : float, default 1
     regularization : float, optional
     max_centers : int, default 32768
+    corrections : int, default 1
     seed : int, optional
         These are described in `KernelRidgeClassifier`.
 

@@ -49,6 +49,9 @@ class KernelRidgeClassifier(Classifier, _KernelRidge):
         by default.
     max_centers : int, default 32768
         Events that carry the function, the last ones; at least 64.
+    corrections : int, default 1
+        Blocks of older events that are corrected after each 64 events, for 65,536 centers; of fewer
+        centers there are as many more.
     random_state : int, RandomState or None, default None
         Of the order of the events, and of the learner.
 
@@ -79,6 +82,7 @@ class KernelRidgeRegressor(Regressor, _KernelRidge):
     bandwidth : float, default 1
     regularization : float, optional
     max_centers : int, default 32768
+    corrections : int, default 1
     random_state : int, RandomState or None, default None
         These are described in `KernelRidgeClassifier`.
 

@@ -62,6 +62,10 @@ class OnlineKernelRidge(OnCenters):
         most.
     max_centers : int, default 32768
         At least 64.
+    corrections : int, default 1
+        Blocks of older rows that are corrected after each 64 events, for 65,536 centers; of fewer
+        centers there are as many more. With more an event takes longer, and what one kernel can
+        tell of a stream that does not change is told sooner.
     seed : int, default 0
         Of the blocks that are drawn.
     columns, classes, max_classes
@@ -88,7 +92,7 @@ class OnlineKernelRidge(OnCenters):
     """
 
     TYPE = "kernel-ridge"
-    FORMAT = 1
+    FORMAT = 2
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -97,6 +101,9 @@ class OnlineKernelRidge(OnCenters):
             open_below=True, optional=True, about="variance of labels' noise (chosen by itself)"
         ),
         "max_centers": Whole(least=BLOCK, about="events that carry the function"),
+        "corrections": Whole(
+            least=1, about="blocks corrected after each 64 events, of 65,536 centers", since=2
+        ),
         "seed": SEED,
         "max_classes": replace(MAX_CLASSES, since=1),
     }
@@ -108,12 +115,14 @@ class OnlineKernelRidge(OnCenters):
         task: str = "classification",
         regularization: float | None = None,
         max_centers: int = 32_768,
+        corrections: int = 1,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
     ) -> None:
         self.regularization, self.max_centers, self.seed = regularization, max_centers, seed
+        self.corrections = corrections
         super().__init__(
             kernel,
             task=task,
@@ -160,7 +169,7 @@ class OnlineKernelRidge(OnCenters):
         n = len(centers)
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, blocks])))
         order = random.permutation(n)
-        for turn in range(max(1, min(n // BLOCK, WORK // n))):
+        for turn in range(max(1, min(n // BLOCK, self.corrections * WORK // n))):
             self._correct(order[turn * BLOCK : (turn + 1) * BLOCK])
 
     def _correct(self, slots: Numbers) -> None:
