@@ -327,6 +327,35 @@ def test_added_centers_leave_predictions_and_help_later(solver: str) -> None:
     assert errors[1] < 0.7 * errors[0]
 
 
+@pytest.mark.parametrize("forgetting", [1.0, 0.999])
+def test_normal_equations_grow_twice_and_join(forgetting: float) -> None:
+    """Sums of events on all centers, of the projections on those that were there."""
+    X, y = stream("numbers", 300)
+    kernel, T = kernels.Matern(nu=0.5, bandwidth=2.0), y[:, None].astype(float)
+    some, K = slice(0, 10), kernel.pairwise(X[:30])
+    equations = NormalEquations(K[some, some], n_outputs=1, forgetting=forgetting)
+    gram = np.zeros((10, 10))
+    for p, more, events in ((10, 20, 100), (20, 30, 200), (30, 30, 300)):
+        blocks = kernel.pairwise(X[events - 100 : events], X[:p])
+        equations.add(blocks, T[events - 100 : events])
+        w = forgetting ** np.arange(99, -1, -1.0)
+        gram = forgetting**100 * gram + blocks.T @ (w[:, None] * blocks)
+        if more > p:
+            B = np.linalg.solve(K[:p, :p], K[:p, p:more])
+            equations.grow(K[:more, :more], B)
+            C = np.concatenate([np.eye(p), B], axis=1)
+            gram = C.T @ gram @ C
+    A = np.linalg.solve(gram + 0.5 * K, equations.moments)
+    np.testing.assert_allclose(equations.solve((0.5,), np.zeros(1), keep=0), A, rtol=1e-5)
+    other = NormalEquations(kernel.pairwise(X[50:90]), n_outputs=1)
+    other.join(equations, kernel.pairwise(X[:30], X[50:90]), 1.0)
+    other.join(equations, kernel.pairwise(X[:30], X[50:90]), 1.0)
+    C = np.linalg.solve(K, kernel.pairwise(X[:30], X[50:90]))
+    both = 2.0 * C.T @ gram @ C + 0.5 * kernel.pairwise(X[50:90])
+    A = np.linalg.solve(both, other.moments)
+    np.testing.assert_allclose(other.solve((0.5,), np.zeros(1), keep=0), A, rtol=1e-5)
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_center_in_the_span_of_others_is_not_added(solver: str) -> None:
     X, y = stream("two", 400)

@@ -202,8 +202,9 @@ class NormalEquations:
         self, other: NormalEquations, C: Numbers, mine: float, share: float, K: Numbers
     ) -> None:
         """Become ``mine`` times this plus ``share`` times another, brought over by C."""
-        gram = other._gram + np.tril(other._gram, -1).T
-        moved = np.asfortranarray(share * (C.T @ gram @ C))
+        lower = np.tril(other._gram)
+        gram = lower + np.tril(lower, -1).T
+        moved = np.asfortranarray(np.tril(share * (C.T @ gram @ C)))
         moments, sums = share * (C.T @ other.moments), share * (other.sums @ C)
         if mine:
             moved += self._gram
