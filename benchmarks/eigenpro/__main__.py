@@ -41,6 +41,12 @@ def render(document: Mapping[str, Any]) -> str:
 def run(argv: Sequence[str] | None = None) -> None:
     parser = common.arguments("benchmarks.eigenpro", __doc__)
     parts.add_only(parser, list(PARTS))
+    parser.add_argument(
+        "--pytorch",
+        nargs=2,
+        metavar=("PYTHON", "CODE"),
+        help="an interpreter that has torch, and a copy of github.com/EigenPro/EigenPro3",
+    )
     options = parser.parse_args(argv)
     data, quick = options.data, options.quick
     measures: dict[str, Callable[[], dict[str, Any]]] = {
@@ -54,7 +60,7 @@ def run(argv: Sequence[str] | None = None) -> None:
             seeds=1,
         ),
         "memory": lambda: memory.measure(data, quick=quick),
-        "rivals": lambda: rivals.measure(data, quick=quick),
+        "rivals": lambda: rivals.measure(data, quick=quick, pytorch=options.pytorch),
         "streams": lambda: streams.measure(data, quick=quick),
         "experts": lambda: experts.measure(data, quick=quick),
         "admission": lambda: admission.measure(data, quick=quick),

@@ -1,9 +1,9 @@
 """Centers that are added while a stream goes on, beside a run without them.
 
-Both learners begin with 250 random events as centers. One is given 250 more, random ones of the
-events since, after 4,000, 8,000 and 12,000 events. Errors of windows of 500 events after the first
-addition are subtracted in pairs; the interval is that of their mean over 2,000 bootstrap samples
-of windows.
+Both learners begin with 250 random events, no two alike, as centers. One is given 250 more, random
+ones of the events since, after 4,000, 8,000 and 12,000 events. Errors of windows of 500 events from
+the first addition on are subtracted in pairs; the interval is that of their mean over 2,000
+bootstrap samples of windows.
 """
 
 from __future__ import annotations
@@ -65,13 +65,14 @@ def _pair(stream: Dataset, solver: str, seed: int, *, quick: bool) -> tuple[Any,
         y = (y - y.mean()) / y.std()
     first, every = (20, 60) if quick else (FIRST, EVERY)
     window = 20 if quick else WINDOW
+    distinct = X[np.sort(np.unique(X[: 2 * first], axis=0, return_index=True)[1])[:first]]
     picks = [random.choice(every * (time + 1), first, False) for time in range(TIMES)]
     errors = []
     for added in (True, False):
         model = EigenPro(
             Laplacian(bandwidth=2.0),
             task="regression" if numbers else "classification",
-            centers=X[:first],
+            centers=distinct,
             solver=solver,
             classes=[] if numbers else sorted(set(y.tolist())),
         )

@@ -32,6 +32,7 @@ SETS = (
 EXPERTS: dict[str, tuple[str, ...]] = {
     "none": (),
     "kernel-ridge": ("--expert", "kernel-ridge"),
+    "kernel-ridge, all events": ("--expert", "kernel-ridge:max_centers=131072,corrections=3"),
     "eigenpro": ("--expert", "eigenpro"),
 }
 
