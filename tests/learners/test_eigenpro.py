@@ -189,7 +189,9 @@ def test_gradients_between_two_factors_follow_the_solution() -> None:
     ours.add(LAPLACE.pairwise(X[320:], Z), T[320:])
     expected = naive.ridge_regression(LAPLACE.pairwise, Z, X, T, constant, 0.5, 1.0)
     apart_before = np.abs(A - expected).max()
-    assert np.abs(ours.refine(A, 0.5, constant) - expected).max() < 1e-3 * apart_before
+    for part in (0.05, 1e-3, 1e-4):
+        A = ours.refine(A, 0.5, constant)
+        assert np.abs(A - expected).max() < part * apart_before
 
 
 def test_equations_for_more_centers_predict_as_before() -> None:

@@ -13,8 +13,9 @@ from streamk.declared import NON_NEGATIVE, Declared, taken
 
 Numbers = NDArray[Any]
 
-STEPS = 4
-"""Steps of conjugate gradients after each block."""
+STEPS = 2
+"""Steps of conjugate gradients after each block. They leave some 2% of what a quarter of new events
+changes; with 4 of them no error on five streams differs in its fourth digit."""
 GROWTH = 0.25
 """Part of all events that are new when the equations are solved anew."""
 _ROUNDED = 1e-12
@@ -128,7 +129,8 @@ class NormalEquations:
         lift = self._lift()
 
         def times(V: Numbers) -> Numbers:
-            product = scipy.linalg.blas.dsymm(1.0, self._gram, V, lower=1)
+            # From the right: OpenBLAS is 60 times slower from the left, by a few columns.
+            product = scipy.linalg.blas.dsymm(1.0, self._gram, V.T, side=1, lower=1).T
             return np.asarray(product + ridge * (self._K @ V) + lift * V)
 
         A = A.copy()
