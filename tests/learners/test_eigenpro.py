@@ -16,6 +16,7 @@ from streamk.learners.eigenpro.normal_equations import NormalEquations
 from streamk.learners.eigenpro.preconditioner import Preconditioner
 from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
 from streamk.learners.eigenpro.projection import InexactProjection, apart
+from streamk.learners.eigenpro.selection import METHODS
 from streamk.state import State
 
 LAPLACE = kernels.Matern(nu=0.5, bandwidth=2.0)
@@ -248,7 +249,7 @@ def test_direct_gives_ridge_regression_of_all_events(task: str, ridge: float) ->
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("selection", ["random", "k-means"])
+@pytest.mark.parametrize("selection", METHODS)
 @pytest.mark.parametrize("task", TASKS)
 def test_learns_with_centers_of_its_own(task: str, solver: str, selection: str) -> None:
     X, y = stream(task, 3000)
@@ -522,6 +523,7 @@ def test_a_bad_event_leaves_the_learner_as_it_is(solver: str) -> None:
     [
         ({"n_centers": 1}, "n_centers"),
         ({"selection": "best"}, "selection"),
+        ({"selection": "oasis", "n_centers": 20_000}, "choose 'random' or 'k-means'"),
         ({"solver": "fast"}, "solver"),
         ({"regularization": 0.0}, "regularization"),
         ({"regularization": 1.0, "solver": "eigenpro"}, "leave it out"),

@@ -31,7 +31,7 @@ class EigenProClassifier(_EigenPro, Classifier):
         sqrt(2) apart in the root of the mean square.
     n_centers : int, default 2000
         Points that carry the function, chosen among the events.
-    selection : {"random", "k-means"}, default "random"
+    selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
         How they are chosen.
     solver : {"auto", "direct", "eigenpro"}, default "auto"
         Normal equations, or EigenPro's gradient steps; "auto" is "direct" up to 8,192 centers.
@@ -70,7 +70,7 @@ class EigenProRegressor(_EigenPro, Regressor):
     kernel : str or Kernel, default "laplacian"
     bandwidth : float, default 2
     n_centers : int, default 2000
-    selection : {"random", "k-means"}, default "random"
+    selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
     solver : {"auto", "direct", "eigenpro"}, default "auto"
     regularization : float, optional
     forgetting : float, default 1

@@ -22,7 +22,7 @@ from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEE
 from streamk.learners.common.outputs import aligned
 from streamk.learners.eigenpro.centered import CenteredFunctions, Solving
 from streamk.learners.eigenpro.projection import check_apart, unrepeated
-from streamk.learners.eigenpro.selection import Selection
+from streamk.learners.eigenpro.selection import METHODS, SHARE, WITH_FACTOR, Selection
 from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
@@ -76,9 +76,12 @@ class EigenPro(OnCenters):
         Centers, p. Events whose kernels lie in the span of others are left out.
     centers : array of shape (p, d), optional
         The centers, if they are known; they are learned with from the first batch on.
-    selection : {"random", "k-means"}, default "random"
-        How centers are chosen among the events. "k-means" takes centres of clusters of the events,
-        once there are four for each, and needs scikit-learn.
+    selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
+        How centers are chosen among the events. The others do so once there are four events for
+        each center, and centers are random until then: "k-means" takes centres of clusters, and
+        needs scikit-learn; "oasis" and "rpcholesky" take events whose kernels are far from the span
+        of those taken, as the functions of these names in `streamk.landmarks` do, up to 11,585
+        centers.
     solver : {"auto", "direct", "eigenpro"}, default "auto"
         "auto" is "direct" up to 8,192 centers, where its matrices take 2 GiB.
     regularization : float, optional
@@ -118,7 +121,7 @@ class EigenPro(OnCenters):
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
         ),
         "n_centers": Whole(least=2, about="points that carry the function"),
-        "selection": Choice(choices=("random", "k-means"), about="of centers: random or k-means"),
+        "selection": Choice(choices=METHODS, about=f"of centers: {', '.join(METHODS)}"),
         "solver": Choice(choices=("auto", "direct", "eigenpro"), about="auto, direct or eigenpro"),
         "regularization": Real(
             open_below=True,
@@ -155,6 +158,11 @@ class EigenPro(OnCenters):
         self.selection, self.solver, self.batch_size = selection, solver, batch_size
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
+        if selection in WITH_FACTOR and 4 * SHARE * self.n_centers**2 > BYTES:
+            raise InvalidInput(
+                f"selection={selection!r} takes {4 * SHARE} n_centers^2 bytes, too many for "
+                f"n_centers={self.n_centers}; choose 'random' or 'k-means', or 11,585 centers"
+            )
         direct = solver == "direct" or (solver == "auto" and 32 * self.n_centers**2 <= BYTES)
         if not direct:
             self._check_solver()
@@ -186,7 +194,7 @@ class EigenPro(OnCenters):
             self._take_given(given)
 
     def _new_selection(self) -> Selection:
-        return Selection(self.n_centers, method=self.selection, seed=self.seed)
+        return Selection(self.n_centers, method=self.selection, kernel=self.kernel, seed=self.seed)
 
     def _check_solver(self) -> None:
         """Raise InvalidInput if an option is one of the direct solver."""
@@ -319,7 +327,7 @@ class EigenPro(OnCenters):
         """Choose centers among all events so far."""
         if first.is_last:
             self._first = None
-        if self._solving.direct or first.uses_clusters:
+        if self._solving.direct or first.replaces:
             self._centered.replace(first.centers())
         else:
             self._centered.admit(first.more(len(self._centered)))

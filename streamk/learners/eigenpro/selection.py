@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
+from streamk.kernels import Kernel
 from streamk.landmarks.k_means import ITERATIONS, centers_of
+from streamk.landmarks.oasis import oasis
+from streamk.landmarks.rpcholesky import block_rpcholesky
 
 Numbers = NDArray[Any]
 
+METHODS = ("random", "k-means", "oasis", "rpcholesky")
+WITH_FACTOR = ("oasis", "rpcholesky")
+"""Methods that keep a factor of all events by all centers, ``4 SHARE p^2`` bytes."""
 SHARE = 4
 """Events for each center from which the centers are chosen."""
 
@@ -24,13 +30,16 @@ class Selection:
     Parameters
     ----------
     n_centers : int
-    method : {"random", "k-means"}
-        "k-means" takes centres of clusters in the last choice; those before are random.
+    method : {"random", "k-means", "oasis", "rpcholesky"}
+        Of the last choice; those before are random. "k-means" takes centres of clusters.
+    kernel : Kernel
+        Of which "oasis" and "rpcholesky" choose landmarks.
     seed : int
 
     Examples
     --------
-    >>> selection = Selection(2, method="random", seed=0)
+    >>> from streamk.kernels import Laplacian
+    >>> selection = Selection(2, method="random", kernel=Laplacian(), seed=0)
     >>> for number in range(4):
     ...     selection.add(np.full((2, 1), number, np.float32), np.zeros(2))
     ...     print(selection.is_due, selection.is_last)
@@ -42,8 +51,9 @@ class Selection:
     (8, 2)
     """
 
-    def __init__(self, n_centers: int, *, method: str, seed: int) -> None:
+    def __init__(self, n_centers: int, *, method: str, kernel: Kernel, seed: int) -> None:
         self._n_centers, self._method, self._seed = n_centers, method, seed
+        self._kernel = kernel
         self.blocks: list[tuple[Numbers, Numbers]] = []
         """The events, float32 (m, d), and labels as numbers, float64 (m,), in their order."""
         self.fixed: Numbers = np.zeros((0, 0), np.float32)
@@ -91,19 +101,28 @@ class Selection:
         self.fixed = np.concatenate([self.fixed, Z])
 
     @property
-    def uses_clusters(self) -> bool:
-        """Whether the choice now is one of centres of clusters."""
-        return self.is_last and self._method == "k-means"
+    def replaces(self) -> bool:
+        """Whether the choice now is another one than more random events."""
+        return self.is_last and self._method != "random"
 
     def centers(self) -> Numbers:
         """Return centers for all events so far, float32 (p, d), those chosen in random order."""
         X, random = self.events, self._random()
-        if self.uses_clusters:
-            X = centers_of(
-                X.astype(np.float64), self._n_centers, random, init="random", iterations=ITERATIONS
-            ).astype(np.float32)
+        if self.replaces:
+            X = self._chosen(X, random)
         chosen = random.permutation(X)[: self._n_centers]
         return np.concatenate([self.fixed, chosen]) if len(self.fixed) else chosen
+
+    def _chosen(self, X: Numbers, random: np.random.Generator) -> Numbers:
+        """Return the method's centers, float32 (p, d), or fewer where these span all events."""
+        p = self._n_centers
+        if self._method == "k-means":
+            Z = centers_of(X.astype(np.float64), p, random, init="random", iterations=ITERATIONS)
+            return Z.astype(np.float32)
+        choose = oasis if self._method == "oasis" else block_rpcholesky
+        seed = int(random.integers(2**31))
+        found = choose(X, self._kernel, max_landmarks=p, seed=seed, dtype="float32")
+        return X[found.indices]
 
     def more(self, present: int) -> Numbers:
         """Return centers to be added to those chosen before, float32 (n, d).
