@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
-from benchmarks.eigenpro.intervals import cell, mean
 from benchmarks.eigenpro.streams import SETS
+from benchmarks.intervals import cell, mean
 from streamk.kernels import Laplacian
 from streamk.learners import EigenPro
 from streamk.scaling.robust import RobustScale

@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
-from benchmarks.eigenpro.intervals import cell, mean
 from benchmarks.eigenpro.table2 import KERNEL
+from benchmarks.intervals import cell, mean
 from streamk.learners import EigenPro
 
 STEP = 2048

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
-from benchmarks.eigenpro.intervals import cell, mean
+from benchmarks.intervals import cell, mean
 from streamk.learners import create
 
 SETS = ("covtype_subset93k", "letter", "cadata_california_housing", "house_16H")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from benchmarks.data import Directory, load
-from benchmarks.eigenpro.intervals import cell, mean
+from benchmarks.intervals import cell, mean
 from streamk.kernels import Matern
 from streamk.landmarks.k_means import ITERATIONS, centers_of
 from streamk.learners import EigenPro

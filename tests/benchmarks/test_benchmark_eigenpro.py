@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.eigenpro import __main__ as eigenpro
 from benchmarks.eigenpro import streams, table2
-from benchmarks.eigenpro.intervals import cell, mean
+from benchmarks.intervals import cell, mean
 
 
 def quick(part: str, path: Path) -> dict[str, Any]:
