@@ -72,3 +72,9 @@ def test_admission_is_paired(tmp_path: Path) -> None:
         low, high = row["interval"]
         assert low <= row["difference"] <= high
         assert row["difference"] == pytest.approx(row["with"]["mean"] - row["without"]["mean"])
+
+
+def test_errors_as_augmented_events_pass_by(tmp_path: Path) -> None:
+    (row,) = quick("augmented", tmp_path)["rows"]
+    assert [stop["events"] for stop in row["stops"]] == [20, 40, 60]
+    assert row["peak"] > 0
