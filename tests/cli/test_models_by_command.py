@@ -1,4 +1,4 @@
-"""Each model by the command, from a file and from a topic: the predictions of the learner itself."""
+"""Each model by the command, from a file and from a topic: predictions of the learner itself."""
 
 from __future__ import annotations
 
