@@ -194,7 +194,7 @@ def test_what_is_missing_is_named(
     use(module)
     with pytest.raises(BackendUnavailable, match="cupy") as raised:
         backends.select("cupy")
-    for word in [*words, "backend='numba'"]:
+    for word in [*words, "backend='auto'"]:
         assert word in str(raised.value)
 
 

@@ -19,6 +19,7 @@ from eigenpro_kit import (
 )
 
 from streamk import backends
+from streamk.cli.model_options import build
 from streamk.learners import EigenPro, create
 from streamk.learners.eigenpro import learner as module
 
@@ -93,6 +94,16 @@ def test_the_model_that_scales_by_itself() -> None:
         model.learn_many(100.0 * X + 5.0, 1000.0 * y)
     host, there = (model.predict_many(100.0 * X + 5.0) for model in models)
     np.testing.assert_allclose(there, host, atol=1e-4 * np.abs(host).max())
+
+
+@pytest.mark.usefixtures("devices")
+def test_the_command_chooses_devices() -> None:
+    settings = [("backend", "cupy"), ("devices", "2"), ("solver", "eigenpro")]
+    made: Any = build("eigenpro", task="regression", seed=0, settings=settings)
+    X, y = stream("regression", 40)
+    made.learn_many(X, y)
+    assert (made.learner.backend, made.learner.devices) == ("cupy", 2)
+    assert "backend" not in made.learner.state().header
 
 
 @pytest.mark.skipif(GPU_LACKS is not None, reason=f"nothing here runs on a GPU: {GPU_LACKS}")

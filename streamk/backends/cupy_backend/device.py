@@ -126,7 +126,7 @@ class CudaDevice:
         except ImportError as error:
             raise BackendUnavailable(
                 f"backend 'cupy' needs CuPy, which is missing here ({error}); install it with: "
-                "pip install 'streamk[cuda12]' (or cuda13), or choose backend='numba'"
+                "pip install 'streamk[cuda12]' (or cuda13), or choose backend='auto'"
             ) from error
         self._cuda = self.xp.cuda
         self._find_device()
@@ -167,7 +167,7 @@ class CudaDevice:
             raise BackendUnavailable(
                 f"backend 'cupy' needs CUDA's libraries, and CuPy does not find them ({error}); "
                 "install them with: pip install 'streamk[cuda12]' (or cuda13), or choose "
-                "backend='numba'"
+                "backend='auto'"
             ) from error
 
     def launch(
@@ -245,7 +245,7 @@ class _Landing:
 def _unavailable(missing: str) -> BackendUnavailable:
     return BackendUnavailable(
         f"backend 'cupy' needs {missing}; see what nvidia-smi says of the driver and its GPUs, or "
-        "choose backend='numba'"
+        "choose backend='auto'"
     )
 
 
