@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.backends import KernelCode, Law, select
+from streamk.backends import Backend, KernelCode, Law, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 
@@ -185,19 +185,39 @@ class Kernel:
                 f"V must have a row for each of the {len(B)} points of Y, shape ({len(B)},) or "
                 f"({len(B)}, outputs), not {np.shape(V)}"
             )
-        twin, scale = select(backend), self.frequency_scale
-        a, b, w = (twin.put(array) for array in (A, B, v.reshape(len(B), -1)))
-        out = twin.xp.empty((len(A), w.shape[1]))
+        twin = select(backend)
+        there = (twin.put(array) for array in (A, B, v.reshape(len(B), -1)))
+        F: Matrix = twin.get(self.product_on(twin, *there, threads=threads))
+        return F if np.ndim(V) == 2 else F[:, 0]
+
+    def product_on(
+        self, backend: Backend, X: Any, Y: Any, V: Any, *, threads: int | None = None
+    ) -> Any:
+        """Return the product as of `product`, of arrays on a backend's device.
+
+        Parameters
+        ----------
+        backend : Backend
+        X, Y, V : arrays of shapes (n, d), (m, d) and (m, outputs)
+            On the device, all float32 or all float64, and contiguous.
+        threads : int, optional
+
+        Returns
+        -------
+        float64 array of shape (n, outputs)
+            On the device, which may still be at work on it.
+        """
+        out = backend.xp.empty((len(X), V.shape[1]))
+        code, parameter, scale = self.code, self.parameter, self.frequency_scale
 
         def fill(some: slice) -> None:
             rows = slice(_ROWS * some.start, _ROWS * some.stop)
-            twin.pairwise_product(self.code, self.parameter, scale, a[rows], b, w, out[rows])
+            backend.pairwise_product(code, parameter, scale, X[rows], Y, V, out[rows])
 
         # A device other than the host divides work by itself.
-        flops = len(A) * len(B) * (A.shape[1] + w.shape[1])
-        divide(-(-len(A) // _ROWS), flops, fill, threads if twin.xp is np else 1)
-        F: Matrix = twin.get(out)
-        return F if np.ndim(V) == 2 else F[:, 0]
+        flops = len(X) * len(Y) * (X.shape[1] + V.shape[1])
+        divide(-(-len(X) // _ROWS), flops, fill, threads if backend.xp is np else 1)
+        return out
 
     def diagonal(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return ``k(x, x)`` of each row of `X` (n, d), float64 of shape (n,)."""

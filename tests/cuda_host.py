@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,9 @@ class HostDevice:
     def fetch(self, array: Any) -> Callable[[], Any]:
         value = self.get(array)
         return lambda: value
+
+    def current(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def launch(
         self, module: str, kernel: str, variant: Variant, grid: tuple[int, ...], *arguments: Any

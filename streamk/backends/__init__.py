@@ -37,17 +37,18 @@ LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks *
 phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 
 Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
-float32 or float64; the kernels are evaluated in it. `parameter` is Matern's nu or the rational
-quadratic's alpha, `scale` 1 / bandwidth. The product never stores K: beside out it takes the memory
-of a tile.
+float32 or float64; the kernels are evaluated in it, and the product's out is float64. `parameter`
+is Matern's nu or the rational quadratic's alpha, `scale` 1 / bandwidth. The product never stores K:
+beside out it takes the memory of a tile.
 
 The last ones let the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
 capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,); to
 choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get`; those of measure, spread, rescale, rescale_each, extend and
-choose are NumPy's with every backend. They are C-contiguous, or slices of the first axis of such.
+there by `put`, and come back by `get` or `fetch`; those of measure, spread, rescale, rescale_each,
+extend and choose are NumPy's with every backend. They are C-contiguous, or slices of the first axis
+of such.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ __all__ = [
     "Single",
     "Steps",
     "select",
+    "select_devices",
     "twin",
 ]
 
@@ -140,6 +142,19 @@ def select(name: str = "auto") -> Backend:
         If its package is not installed; for cupy, also if there is no driver or no device.
     """
     return _host() if name == "auto" else _selected(name)
+
+
+def select_devices(count: int | None = None) -> list[Backend]:
+    """Return the backend "cupy" on each of the first so many devices, by default on all.
+
+    Raises
+    ------
+    BackendUnavailable
+        If there is no CuPy, driver or device, or there are fewer devices.
+    """
+    module: Any = importlib.import_module("streamk.backends.cupy_backend")
+    found: list[Backend] = module.connect_each(count)
+    return found
 
 
 @cache

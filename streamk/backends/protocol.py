@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from streamk.backends.codes import Array, Basis
@@ -99,6 +101,14 @@ class Backend(Protocol):
 
     def get(self, array: Any) -> Any:
         """Return an array of the device on the host."""
+        ...
+
+    def fetch(self, array: Any) -> Callable[[], Any]:
+        """Return a function that waits for an array of the device and gives it on the host."""
+        ...
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return the context in which `xp` makes arrays on this device, where there are several."""
         ...
 
     def frequencies(

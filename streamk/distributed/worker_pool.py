@@ -1,38 +1,20 @@
-"""Workers on Ray, one a shard, that are replaced when they die."""
+"""Workers on Ray, one a shard of points, that are replaced when they die."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from streamk.distributed.actors import Actors, import_ray
 from streamk.distributed.shards import Shard, Size, Worker
-from streamk.errors import BackendUnavailable, InvalidInput, StreamkError, WorkerLost
+from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
 
 
-def import_ray() -> Any:
-    """Return the module ray.
-
-    Raises
-    ------
-    BackendUnavailable
-        If it is not installed.
-    """
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError:
-        raise BackendUnavailable(
-            "work on several machines needs Ray: pip install 'streamk[ray]'"
-        ) from None
-    return ray
-
-
-class WorkerPool:
+class WorkerPool(Actors):
     """One worker for each shard.
 
     What a worker knows is its shard and the landmarks, so one that dies is replaced by another,
@@ -61,36 +43,22 @@ class WorkerPool:
         options: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         max_restarts: int,
     ) -> None:
-        self._ray = ray = import_ray()
+        ray = import_ray()
         # An array goes once into Ray's object store, from where every worker of its shard has it.
-        self._shards = [ray.put(s) if isinstance(s, np.ndarray) else s for s in shards]
-        each = [options] * len(shards) if isinstance(options, Mapping) else list(options)
-        if len(each) != len(shards):
-            raise InvalidInput(
-                f"options are {len(each)} mappings for {len(shards)} shards; pass one for all, or "
-                "one for each"
-            )
-        # Ray's own restarts would bring back a worker that knows nothing, unasked.
-        actor = ray.remote(Worker)
-        self._kinds = [actor.options(**{**some, "max_restarts": 0}) for some in each]
-        self._worker_options = (kernel, dtype, threads)
-        self._left = [max_restarts] * len(shards)
-        self._max_restarts, self._capacity = max_restarts, 0
+        sent = [ray.put(s) if isinstance(s, np.ndarray) else s for s in shards]
+        self._capacity = 0
         self._landmarks: list[tuple[Numbers, list[list[int | None]]]] = []
-        self._workers = [self._start_worker(s) for s in range(len(shards))]
+        super().__init__(
+            Worker,
+            [(shard, kernel, dtype, threads) for shard in sent],
+            options=options,
+            max_restarts=max_restarts,
+        )
         self.sizes: list[Size] = []
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    @property
-    def restarts(self) -> int:
-        """Workers that were replaced so far."""
-        return sum(self._max_restarts - left for left in self._left)
 
     def load(self) -> None:
         """Have every worker read its shard."""
-        self.sizes = self.ask("load")
+        self.sizes = self.ask("load", [()] * len(self))
 
     def begin(self, capacity: int) -> None:
         """Have every worker make room for so many landmarks."""
@@ -114,13 +82,6 @@ class WorkerPool:
         self._landmarks.append((points, rows))
         return named
 
-    def ask(self, method: str, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
-        """Call a method of all workers at once, each with its arguments."""
-        calls = [()] * len(self) if each is None else each
-        pairs = zip(self._workers, calls, strict=True)
-        refs = [getattr(worker, method).remote(*call) for worker, call in pairs]
-        return [self._get(s, ref, method, calls[s]) for s, ref in enumerate(refs)]
-
     def one(self, s: int, method: str) -> Any:
         """Call a method of one worker.
 
@@ -136,44 +97,8 @@ class WorkerPool:
             )
         return self._get(s, getattr(self._workers[s], method).remote(), method, ())
 
-    def close(self) -> None:
-        """Dismiss the workers and free what they hold."""
-        for worker in self._workers:
-            self._stop_workers(worker)
-        self._workers = []
-
-    def _start_worker(self, s: int) -> Any:
-        kernel, dtype, threads = self._worker_options
-        return self._kinds[s].remote(self._shards[s], kernel, dtype, threads)
-
-    def _stop_workers(self, worker: Any) -> None:
-        with contextlib.suppress(Exception):  # whatever is wrong with it, it is not needed any more
-            self._ray.kill(worker)
-
-    def _get(self, s: int, ref: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Wait for an answer; where the worker died before it came, ask its successor."""
-        lost = self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError
-        while True:
-            try:
-                if ref is None:
-                    self._replace(s)
-                    ref = getattr(self._workers[s], method).remote(*arguments)
-                return self._ray.get(ref)
-            except lost as error:
-                if not self._left[s]:
-                    raise WorkerLost(
-                        f"the worker of shard {s} died and was replaced {self._max_restarts} "
-                        f"times, as often as max_restarts allows; the last time: {error}"
-                    ) from None
-                self._left[s] -= 1
-                ref = None
-            except self._ray.exceptions.RayTaskError as error:
-                raise _raised_by(s, error) from None
-
-    def _replace(self, s: int) -> None:
-        """Have another worker at the shard, which knows all that the last one knew."""
-        self._stop_workers(self._workers[s])
-        self._workers[s] = worker = self._start_worker(s)
+    def _restore(self, s: int, worker: Any) -> None:
+        """Have a worker read the shard again, and tell it all landmarks."""
         if not self.sizes:
             return
         size = self._ray.get(worker.load.remote())
@@ -190,12 +115,3 @@ class WorkerPool:
         )
         own = [row for _, rows in self._landmarks for row in rows[s]]
         self._ray.get(worker.extend.remote(known, own, 1))
-
-
-def _raised_by(s: int, error: Any) -> Exception:
-    """Return an error of a worker as if it had been raised here, with its shard."""
-    cause = error.cause if isinstance(error.cause, Exception) else error
-    if isinstance(cause, StreamkError):
-        return type(cause)(f"shard {s}: {cause}")
-    cause.add_note(f"in the worker of shard {s}")
-    return cause

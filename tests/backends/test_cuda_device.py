@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from streamk import backends
+from streamk.backends import cupy_backend
 from streamk.backends.cupy_backend import connect, device
 from streamk.backends.cupy_backend.device import CudaDevice
 from streamk.errors import BackendUnavailable
@@ -102,6 +103,21 @@ class CUDARuntimeError(RuntimeError):
     pass
 
 
+class Device:
+    """A context in which the device is the current one."""
+
+    current: list[int]
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> None:
+        self.current.append(self.number)
+
+    def __exit__(self, *_: Any) -> None:
+        self.current.pop()
+
+
 def stand_in(*, devices: int | None = 1, driver: int = 12040, compiler: bool = True) -> ModuleType:
     """A module like cupy, with so many devices (None: the runtime fails)."""
 
@@ -130,6 +146,7 @@ def stand_in(*, devices: int | None = 1, driver: int = 12040, compiler: bool = T
     cupy.cuda = SimpleNamespace(
         Stream=Stream,
         Event=Event,
+        Device=Device,
         alloc=lambda size: Memory(np.zeros(size, np.uint8)),
         alloc_pinned_memory=Pinned,
         get_current_stream=lambda: Stream.current,
@@ -148,12 +165,16 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Put a stand-in, or nothing, in the place of CuPy."""
 
     def put_in_place(module: ModuleType | None) -> None:
-        Stream.current = Stream()
+        Stream.current, Device.current = Stream(), [0]
         monkeypatch.setitem(sys.modules, "cupy", module)
 
-    connect.cache_clear()
+    def forget() -> None:
+        connect.cache_clear()
+        cupy_backend._connected.cache_clear()
+
+    forget()
     yield put_in_place
-    connect.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +194,7 @@ def test_what_is_missing_is_named(
     use(module)
     with pytest.raises(BackendUnavailable, match="cupy") as raised:
         backends.select("cupy")
-    for word in [*words, "backend='numba'"]:
+    for word in [*words, "backend='auto'"]:
         assert word in str(raised.value)
 
 
@@ -227,3 +248,35 @@ def test_what_is_fetched_is_as_it_was_then_and_nothing_later_is_waited_for(
     Stream.current.send(lambda: ran.append("kernel"))
     np.testing.assert_array_equal(fetched(), np.arange(6.0).reshape(2, 3) + 1.0)
     assert not ran
+
+
+# --- several devices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "numbers"), [(None, [0, 1, 2]), (2, [0, 1])])
+def test_each_backend_makes_its_device_the_current_one(
+    use: Callable[..., None], count: int | None, numbers: list[int]
+) -> None:
+    use(stand_in(devices=3))
+    found = backends.select_devices(count)
+    assert Device.current == [0]
+    for backend, number in zip(found, numbers, strict=True):
+        with backend.current():
+            assert Device.current == [0, number]
+    assert backends.select_devices(1)[0] is found[0]
+
+
+def test_a_single_device_is_the_current_one_as_it_is(use: Callable[..., None]) -> None:
+    use(stand_in(devices=3))
+    with backends.select("cupy").current():
+        assert Device.current == [0]
+
+
+def test_more_devices_than_there_are_and_none_are_named(use: Callable[..., None]) -> None:
+    use(stand_in(devices=2))
+    with pytest.raises(BackendUnavailable, match=r"devices=3 .* more than the 2 that CuPy sees"):
+        backends.select_devices(3)
+    use(None)
+    cupy_backend._connected.cache_clear()
+    with pytest.raises(BackendUnavailable, match="CuPy"):
+        backends.select_devices(1)

@@ -18,7 +18,9 @@ from cuda_kit import (
     tolerance,
 )
 
+from streamk import kernels
 from streamk.backends import CHUNK, LANES, KernelCode, LossCode, numpy_backend
+from streamk.kernels import Laplacian
 
 
 @pytest.fixture(params=PLACES)
@@ -197,12 +199,12 @@ def test_kernels_between_points(
 ) -> None:
     X, Y, V = points(n, d, dtype), points(m, d, dtype, 1), points(m, 18, dtype, 2)
     Y[: min(n, m)] = X[: min(n, m)]
-    K, product = np.empty((n, m), dtype), np.empty((n, 18), dtype)
+    K, product = np.empty((n, m), dtype), np.empty((n, 18))
     numpy_backend.pairwise(code, parameter, 0.4, X, Y, K)
     numpy_backend.pairwise_product(code, parameter, 0.4, X, Y, V, product)
     x, y, v = map(backend.put, (X, Y, V))
     K2 = backend.xp.empty(K.shape, dtype)
-    product2 = backend.xp.empty(product.shape, dtype)
+    product2 = backend.xp.empty(product.shape, np.float64)
     backend.pairwise(code, parameter, 0.4, x, y, K2)
     backend.pairwise_product(code, parameter, 0.4, x, y, v, product2)
     rtol = 4 * tolerance(dtype)
@@ -210,14 +212,27 @@ def test_kernels_between_points(
     atol = rtol * np.abs(K).max() * np.sqrt(m) * 4
     np.testing.assert_allclose(backend.get(product2), product, rtol=rtol, atol=atol)
     # A row by itself is the same as in its batch.
-    one = backend.xp.empty((1, 18), dtype)
+    one = backend.xp.empty((1, 18), np.float64)
     backend.pairwise_product(code, parameter, 0.4, x[n - 1 : n], y, v, one)
     np.testing.assert_array_equal(backend.get(one)[0], backend.get(product2)[n - 1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_kernel_multiplies_on_the_device(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    X, Y, V = points(37, 4, dtype), points(70, 4, dtype, 1), points(70, 2, dtype, 2)
+    expected = Laplacian().product(X, Y, V)
+    monkeypatch.setattr(kernels, "select", lambda _: backend)
+    found = Laplacian().product(X, Y, V, dtype=dtype, backend="cupy")
+    assert found.dtype == np.float64
+    atol = 4 * tolerance(dtype) * np.sqrt(70) * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, atol=atol)
+
+
 def test_a_product_with_no_centers_is_zero(backend: Any) -> None:
     X, none = backend.put(points(3, 2, "float32")), backend.xp.empty((0, 2), np.float32)
-    out = backend.xp.empty((3, 1), np.float32)
+    out = backend.xp.empty((3, 1), np.float64)
     backend.pairwise_product(
         KernelCode.GAUSSIAN, 0.0, 1.0, X, none, backend.xp.empty((0, 1), np.float32), out
     )

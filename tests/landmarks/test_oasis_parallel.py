@@ -22,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 from ray_kit import FakeRay
 
-from streamk.distributed import ShardedLandmarks, oasis_parallel, worker_pool
+from streamk.distributed import ShardedLandmarks, actors, oasis_parallel, worker_pool
 from streamk.distributed.oasis import Run
 from streamk.distributed.shards import Worker
 from streamk.distributed.worker_pool import WorkerPool
@@ -41,7 +41,8 @@ KERNEL = Gaussian(bandwidth=1.5)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRay]:
     def install(*arguments: Any) -> FakeRay:
         ray = FakeRay(*arguments)
-        monkeypatch.setattr(worker_pool, "import_ray", lambda: ray)
+        for module in (actors, worker_pool):
+            monkeypatch.setattr(module, "import_ray", lambda: ray)
         return ray
 
     return install

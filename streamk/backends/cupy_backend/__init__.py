@@ -15,6 +15,7 @@ from functools import cache
 from streamk.backends import Backend
 from streamk.backends.cupy_backend.device import CudaDevice
 from streamk.backends.cupy_backend.functions import DeviceBackend
+from streamk.errors import BackendUnavailable
 
 
 @cache
@@ -27,3 +28,29 @@ def connect() -> Backend:
         If there is no CuPy, driver or device, saying which and what to do.
     """
     return DeviceBackend(CudaDevice())
+
+
+def connect_each(count: int | None = None) -> list[Backend]:
+    """Return the backends on the first so many of CuPy's devices, by default on all of them.
+
+    What is done by one of them is done in its context `current`.
+
+    Raises
+    ------
+    BackendUnavailable
+        If there is no CuPy, driver or device, or there are fewer devices.
+    """
+    first, there = _connected(0)
+    if count is not None and count > there:
+        raise BackendUnavailable(
+            f"devices={count} of backend 'cupy' are more than the {there} that CuPy sees; take "
+            "fewer, or see what CUDA_VISIBLE_DEVICES hides"
+        )
+    return [first, *(_connected(number)[0] for number in range(1, count or there))]
+
+
+@cache
+def _connected(number: int) -> tuple[Backend, int]:
+    """Return the backend on the device of that number, and how many devices there are."""
+    device = CudaDevice(number)
+    return DeviceBackend(device), device.count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, Protocol
@@ -77,6 +78,10 @@ class Device(Protocol):
         """Return what gives the array as it is between what was launched and what will be."""
         ...
 
+    def current(self) -> AbstractContextManager[Any]:
+        """Return the context in which `xp` makes arrays on this device."""
+        ...
+
 
 @cache
 def source(module: str) -> str:
@@ -96,11 +101,17 @@ precision what is below 1e-38 is 0 on the GPU."""
 
 
 class CudaDevice:
-    """CuPy's current device.
+    """One of CuPy's devices.
 
     Copies to it go through two pieces of page-locked memory, in turn, and a stream of their own:
     `put` comes back while the copy is under way, beside the kernels launched before it. Kernels
     that are launched after it wait for it, and memory is used again when its copy is done.
+
+    Parameters
+    ----------
+    number : int, optional
+        Everything is to be done in the context `current` then. By default the device is the one
+        that is current by itself.
 
     Raises
     ------
@@ -108,28 +119,39 @@ class CudaDevice:
         If there is no CuPy, driver or device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int | None = None) -> None:
+        self._number = number
         try:
             self.xp: Any = importlib.import_module("cupy")
         except ImportError as error:
             raise BackendUnavailable(
                 f"backend 'cupy' needs CuPy, which is missing here ({error}); install it with: "
-                "pip install 'streamk[cuda12]' (or cuda13), or choose backend='numba'"
+                "pip install 'streamk[cuda12]' (or cuda13), or choose backend='auto'"
             ) from error
         self._cuda = self.xp.cuda
         self._find_device()
         self._modules: dict[tuple[str, Variant], Any] = {}
         self._kernels: dict[tuple[str, Variant], Any] = {}
-        self._copying = self._cuda.Stream(non_blocking=True)
-        self._landings = (_Landing(self._cuda), _Landing(self._cuda))
-        # What others have left of this memory to kernels still at work is not to be written to.
-        self._cuda.get_current_stream().synchronize()
+        with self.current():
+            self._copying = self._cuda.Stream(non_blocking=True)
+            self._landings = (_Landing(self._cuda), _Landing(self._cuda))
+            # What others have left of this memory to kernels still at work is not to be written to.
+            self._cuda.get_current_stream().synchronize()
+
+    @property
+    def count(self) -> int:
+        """Devices that CuPy sees."""
+        return int(self._cuda.runtime.getDeviceCount())
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return the context in which this device is CuPy's current one."""
+        return nullcontext() if self._number is None else self._cuda.Device(self._number)
 
     def _find_device(self) -> None:
         """Raise BackendUnavailable unless there are a device and what compiles for it."""
         runtime = self._cuda.runtime
         try:
-            if not runtime.getDeviceCount():
+            if not self.count:
                 raise _unavailable("an NVIDIA GPU, and there is none here")
         except runtime.CUDARuntimeError as error:
             version = runtime.driverGetVersion()  # 0 where there is no driver
@@ -145,7 +167,7 @@ class CudaDevice:
             raise BackendUnavailable(
                 f"backend 'cupy' needs CUDA's libraries, and CuPy does not find them ({error}); "
                 "install them with: pip install 'streamk[cuda12]' (or cuda13), or choose "
-                "backend='numba'"
+                "backend='auto'"
             ) from error
 
     def launch(
@@ -223,7 +245,7 @@ class _Landing:
 def _unavailable(missing: str) -> BackendUnavailable:
     return BackendUnavailable(
         f"backend 'cupy' needs {missing}; see what nvidia-smi says of the driver and its GPUs, or "
-        "choose backend='numba'"
+        "choose backend='auto'"
     )
 
 

@@ -42,6 +42,8 @@ class Launcher:
         self.xp = device.xp
         self.put = device.put
         self.get = device.get
+        self.fetch = device.fetch
+        self.current = device.current
         self._device = device
         self._widths: dict[tuple[int, ...], Any] = {}
 

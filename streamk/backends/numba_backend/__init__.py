@@ -1,6 +1,6 @@
 """The compiled backend; see `streamk.backends` for its functions."""
 
-from streamk.backends.host import get, put, xp
+from streamk.backends.host import current, fetch, get, put, xp
 from streamk.backends.numba_backend.generator import frequencies, rotations
 from streamk.backends.numba_backend.landmarks import choose, extend
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
@@ -18,10 +18,12 @@ from streamk.backends.numba_backend.single import single
 __all__ = [
     "accumulate",
     "choose",
+    "current",
     "decay",
     "descend",
     "extend",
     "features",
+    "fetch",
     "finish",
     "frequencies",
     "get",

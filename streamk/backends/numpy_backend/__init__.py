@@ -1,6 +1,6 @@
 """The reference backend: the same numbers as the compiled one, in plain NumPy."""
 
-from streamk.backends.host import get, put, xp
+from streamk.backends.host import current, fetch, get, put, xp
 from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
 from streamk.backends.numpy_backend.landmarks import choose, extend
 from streamk.backends.numpy_backend.learning import (
@@ -28,10 +28,12 @@ __all__ = [
     "accumulate",
     "choose",
     "crammer_singer",
+    "current",
     "decay",
     "descend",
     "extend",
     "features",
+    "fetch",
     "finish",
     "frequencies",
     "get",

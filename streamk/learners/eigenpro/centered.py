@@ -13,9 +13,9 @@ from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.outputs import bounded
 from streamk.learners.eigenpro.direct import DirectSolver, functions_of
+from streamk.learners.eigenpro.placement import HostCenters, Placement
 from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
 from streamk.learners.eigenpro.projection import ExactProjection, apart, unrepeated
-from streamk.learners.kernel_ridge.centers import Centers
 
 Numbers = NDArray[Any]
 
@@ -59,6 +59,8 @@ class CenteredFunctions:
     solving : Solving
     n_outputs : int
         Of each function.
+    placement : Placement
+        Of the centers, on the host by default.
 
     Attributes
     ----------
@@ -66,9 +68,17 @@ class CenteredFunctions:
         None before there are centers.
     """
 
-    def __init__(self, kernel: Kernel, solving: Solving, *, n_outputs: int) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        solving: Solving,
+        *,
+        n_outputs: int,
+        placement: Placement = HostCenters,
+    ) -> None:
         self._kernel, self._solving, self.n_outputs = kernel, solving, n_outputs
-        self._centers = Centers(kernel, 1, n_columns=0, n_outputs=self._stored)
+        self._placement = placement
+        self._centers = placement(kernel, 1, n_columns=0, n_outputs=self._stored)
         self.solver: DirectSolver | ProjectedGradient | None = None
 
     def __len__(self) -> int:
@@ -127,14 +137,13 @@ class CenteredFunctions:
         """
         if isinstance(self.solver, ProjectedGradient):
             K = self._kernel.pairwise(X)
-            self.solver.learn(X, K, -((1.0 + ridge) * A + np.tril(K, -1) @ A))
-            self._store()
+            self._store(self.solver.learn(X, K, -((1.0 + ridge) * A + np.tril(K, -1) @ A)))
 
-    def _store(self) -> None:
-        """Predict by the coefficients that the solver has."""
+    def _store(self, slots: Numbers | None = None) -> None:
+        """Predict by the coefficients that the solver has, of which some, or all, are others."""
         if self.solver is not None:
-            every = np.arange(len(self))
-            self._centers.set_coefficients(every, bounded(self.solver.coefficients))
+            slots = np.arange(len(self)) if slots is None else slots
+            self._centers.set_coefficients(slots, bounded(self.solver.coefficients[slots]))
 
     # Centers
 
@@ -181,7 +190,8 @@ class CenteredFunctions:
             solver.project()
         self.set_centers(Z, K)
         if isinstance(solver, ProjectedGradient) and isinstance(self.solver, ProjectedGradient):
-            self.solver.begin_at(self._kernel.product(Z, before, solver.coefficients))
+            values = self._centers.values(before, solver.coefficients, dtype=np.float64)
+            self.solver.begin_at(values)
             self._store()
 
     def set_centers(self, Z: Numbers, K: Numbers | None, A: Numbers | None = None) -> None:
@@ -190,16 +200,25 @@ class CenteredFunctions:
         They are apart from each other's span, and K is there if matrices are.
         """
         how = self._solving
-        self._centers = Centers(self._kernel, len(Z), n_columns=Z.shape[1], n_outputs=self._stored)
+        self._centers = self._placement(
+            self._kernel, len(Z), n_columns=Z.shape[1], n_outputs=self._stored
+        )
         A = np.zeros((len(Z), self._stored)) if A is None else A
-        self._centers.append(Z, np.zeros(len(Z)), A)
+        self._centers.append(Z, A)
         if K is not None and how.direct:
             self.solver = DirectSolver(
                 K, ridges=how.ridges, n_outputs=self.n_outputs, forgetting=how.forgetting
             )
         else:
             self.solver = ProjectedGradient(
-                self._kernel, Z, A, batch_size=how.batch_size, seed=how.seed, K=K
+                self._kernel,
+                Z,
+                A,
+                batch_size=how.batch_size,
+                seed=how.seed,
+                K=K,
+                centers=self._centers,
+                placement=self._placement,
             )
 
     # Columns, outputs, others
@@ -241,7 +260,7 @@ class CenteredFunctions:
             self.solver.join(theirs, self._kernel.pairwise(Z, self.points), share, constant)
         elif isinstance(theirs, ProjectedGradient) and isinstance(self.solver, ProjectedGradient):
             theirs.project()
-            h = self._kernel.product(self.points, Z, theirs.coefficients)
+            h = self._centers.values(Z, theirs.coefficients, dtype=np.float64)
             self.solver.average(h, part)
         self._store()
 

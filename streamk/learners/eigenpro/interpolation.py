@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel
+from streamk.learners.eigenpro.placement import Expansion, HostExpansion
 from streamk.learners.eigenpro.preconditioner import LARGEST, Preconditioner
 
 Numbers = NDArray[Any]
@@ -29,6 +30,9 @@ class Interpolation:
         Those that the preconditioner is made of.
     preconditioner : Preconditioner
     batch_size : int
+    expand : callable, optional
+        Returns the function on the points with coefficients (n, outputs); one on the host by
+        default.
 
     Examples
     --------
@@ -49,8 +53,10 @@ class Interpolation:
         preconditioner: Preconditioner,
         *,
         batch_size: int,
+        expand: Callable[[Numbers], Expansion] | None = None,
     ) -> None:
         self._kernel, self._X, self._m = kernel, X, batch_size
+        self._expand = expand
         self._sample, self._preconditioner = sample, preconditioner
 
     @classmethod
@@ -73,13 +79,16 @@ class Interpolation:
         orders : iterable of int64 array of shape (n,)
         """
         kernel, X, S, theta = self._kernel, self._X, self._sample, theta.copy()
+        f = self._expand(theta) if self._expand else HostExpansion(kernel, X, theta)
         for order in orders:
             for at in range(0, len(X), self._m):
                 rows = order[at : at + self._m]
                 some = X[rows]
-                G = kernel.product(some, X, theta, dtype=np.float32) - y[rows]
+                G = f.outputs(some) - y[rows]
                 K = kernel.pairwise(some, X[S])
                 step = self._preconditioner.step_size(kernel.pairwise(some), K)
                 theta[rows] -= step * G
                 theta[S] += step * self._preconditioner.corrected(K, G)
+                for moved in (rows, S):
+                    f.set_coefficients(moved, theta[moved])
         return theta

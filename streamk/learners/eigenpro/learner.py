@@ -23,6 +23,8 @@ from streamk.learners.common.outputs import aligned
 from streamk.learners.eigenpro.centered import CenteredFunctions, Solving
 from streamk.learners.eigenpro.projection import check_apart, unrepeated
 from streamk.learners.eigenpro.selection import METHODS, SHARE, WITH_FACTOR, Selection
+from streamk.learners.eigenpro.sharded import placement
+from streamk.learners.eigenpro.shards import Shards
 from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
@@ -94,12 +96,23 @@ class EigenPro(OnCenters):
         Of the centers, and of the order of inexact projections.
     columns, classes, max_classes
         As of `streamk.learners.OnlineNystrom`.
+    backend : {"auto", "cupy"}, default "auto"
+        With "cupy" the centers are divided among GPUs, which evaluate the kernels with them, in
+        single precision, for predictions and for inexact projections. The host keeps a copy, and
+        does all else.
+    devices : int, optional
+        Of "cupy": so many GPUs, all that CuPy sees by default. Results depend on their number, by
+        the rounding of sums.
+    shards : Shards, optional
+        Among which the centers are divided instead, such as `streamk.distributed.ActorShards`.
 
     Raises
     ------
     InvalidInput
         If an option is out of its domain or is one of the other solver, or a given center is not
         finite or lies in the span of the others.
+    BackendUnavailable
+        If "cupy" finds no GPU, or fewer than `devices`.
 
     Examples
     --------
@@ -134,6 +147,8 @@ class EigenPro(OnCenters):
         "batch_size": Whole(least=2, most=2048, about="events that are learned together"),
         "seed": SEED,
         "max_classes": replace(MAX_CLASSES, since=1),
+        "backend": Choice(choices=("auto", "cupy"), saved=False, about="auto or cupy"),
+        "devices": Whole(optional=True, saved=False, about="of cupy: GPUs (all)"),
     }
 
     def __init__(
@@ -152,11 +167,15 @@ class EigenPro(OnCenters):
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
+        backend: str = "auto",
+        devices: int | None = None,
+        shards: Shards | None = None,
     ) -> None:
         given = None if centers is None else check_events(centers, np.dtype(np.float32), columns)
         self.n_centers = n_centers if given is None else len(given)
         self.selection, self.solver, self.batch_size = selection, solver, batch_size
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
+        self.backend, self.devices, self.shards = backend, devices, shards
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
         if selection in WITH_FACTOR and 4 * SHARE * self.n_centers**2 > BYTES:
             raise InvalidInput(
@@ -185,7 +204,12 @@ class EigenPro(OnCenters):
         self._n_learned = 0
         self._first: Selection | None = self._new_selection() if given is None else None
         """Events among which centers are chosen; None once they are."""
-        self._centered = CenteredFunctions(kernel, self._solving, n_outputs=self._n_outputs())
+        self._centered = CenteredFunctions(
+            kernel,
+            self._solving,
+            n_outputs=self._n_outputs(),
+            placement=placement(backend, devices, shards),
+        )
         if given is not None and columns is None:
             columns = range(given.shape[1])
         if columns is not None:
@@ -364,15 +388,28 @@ class EigenPro(OnCenters):
         return State(header, arrays if first is None else {**arrays, **first.arrays()})
 
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
+    def from_state(
+        cls,
+        state: State,
+        *,
+        backend: str = "auto",
+        devices: int | None = None,
+        shards: Shards | None = None,
+    ) -> Self:
+        """Return the learner whose state this is, with its centers in whatever place.
 
         Raises
         ------
         StateError
             If the state is another learner's or of a newer format, or is damaged.
+        InvalidInput, BackendUnavailable
+            As of the constructor, if that place cannot be had.
         """
-        learner, owner = cls._from_header(state), cls._owner()
+        place: dict[str, Any] = {"backend": backend, "devices": devices, "shards": shards}
+        for name in ("backend", "devices"):
+            cls.OPTIONS[name].check(name, place[name])
+        placement(**place)  # a fault of these is none of the state
+        learner, owner = cls._from_header(state, **place), cls._owner()
         learner._n_learned = count(state.header, "n_learned", owner)
         declared = (Declared("centers", "float32", ("centers", "columns")),)
         found, sizes = taken(declared, state.arrays, learner._sizes(), owner)
@@ -425,7 +462,9 @@ class EigenPro(OnCenters):
     def _join(self, other: Self, mine: int, others: int) -> None:
         """Take in another's coefficients, or sums, but not its events since the last batch."""
         self.add_classes(other.classes)
-        copy = type(self).from_state(other.state())
+        copy = type(self).from_state(
+            other.state(), backend=other.backend, devices=other.devices, shards=other.shards
+        )
         copy.add_classes(self.classes)
         theirs, solver = copy._centered.points, copy._centered.solver
         if solver is None:

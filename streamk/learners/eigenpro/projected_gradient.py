@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from streamk.declared import Declared, taken
 from streamk.errors import StateError
 from streamk.kernels import Kernel
+from streamk.learners.eigenpro.placement import HostCenters, PlacedCenters, Placement
 from streamk.learners.eigenpro.preconditioner import LARGEST, Preconditioner
 from streamk.learners.eigenpro.projection import ExactProjection, InexactProjection, Projection
-from streamk.learners.kernel_ridge.centers import Centers
 
 Numbers = NDArray[Any]
 
@@ -44,6 +44,10 @@ class ProjectedGradient:
     K : float64 array of shape (p, p), optional
         K(Z, Z). It is factorized for exact projections, which takes 8 p^2 bytes; without it they
         are inexact.
+    centers : PlacedCenters, optional
+        Z, where it is kept; on the host by default.
+    placement : Placement
+        Of the temporary centers, on the host by default.
 
     Attributes
     ----------
@@ -61,8 +65,14 @@ class ProjectedGradient:
         batch_size: int,
         seed: int,
         K: Numbers | None,
+        centers: PlacedCenters | None = None,
+        placement: Placement = HostCenters,
     ) -> None:
-        self._kernel, self._Z, self._m = kernel, Z, batch_size
+        self._kernel, self._Z, self._m, self._placement = kernel, Z, batch_size, placement
+        if centers is None:
+            centers = HostCenters(kernel, len(Z), n_columns=Z.shape[1], n_outputs=A.shape[1])
+            centers.append(Z, A)
+        self._centers = centers
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, len(Z)])))
         self._sample = np.sort(random.permutation(len(Z))[:LARGEST])
         self.preconditioner = Preconditioner(kernel, Z[self._sample], batch_size=batch_size)
@@ -73,7 +83,12 @@ class ProjectedGradient:
             pairs = len(Z) * outputs / (Z.shape[1] + outputs)
         else:
             self._projection = InexactProjection(
-                kernel, self._sample, self.preconditioner, batch_size=batch_size, seed=seed
+                kernel,
+                self._sample,
+                self.preconditioner,
+                batch_size=batch_size,
+                seed=seed,
+                expand=centers.with_coefficients,
             )
             pairs = len(Z) / 2
         self.project_every = max(1, round(pairs / batch_size))
@@ -88,8 +103,8 @@ class ProjectedGradient:
         self._temporary = self._none(n_outputs)
         self._corrections = np.zeros((len(self._sample), n_outputs))
 
-    def _none(self, n_outputs: int) -> Centers:
-        return Centers(
+    def _none(self, n_outputs: int) -> PlacedCenters:
+        return self._placement(
             self._kernel,
             self.project_every * self._m,
             n_columns=self._Z.shape[1],
@@ -112,7 +127,7 @@ class ProjectedGradient:
         if len(self._temporary):
             F[:, : self._temporary.n_outputs] += self._temporary.outputs(X)
 
-    def learn(self, X: Numbers, K: Numbers, G: Numbers) -> None:
+    def learn(self, X: Numbers, K: Numbers, G: Numbers) -> Numbers:
         """Take a step.
 
         Parameters
@@ -122,16 +137,23 @@ class ProjectedGradient:
             K(X, X).
         G : float64 array of shape (m, n_outputs)
             Outputs less targets.
+
+        Returns
+        -------
+        int64 array
+            The centers whose coefficients are others now.
         """
         outputs = G.shape[1]
         K_sample = self._kernel.pairwise(X, self._Z[self._sample])
         step = self.preconditioner.step_size(K, K_sample)
-        self._temporary.append(X, np.zeros(len(X)), -step * G)
+        self._temporary.append(X, -step * G)
         correction = step * self.preconditioner.corrected(K_sample, G)
         self.coefficients[self._sample, :outputs] += correction
         self._corrections += correction
         if len(self._temporary) > self._temporary.capacity - self._m:
             self.project()
+            return np.arange(len(self._Z))
+        return self._sample
 
     def project(self) -> None:
         """Bring temporary centers to the span of the others.
@@ -144,7 +166,7 @@ class ProjectedGradient:
         temporary, A = self._temporary, self.coefficients
         outputs = temporary.n_outputs
         W = temporary.coefficients(np.arange(len(temporary)))
-        h = self._kernel.product(self._Z, temporary.points, W, dtype=np.float32)
+        h = self._centers.values(temporary.points, W)
         start = np.zeros_like(h)
         start[self._sample] = -self._corrections
         A[:, :outputs] += self._projection.solve(self._Z, h, start, self.turn)
@@ -214,7 +236,7 @@ class ProjectedGradient:
             raise StateError(f"array 'temporary' of {owner} has {many} events")
         self.coefficients = found["coefficients"].copy()
         W = found["temporary_coefficients"]
-        self._temporary.append(found["temporary"], np.zeros(many), W)
+        self._temporary.append(found["temporary"], W)
         self._corrections = found["corrections"].copy()
         self.turn = turn
 

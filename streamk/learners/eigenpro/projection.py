@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.eigenpro.interpolation import Interpolation
+from streamk.learners.eigenpro.placement import Expansion
 from streamk.learners.eigenpro.preconditioner import Preconditioner
 
 Numbers = NDArray[Any]
@@ -80,6 +82,8 @@ class InexactProjection:
     batch_size : int
     seed : int
         Of the order in which the centers are taken.
+    expand : callable, optional
+        As of `Interpolation`, on the centers.
     """
 
     def __init__(
@@ -90,8 +94,9 @@ class InexactProjection:
         *,
         batch_size: int,
         seed: int,
+        expand: Callable[[Numbers], Expansion] | None = None,
     ) -> None:
-        self._kernel, self._sample = kernel, sample
+        self._kernel, self._sample, self._expand = kernel, sample, expand
         self._preconditioner, self._m, self._seed = preconditioner, batch_size, seed
 
     @property
@@ -104,7 +109,12 @@ class InexactProjection:
         sequence = np.random.SeedSequence([self._seed, turn])
         random = np.random.Generator(np.random.Philox(sequence))
         steps = Interpolation(
-            self._kernel, Z, self._sample, self._preconditioner, batch_size=self._m
+            self._kernel,
+            Z,
+            self._sample,
+            self._preconditioner,
+            batch_size=self._m,
+            expand=self._expand,
         )
         return steps.improved(start, h, (random.permutation(len(Z)) for _ in range(EPOCHS)))
 

@@ -168,9 +168,9 @@ KERNEL products(whole code, double parameter, double factor, const real *__restr
     }
 }
 
-/* out = the sum of the parts, in their order. */
+/* out = the sum of the parts, in their order, in double precision like them. */
 KERNEL add_products(const double *__restrict__ parts, whole count, whole size,
-                    real *__restrict__ out)
+                    double *__restrict__ out)
 {
     PHASE(t) {
         const whole i = BLOCK_X * THREADS + t;
@@ -178,7 +178,7 @@ KERNEL add_products(const double *__restrict__ parts, whole count, whole size,
             double total = parts[i];
             for (whole p = 1; p < count; p++)
                 total += parts[p * size + i];
-            out[i] = (real)total;
+            out[i] = total;
         }
     }
 }

@@ -1,0 +1,114 @@
+"""EigenPro with its centers on devices, against the one on the host; see `cuda_kit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_kit import GPU_LACKS, PLACES, backend_at
+from eigenpro_kit import (
+    TASKS,
+    Place,
+    assert_alike,
+    assert_it_goes_on_exactly,
+    assert_same_states,
+    learner,
+    life_of_a_model,
+    stream,
+)
+
+from streamk import backends
+from streamk.cli.model_options import build
+from streamk.learners import EigenPro, create
+from streamk.learners.eigenpro import learner as module
+
+
+@pytest.fixture(params=PLACES)
+def devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three devices, which a GPU stands for where there is one."""
+    found = [backend_at(request.param) for _ in range(3)]
+    monkeypatch.setattr(backends, "select_devices", lambda count=None: found[: count or 3])
+
+
+def place(count: int | None) -> Place:
+    return {"backend": "cupy", "devices": count}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.usefixtures("devices")
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("projection", ["exact", "inexact"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_outputs_are_those_of_the_host(
+    task: str, projection: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if projection == "inexact":
+        monkeypatch.setattr(module, "BYTES", 1)
+    assert_alike(life_of_a_model(task, place(count)), life_of_a_model(task, {}))
+
+
+@pytest.mark.usefixtures("devices")
+def test_a_run_gives_the_same_bits_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BYTES", 1)
+    found = [life_of_a_model("classification", place(None)) for _ in range(2)]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.usefixtures("devices")
+def test_a_restored_learner_goes_on_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BYTES", 1)
+    assert_it_goes_on_exactly(lambda: place(3))
+
+
+@pytest.mark.usefixtures("devices")
+def test_an_output_is_the_same_in_whatever_batch() -> None:
+    X, y = stream("regression", 600)
+    model = learner("regression", place(3))
+    model.learn_many(X, y)
+    every = model.decision_many(X[:70])
+    for at in (0, 33, 69):
+        np.testing.assert_array_equal(model.decision_one(X[at]), every[at])
+
+
+@pytest.mark.usefixtures("devices")
+def test_a_model_goes_on_in_another_place() -> None:
+    X, y = stream("classification", 1010)
+    host, there = learner("classification", {}), learner("classification", place(3))
+    for model in (host, there):
+        model.learn_many(X, y)
+    assert there.state().header == host.state().header
+    for model, other in ((host, place(1)), (there, {})):
+        opened = EigenPro.from_state(model.state(), **other)
+        assert_same_states(opened, model)
+        assert_alike([opened.decision_many(X)], [model.decision_many(X)])
+
+
+@pytest.mark.usefixtures("devices")
+def test_the_model_that_scales_by_itself() -> None:
+    X, y = stream("regression", 700)
+    options: dict[str, Any] = {"n_centers": 90, "batch_size": 32, "solver": "eigenpro"}
+    models = [create("eigenpro", task="regression", **options, **at) for at in ({}, place(2))]
+    for model in models:
+        model.learn_many(100.0 * X + 5.0, 1000.0 * y)
+    host, there = (model.predict_many(100.0 * X + 5.0) for model in models)
+    np.testing.assert_allclose(there, host, atol=1e-4 * np.abs(host).max())
+
+
+@pytest.mark.usefixtures("devices")
+def test_the_command_chooses_devices() -> None:
+    settings = [("backend", "cupy"), ("devices", "2"), ("solver", "eigenpro")]
+    made: Any = build("eigenpro", task="regression", seed=0, settings=settings)
+    X, y = stream("regression", 40)
+    made.learn_many(X, y)
+    assert (made.learner.backend, made.learner.devices) == ("cupy", 2)
+    assert "backend" not in made.learner.state().header
+
+
+@pytest.mark.skipif(GPU_LACKS is not None, reason=f"nothing here runs on a GPU: {GPU_LACKS}")
+@pytest.mark.parametrize("task", TASKS)
+def test_all_gpus_that_there_are(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BYTES", 1)
+    assert len(backends.select_devices()) >= 1
+    assert_alike(life_of_a_model(task, place(None)), life_of_a_model(task, {}))
