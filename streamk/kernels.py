@@ -88,6 +88,14 @@ class Kernel:
         """Number that gives the kernel its shape besides the scale, 0 if there is none."""
         return 0.0
 
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the points (n, d) as the loops of `streamk.backends` take them.
+
+        These are the points themselves unless a kernel says otherwise. Columns of zeros that are
+        appended to what is returned stand for columns of zeros that are appended to the points.
+        """
+        return points
+
     def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
         """Kernel matrix between the rows of two sets of points.
 
@@ -116,13 +124,15 @@ class Kernel:
         A = _points(X, "X")
         B = A if Y is None else _points(Y, "Y")
         _same_columns(A, B)
-        K = np.empty((len(A), len(B)))
+        P = self.mapped(A)
+        Q = P if Y is None else self.mapped(B)
+        K = np.empty((len(P), len(Q)))
         twin, scale = select(), self.frequency_scale
 
         def fill(rows: slice) -> None:
-            twin.pairwise(self.code, self.parameter, scale, A[rows], B, K[rows])
+            twin.pairwise(self.code, self.parameter, scale, P[rows], Q, K[rows])
 
-        divide(len(A), A.size * len(B), fill)
+        divide(len(P), P.size * len(Q), fill)
         if Y is None:
             np.fill_diagonal(K, self.diagonal(A))
         return K
@@ -186,6 +196,7 @@ class Kernel:
                 f"({len(B)}, outputs), not {np.shape(V)}"
             )
         twin, scale = select(backend), self.frequency_scale
+        A, B = self.mapped(A), self.mapped(B)
         a, b, w = (twin.put(array) for array in (A, B, v.reshape(len(B), -1)))
         out = twin.xp.empty((len(A), w.shape[1]))
 
