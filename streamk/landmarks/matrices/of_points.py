@@ -25,7 +25,7 @@ class Diffusion:
     Parameters
     ----------
     kernel : Kernel
-        Without negative values, which all but Linear are.
+        Without negative values, as all but NTK and Linear are.
     """
 
     kernel: Kernel
