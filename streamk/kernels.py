@@ -12,11 +12,13 @@ Laplacian          ``exp(-|x-y|_1 / s)``               independent Cauchy / s
 Matern             Matern of ``r = |x-y| / s``         multivariate t, 2 nu degrees of freedom / s
 RationalQuadratic  ``(1 + |x-y|^2/(2 a s^2))^-a``      normal * root of chi-squared(2 a)/(2 a) / s
 Cauchy             ``prod 1 / (1 + (x_j-y_j)^2/s^2)``  independent Laplace / s
+NTK                that of a ReLU network              none: it has no random features
 Linear             ``x.y``                             normal, and the feature is w.x without cosine
 =================  ==================================  =========================================
 
 Exact values come from `streamk.backends`: a distance is summed up from the columns' differences, so
-that equal points are at distance 0 and their kernel is exactly 1.
+that equal points are at distance 0 and their kernel is exactly 1. The neural tangent kernel is a
+function of the distance between unit vectors, to which `Kernel.mapped` takes the points first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.backends import Backend, KernelCode, Law, select
+from streamk import backends
+from streamk.backends import DEEPEST, Backend, KernelCode, Law, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 
@@ -65,11 +68,14 @@ class Kernel:
 
     name: ClassVar[str]
     code: ClassVar[KernelCode]
-    law: ClassVar[Law]
+    law: ClassVar[Law | None]
+    """None if it has no random features."""
     isotropic: ClassVar[bool] = True
     """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
     cosine: ClassVar[bool] = True
     """Whether a feature is ``sqrt(2) cos(w.x + b)``; otherwise it is ``w.x``."""
+    shift_invariant: ClassVar[bool] = True
+    """Whether it depends on ``x - y`` only."""
     heavy_tailed: ClassVar[bool] = False
     """Whether phases can be so large that single precision loses the turn."""
 
@@ -87,6 +93,14 @@ class Kernel:
     def parameter(self) -> float:
         """Number that gives the kernel its shape besides the scale, 0 if there is none."""
         return 0.0
+
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the points (n, d) as the loops of `streamk.backends` take them.
+
+        These are the points themselves, of all kernels but NTK. Columns of zeros that are appended
+        to what is returned stand for columns of zeros that are appended to the points.
+        """
+        return points
 
     def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
         """Kernel matrix between the rows of two sets of points.
@@ -116,13 +130,15 @@ class Kernel:
         A = _points(X, "X")
         B = A if Y is None else _points(Y, "Y")
         _same_columns(A, B)
-        K = np.empty((len(A), len(B)))
+        P = self.mapped(A)
+        Q = P if Y is None else self.mapped(B)
+        K = np.empty((len(P), len(Q)))
         twin, scale = select(), self.frequency_scale
 
         def fill(rows: slice) -> None:
-            twin.pairwise(self.code, self.parameter, scale, A[rows], B, K[rows])
+            twin.pairwise(self.code, self.parameter, scale, P[rows], Q, K[rows])
 
-        divide(len(A), A.size * len(B), fill)
+        divide(len(P), P.size * len(Q), fill)
         if Y is None:
             np.fill_diagonal(K, self.diagonal(A))
         return K
@@ -140,7 +156,8 @@ class Kernel:
         """Return ``pairwise(X, Y) @ V`` without storing the kernel matrix.
 
         Each row's result is the same, bit for bit, in whatever batch the row comes and however
-        many threads share the work. Beside the result it takes the memory of a few tiles.
+        many threads share the work. Beside the result it takes the memory of a few tiles, and with
+        NTK that of the mapped points.
 
         Parameters
         ----------
@@ -152,7 +169,9 @@ class Kernel:
             it over 64 points of `Y`, and in float64 beyond. In float32 a kernel value is wrong by
             at most ``1.2e-7 (d + 3)``, RationalQuadratic by ``1.2e-7 (d + 4 alpha + 3)``, Linear by
             ``1.2e-7 d |x| |y|``; mostly the roundings cancel and a few 1e-7 remain. Values below
-            1.2e-38 are 0, and a squared distance beyond 3e38 is infinite.
+            1.2e-38 are 0, and a squared distance beyond 3e38 is infinite. NTK is wrong by at most
+            ``1.2e-7 (d + depth + 4) / cos(angle / 2)``, and by the root of the numerator where the
+            mapped points are nearly opposite, which takes points farther than many bandwidths.
         backend : str, default "auto"
             See `streamk.backends.select`.
         threads : int, optional
@@ -186,7 +205,9 @@ class Kernel:
                 f"({len(B)}, outputs), not {np.shape(V)}"
             )
         twin = select(backend)
-        there = (twin.put(array) for array in (A, B, v.reshape(len(B), -1)))
+        there = (
+            twin.put(array) for array in (self.mapped(A), self.mapped(B), v.reshape(len(B), -1))
+        )
         F: Matrix = twin.get(self.product_on(twin, *there, threads=threads))
         return F if np.ndim(V) == 2 else F[:, 0]
 
@@ -199,7 +220,8 @@ class Kernel:
         ----------
         backend : Backend
         X, Y, V : arrays of shapes (n, d), (m, d) and (m, outputs)
-            On the device, all float32 or all float64, and contiguous.
+            On the device, all float32 or all float64, and contiguous; X and Y as `mapped` gives
+            them.
         threads : int, optional
 
         Returns
@@ -414,6 +436,82 @@ class Cauchy(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NTK(_Scaled):
+    """Neural tangent kernel of a fully connected ReLU network, with values from -0.07 to 1.
+
+    It is the kernel of gradient descent on all weights of a network of infinite width (Jacot et
+    al. 2018; Arora et al. 2019, section 3, whose L is the depth here). Points are mapped to unit
+    vectors, ``u = (bandwidth, x) / |(bandwidth, x)|``: a constant column beside the others is the
+    bias of the first layer. Between u and v at the angle theta it is
+    ``Theta_depth / (depth + 1)`` with
+
+    ``c_0 = Theta_0 = cos(theta)``, ``Theta_l = Theta_(l-1) kappa_0(c_(l-1)) + c_l`` and
+    ``c_l = kappa_1(c_(l-1))``
+
+    where ``kappa_0(c) = 1 - arccos(c) / pi`` and ``kappa_1(c) = (sqrt(1 - c^2) + (pi - arccos(c))
+    c) / pi`` are the arc-cosine kernels (Cho and Saul 2009). It has a cusp at equal points, as
+    the Laplace kernel has, but distant points count: it depends on the direction of those that are
+    many bandwidths from the origin.
+
+    It is not a function of ``x - y``: `streamk.features` and `streamk.factorization` refuse it, and
+    so do the learners of these. EigenPro, OnlineKernelRidge, OnlineNystrom and landmarks take it.
+
+    Parameters
+    ----------
+    depth : int, default 3
+        Hidden layers, 1 to 12.
+    bandwidth : float, default 1
+        In the unit of the columns: the constant column. With a large one, points differ by little.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> NTK(depth=1).pairwise([[0.0]], [[0.0], [1.0]]).round(4)
+    array([[1.    , 0.6429]])
+    """
+
+    name = "ntk"
+    code = KernelCode.NTK
+    law = None
+    shift_invariant = False
+
+    depth: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = isinstance(self.depth, int | np.integer) and not isinstance(self.depth, bool)
+        if not whole or not 1 <= self.depth <= DEEPEST:
+            raise InvalidInput(
+                f"depth={self.depth!r} of NTK must be a whole number from 1 to {DEEPEST}: its "
+                "hidden layers"
+            )
+
+    @property
+    def parameter(self) -> float:
+        """Return the depth."""
+        return float(self.depth)
+
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the unit vectors of (bandwidth, x), the constant column first: (n, d + 1).
+
+        They are of the type of the points, float32 or float64, and those of a point are the same,
+        bit for bit, in whatever batch it comes and whatever columns of zeros follow.
+        """
+        out = np.empty((len(points), points.shape[1] + 1), points.dtype)
+        to_sphere = backends.twin("tangent").to_sphere
+
+        def fill(rows: slice) -> None:
+            to_sphere(points[rows], self.bandwidth, out[rows])
+
+        divide(len(points), 4 * points.size, fill)
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
 class Linear(Kernel):
     """Linear kernel ``x.y``, whose features are random projections; ``k(x, x) = |x|^2``."""
 
@@ -421,6 +519,7 @@ class Linear(Kernel):
     code = KernelCode.LINEAR
     law = Law.NORMAL
     cosine = False
+    shift_invariant = False
 
     def diagonal(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return ``|x|^2`` of each row of `X` (n, d), float64 of shape (n,)."""
@@ -430,7 +529,7 @@ class Linear(Kernel):
 
 KERNELS: dict[str, type[Kernel]] = {
     kernel.name: kernel
-    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy, Linear)
+    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy, NTK, Linear)
 }
 
 

@@ -17,6 +17,7 @@ KERNELS = [
     (kernels.Matern(nu=0.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 2.5)),
+    (kernels.NTK(depth=2, bandwidth=1.5), naive.Kernel("ntk", 1.5, 2)),
     (kernels.Linear(), naive.Kernel("linear")),
 ]
 

@@ -90,9 +90,10 @@ def chi2(seed: int, i: int, degrees: int) -> float:
 
 
 class Kernel(NamedTuple):
-    """gaussian, laplacian, matern, rational_quadratic, cauchy (`scale` in the units of x), linear.
+    """gaussian, laplacian, matern, rational_quadratic, cauchy, ntk (`scale` in the units of x);
+    linear.
 
-    `nu` is Matern's smoothness, or alpha of the rational quadratic.
+    `nu` is Matern's smoothness, alpha of the rational quadratic, or the hidden layers of ntk.
     """
 
     name: str
@@ -111,6 +112,8 @@ def kernel(k: Kernel, x: Sequence[float], y: Sequence[float]) -> float:
         return math.prod(1.0 / (1.0 + (t / k.scale) ** 2) for t in delta)
     if k.name == "linear":
         return sum(float(a) * float(b) for a, b in zip(x, y, strict=True))
+    if k.name == "ntk":
+        return neural_tangent(angle(k.scale, x, y), round(k.nu)) / (round(k.nu) + 1)
     r = euclidean / k.scale
     if k.name == "rational_quadratic":
         return (1.0 + r * r / (2.0 * k.nu)) ** -k.nu
@@ -121,6 +124,28 @@ def kernel(k: Kernel, x: Sequence[float], y: Sequence[float]) -> float:
         return (1.0 + math.sqrt(3.0) * r) * math.exp(-math.sqrt(3.0) * r)
     assert k.nu == 2.5
     return (1.0 + math.sqrt(5.0) * r + 5.0 * r * r / 3.0) * math.exp(-math.sqrt(5.0) * r)
+
+
+def angle(bias: float, x: Sequence[float], y: Sequence[float]) -> float:
+    """Between (bias, x) and (bias, y), in radians."""
+    u, v = ([bias, *map(float, row)] for row in (x, y))
+    u, v = ([t / math.hypot(*row) for t in row] for row in (u, v))
+    apart = math.hypot(*(a - b for a, b in zip(u, v, strict=True)))
+    together = math.hypot(*(a + b for a, b in zip(u, v, strict=True)))
+    return 2.0 * math.atan2(apart, together)
+
+
+def neural_tangent(theta: float, layers: int) -> float:
+    """Of unit vectors at that angle (Arora et al. 2019, equations 6 to 9, with c_sigma = 2): Sigma
+    of each layer and its derivative's are the arc-cosine kernels of degree 1 and 0 of the Sigma
+    before (Cho and Saul 2009)."""
+    Theta = math.cos(theta)
+    for _ in range(layers):
+        derivative = 1.0 - theta / math.pi
+        Sigma = (math.sin(theta) + (math.pi - theta) * math.cos(theta)) / math.pi
+        Theta = Theta * derivative + Sigma
+        theta = math.acos(min(1.0, Sigma))
+    return Theta
 
 
 @cache

@@ -34,6 +34,8 @@ def kernel_matrix(k: naive.Kernel, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         return (1.0 / (1.0 + (delta / k.scale) ** 2)).prod(axis=2)
     if k.name == "rational_quadratic":
         return (1.0 + squared / (2.0 * k.nu * k.scale**2)) ** -k.nu
+    if k.name == "ntk":
+        return np.array([[naive.kernel(k, x, y) for y in Y] for x in X]).reshape(len(X), len(Y))
     assert k.name == "matern"
     r = math.sqrt(2.0 * k.nu) * np.sqrt(squared) / k.scale
     if k.nu == 0.5:

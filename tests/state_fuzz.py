@@ -277,7 +277,7 @@ def _words(header: Any) -> list[str]:
             value = value[key]
         if isinstance(value, str):
             found.append(value)
-    return [*found, "laplacian", "matern", "cauchy", "linear", "hinge", "quantile", "float64"]
+    return [*found, "laplacian", "matern", "ntk", "linear", "hinge", "quantile", "float64"]
 
 
 def _damage_arrays(rng: np.random.Generator, arrays: Arrays) -> str:

@@ -38,8 +38,10 @@ phases in float64. `squares` has no chunks where the step is not AdaGrad's.
 
 Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
 float32 or float64; the kernels are evaluated in it, and the product's out is float64. `parameter`
-is Matern's nu or the rational quadratic's alpha, `scale` 1 / bandwidth. The product never stores K:
-beside out it takes the memory of a tile.
+is Matern's nu, the rational quadratic's alpha or the depth of a neural tangent kernel, `scale`
+1 / bandwidth. The points of the latter are unit vectors, which each host twin's module `tangent`
+makes of others (`to_sphere`), and its `scale` is not used. The product never stores K: beside out
+it takes the memory of a tile.
 
 The last ones let the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
 capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,); to
@@ -63,6 +65,7 @@ from streamk.backends.codes import (
     BINARY,
     CHUNK,
     CLASSES,
+    DEEPEST,
     FAIR_COIN,
     FARTHEST,
     GROUP,
@@ -97,6 +100,7 @@ __all__ = [
     "BINARY",
     "CHUNK",
     "CLASSES",
+    "DEEPEST",
     "FAIR_COIN",
     "FARTHEST",
     "GROUP",

@@ -88,6 +88,12 @@ class KernelCode(IntEnum):
     CAUCHY = 3
     RATIONAL_QUADRATIC = 4
     LINEAR = 5
+    NTK = 6
+
+
+DEEPEST = 12
+"""Hidden layers of a neural tangent kernel: of more, it is nearly the same for all points but those
+that are near each other, and polynomials of its angle take too many terms."""
 
 
 TAG_FREQUENCY = 0

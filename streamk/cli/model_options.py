@@ -79,6 +79,7 @@ _OF_KERNEL = {
     "gamma": Setting(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
     "alpha": Setting(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
+    "depth": Setting(whole(1), "hidden layers of ntk, up to 12 (3)"),
 }
 _OF_LOSS = {
     "delta": Setting(number, "of huber, in standard deviations of the label (1)"),

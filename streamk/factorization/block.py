@@ -231,7 +231,7 @@ def block_kernel(
     ----------
     X : array of shape (n, d)
     kernel : Kernel
-        A shift-invariant one, which all but Linear are.
+        A shift-invariant one, as all but NTK and Linear are.
     n_clusters : int
         Most clusters, see `streamk.factorization.clusters.clustered`. Blocks of n/c points each
         have n^2/c entries together.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
-from streamk.kernels import Kernel, Linear
+from streamk.kernels import Kernel
 from streamk.landmarks.full import LIMIT
 from streamk.landmarks.matrices import Indices, Numbers
 from streamk.landmarks.matrices.points import numbers
@@ -30,7 +30,7 @@ def checked_kernel(kernel: Any) -> Kernel:
     """
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
-    if isinstance(kernel, Linear):
+    if not kernel.shift_invariant:
         raise InvalidInput(
             f"kernel={kernel!r} is not shift-invariant, so that clusters of points tell nothing of "
             "its matrix: take another, such as Gaussian"

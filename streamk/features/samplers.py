@@ -32,9 +32,15 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
     Raises
     ------
     InvalidInput
-        If there is no such sampler, or the kernel is not a function of the Euclidean distance and
-        the sampler rotates.
+        If there is no such sampler, the kernel has no random features, or it is not a function of
+        the Euclidean distance and the sampler rotates.
     """
+    if kernel.law is None:
+        raise InvalidInput(
+            f"kernel {kernel.name!r} has no random features, because it is not a function of x - y;"
+            " choose another kernel, such as 'gaussian', or a learner that takes values of kernels,"
+            " such as OnlineNystrom, OnlineKernelRidge or EigenPro"
+        )
     if sampler not in SAMPLERS:
         raise InvalidInput(f"no sampler is called {sampler!r}; there are {', '.join(SAMPLERS)}")
     if sampler == "hadamard" and not kernel.isotropic:
@@ -80,6 +86,7 @@ class Sampler(ABC):
         dtype: np.dtype[Any],
         threads: int,
     ) -> None:
+        assert kernel.law is not None  # as `check_sampler` tells
         self._law = (kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale)
         self._d, self._seed, self._backend = len(keys), seed, backend
         self._dtype, self._threads = dtype, threads

@@ -187,11 +187,12 @@ class IncrementalOasis:
         """
         rows = self._rows(X)
         questions = rows if asked is None or asked is X else self._rows(asked)
+        mapped = self.kernel.mapped(rows)
         if self._points is None and len(rows):
             self._points = np.zeros((0, rows.shape[1]))
         at = 0
         while at < len(rows):
-            ahead = rows[at : at + _AHEAD]
+            ahead = mapped[at : at + _AHEAD]
             Phi = np.empty((len(ahead), self.n_landmarks))
             seen, verdict, schur = self._twin.watch(
                 self._numbers, self._span(), self._rule(), ahead, self.n_events, Phi
@@ -251,9 +252,8 @@ class IncrementalOasis:
     def _span(self) -> backend.Span:
         if self._known is None:
             assert self._points is not None
-            self._known = backend.Span(
-                self._points, self._twin.laid(self._points), self._factor.room
-            )
+            points = self.kernel.mapped(self._points)
+            self._known = backend.Span(points, self._twin.laid(points), self._factor.room)
         return self._known
 
     def _rule(self) -> backend.Rule:
@@ -300,6 +300,7 @@ class IncrementalOasis:
         Phi = np.empty((len(rows), self.n_landmarks))
         if self._points is None:
             return Phi
+        rows = self.kernel.mapped(rows)
         span, schur = self._span(), np.empty(len(rows))
 
         def fill(some: slice) -> None:

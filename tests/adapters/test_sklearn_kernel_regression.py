@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import KernelRegression
 from streamk.errors import InvalidInput
-from streamk.kernels import Matern
+from streamk.kernels import NTK, Matern
 
 KERNEL = Matern(nu=0.5, bandwidth=2.0)
 
@@ -44,10 +44,11 @@ def test_an_epoch_is_algorithm_3() -> None:
     assert np.allclose(model.predict(X), found + Y.mean(axis=0), rtol=1e-4, atol=1e-4)
 
 
-def test_many_epochs_interpolate() -> None:
+@pytest.mark.parametrize("kernel", [KERNEL, "ntk", NTK(depth=1)])
+def test_many_epochs_interpolate(kernel: Any) -> None:
     X, y = friedman()
     errors = [
-        np.abs(KernelRegression(KERNEL, n_epochs=n, random_state=0).fit(X, y).predict(X) - y).max()
+        np.abs(KernelRegression(kernel, n_epochs=n, random_state=0).fit(X, y).predict(X) - y).max()
         for n in (1, 10, 200)
     ]
     assert errors[0] > errors[1] > errors[2]

@@ -20,7 +20,7 @@ from cuda_kit import (
 
 from streamk import kernels
 from streamk.backends import CHUNK, LANES, KernelCode, LossCode, numpy_backend
-from streamk.kernels import Laplacian
+from streamk.kernels import NTK, Laplacian
 
 
 @pytest.fixture(params=PLACES)
@@ -187,6 +187,8 @@ KERNELS = [
     (KernelCode.MATERN, 2.5),
     (KernelCode.CAUCHY, 0.0),
     (KernelCode.RATIONAL_QUADRATIC, 2.5),
+    (KernelCode.NTK, 1.0),
+    (KernelCode.NTK, 5.0),
     (KernelCode.LINEAR, 0.0),
 ]
 
@@ -199,6 +201,8 @@ def test_kernels_between_points(
 ) -> None:
     X, Y, V = points(n, d, dtype), points(m, d, dtype, 1), points(m, 18, dtype, 2)
     Y[: min(n, m)] = X[: min(n, m)]
+    if code == KernelCode.NTK:
+        X, Y = NTK(bandwidth=2.0).mapped(X), NTK(bandwidth=2.0).mapped(Y)
     K, product = np.empty((n, m), dtype), np.empty((n, 18))
     numpy_backend.pairwise(code, parameter, 0.4, X, Y, K)
     numpy_backend.pairwise_product(code, parameter, 0.4, X, Y, V, product)

@@ -109,7 +109,7 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
 
 
 def test_every_option_of_the_learners_can_be_set() -> None:
-    composed = {"bandwidth", "gamma", "nu", "alpha", "delta", "epsilon", "q"}
+    composed = {"bandwidth", "gamma", "nu", "alpha", "depth", "delta", "epsilon", "q"}
     elsewhere = {"self", "task", "seed", "columns", "classes"} | {
         "external_experts",
         "centers",
@@ -145,6 +145,25 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
         assert message in err
     _, err = streamk(*RUN, "--model", "eigenpro", *experts, cwd=home, status=2)
     assert "--expert joins the experts of multi-kernel, not eigenpro" in err
+
+
+def test_depth_is_an_option_of_the_neural_tangent_kernel(home: Path) -> None:
+    settings = ("--set", "kernel=ntk", "--set", "depth=2", "--set", "n_centers=20")
+    streamk(*RUN, "--model", "eigenpro", *settings, "--checkpoint", "state", cwd=home)
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    kernel = json.loads(out)["checkpoints"][0]["model"]["options"]["kernel"]
+    assert (kernel["kernel"], kernel["depth"]) == ("ntk", 2)
+    streamk(*RUN, "--expert", "eigenpro:kernel=ntk,depth=3,n_centers=20,batch_size=16", cwd=home)
+    for setting, message in (
+        ("depth=2.5", "depth: a whole number is needed, not '2.5'"),
+        ("depth=13", "depth=13 of NTK must be a whole number from 1 to 12"),
+    ):
+        wrong = ("--set", "kernel=ntk", "--set", setting)
+        _, err = streamk(*RUN, "--model", "kernel-ridge", *wrong, cwd=home, status=2)
+        assert message in err
+    for model in ("doubly-stochastic", "streaming-meka"):
+        _, err = streamk(*RUN, "--model", model, "--set", "kernel=ntk", cwd=home, status=2)
+        assert "ntk" in err.lower()
 
 
 def test_the_default_model_is_the_first() -> None:

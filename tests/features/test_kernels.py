@@ -23,6 +23,9 @@ PAIRS = [
         naive.Kernel("rational_quadratic", 0.8, 7.5),
     ),
     (kernels.Cauchy(bandwidth=1.1), naive.Kernel("cauchy", 1.1)),
+    (kernels.NTK(depth=1, bandwidth=0.7), naive.Kernel("ntk", 0.7, 1)),
+    (kernels.NTK(depth=5, bandwidth=1.2), naive.Kernel("ntk", 1.2, 5)),
+    (kernels.NTK(depth=12), naive.Kernel("ntk", 1.0, 12)),
     (kernels.Linear(), naive.Kernel("linear")),
 ]
 IDS = [f"{ours.name}-{theirs.nu}" for ours, theirs in PAIRS]
@@ -60,7 +63,9 @@ def test_far_from_the_origin_nothing_cancels(kernel, oracle):
     rng = np.random.default_rng(4)
     X = rng.integers(-64, 64, size=(6, 3)) / 64.0 + 1048576.0  # exact in float64
     Y = rng.integers(-64, 64, size=(5, 3)) / 64.0 + 1048576.0
-    np.testing.assert_allclose(kernel.pairwise(X, Y), formula(oracle, X, Y), rtol=1e-9)
+    # The oracle of NTK finds the small angles of its layers from their cosines.
+    rtol = 5e-9 if oracle.name == "ntk" else 1e-9
+    np.testing.assert_allclose(kernel.pairwise(X, Y), formula(oracle, X, Y), rtol=rtol)
 
 
 @pytest.mark.parametrize("kernel", [ours for ours, _ in PAIRS], ids=IDS)
@@ -122,6 +127,7 @@ def test_by_name():
     made = kernels.by_name("rational_quadratic", alpha=2)
     assert made == kernels.RationalQuadratic(alpha=2.0)
     assert kernels.by_name("matern", nu=2.5, bandwidth=2) == kernels.Matern(nu=2.5, bandwidth=2)
+    assert kernels.by_name("ntk", depth=2) == kernels.NTK(depth=2, bandwidth=1.0)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +148,13 @@ def test_by_name():
         (lambda: kernels.RationalQuadratic(alpha=math.nan), ["alpha=nan"]),
         (lambda: kernels.RationalQuadratic(alpha="1"), ["alpha='1'"]),
         (lambda: kernels.Cauchy(bandwidth=-1.0), ["bandwidth=-1.0", "Cauchy"]),
+        (lambda: kernels.NTK(depth=0), ["depth=0", "NTK", "1 to 12"]),
+        (lambda: kernels.NTK(depth=13), ["depth=13", "1 to 12"]),
+        (lambda: kernels.NTK(depth=2.5), ["depth=2.5", "whole number"]),
+        (lambda: kernels.NTK(depth=True), ["depth=True", "whole number"]),
+        (lambda: kernels.NTK(depth="3"), ["depth='3'", "whole number"]),
+        (lambda: kernels.NTK(bandwidth=0.0), ["bandwidth=0.0", "NTK"]),
+        (lambda: kernels.by_name("matern", depth=3), ["matern", "depth"]),
         (lambda: kernels.by_name("gausian"), ["gausian", "gaussian", "matern"]),
         (lambda: kernels.by_name("linear", bandwidth=1.0), ["linear", "bandwidth"]),
         (lambda: kernels.from_json({"bandwidth": 1.0}), ["kernel"]),

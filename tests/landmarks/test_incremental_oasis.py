@@ -14,7 +14,16 @@ from streamk.backends import numba_backend, numpy_backend
 from streamk.backends.numba_backend import incremental as compiled
 from streamk.backends.numpy_backend import incremental as plain
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Linear, Matern, RationalQuadratic
+from streamk.kernels import (
+    NTK,
+    Cauchy,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    Matern,
+    RationalQuadratic,
+)
 from streamk.landmarks import Admission, IncrementalOasis, Removal, carried, oasis
 from streamk.state import State
 
@@ -75,6 +84,7 @@ CASES = {
         naive.Kernel("matern", 2.0, 1.5),
         {"half_life": 40.0, "margin": 0.5},
     ),
+    "neural tangents": (NTK(depth=2, bandwidth=0.5), naive.Kernel("ntk", 0.5, 2), {}),
 }
 
 
@@ -174,7 +184,7 @@ def test_the_changes_of_many_are_those_of_one_after_the_other():
 @pytest.mark.parametrize("half_life", [None, 60.0])
 @pytest.mark.parametrize(
     "kernel",
-    [Gaussian(), Laplacian(), Matern(nu=2.5), Cauchy(), RationalQuadratic(alpha=1.5)],
+    [Gaussian(), Laplacian(), Matern(nu=2.5), Cauchy(), RationalQuadratic(alpha=1.5), NTK()],
     ids=lambda kernel: kernel.name,
 )
 def test_the_twins_agree(kernel, half_life, monkeypatch):

@@ -75,7 +75,7 @@ def test_algorithm_1_goes_to_its_fixed_point(q: int) -> None:
     assert np.abs(found - fixed).max() < 1e-6 * np.abs(fixed).max()
 
 
-@pytest.mark.parametrize("kernel", [LAPLACE, SMOOTH, kernels.Cauchy()])
+@pytest.mark.parametrize("kernel", [LAPLACE, SMOOTH, kernels.Cauchy(), kernels.NTK()])
 @pytest.mark.parametrize("q", [0, 1, 7])
 def test_preconditioner_is_the_oracle_s(kernel: kernels.Kernel, q: int) -> None:
     S, _ = points(40)

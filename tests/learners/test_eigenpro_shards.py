@@ -21,7 +21,7 @@ from eigenpro_kit import (
 
 from streamk.backends import select
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian
+from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian
 from streamk.learners import EigenPro
 from streamk.learners.eigenpro import learner as module
 from streamk.learners.eigenpro import preconditioner, projected_gradient, sharded
@@ -56,7 +56,9 @@ def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
     assert_alike(life_of_a_model(task, place(count)), life_of_a_model(task, {}))
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=1.0), Laplacian(bandwidth=3.0), Cauchy()])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(bandwidth=1.0), Laplacian(bandwidth=3.0), Cauchy(), NTK()]
+)
 def test_other_kernels(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BYTES", 1)
     found = [life_of_a_model("regression", at, kernel=kernel) for at in (place(2), {})]

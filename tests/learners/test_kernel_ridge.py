@@ -17,6 +17,7 @@ from streamk.learners import OnlineKernelRidge, create, from_state
 from streamk.learners.kernel_ridge import learner as module
 from streamk.state import State
 
+NTK = kernels.NTK(depth=2, bandwidth=1.5)
 LAPLACIAN = kernels.Laplacian(bandwidth=1.0)
 TASKS = ("two", "three", "numbers")
 
@@ -47,7 +48,7 @@ def targets(task: str, y: Any) -> Any:
 # --- the oracle -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=0.5), kernels.Gaussian()])
+@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=0.5), kernels.Gaussian(), NTK])
 @pytest.mark.parametrize("capacity", [64, 150, 1000])
 @pytest.mark.parametrize("task", TASKS)
 def test_outputs_are_the_oracle_s(
@@ -101,7 +102,7 @@ def test_noise_decides_on_the_ridge(noise: float, ridges: set[float]) -> None:
     assert model.chosen_regularization in ridges
 
 
-@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=2.5), kernels.Cauchy()])
+@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=2.5), kernels.Cauchy(), NTK])
 @pytest.mark.parametrize(("n", "centers", "outputs"), [(1, 5, 1), (70, 130, 3), (33, 64, 40)])
 def test_the_twins_agree(kernel: kernels.Kernel, n: int, centers: int, outputs: int) -> None:
     compiled = pytest.importorskip("streamk.backends.numba_backend.centers")
@@ -112,11 +113,12 @@ def test_the_twins_agree(kernel: kernels.Kernel, n: int, centers: int, outputs: 
     V[:centers, :outputs] = rng.normal(size=(centers, outputs))
     A = np.ascontiguousarray(V.reshape(-1, parts, GROUP).transpose(1, 0, 2))
     numbers = KernelNumbers(kernel.code, kernel.parameter, kernel.frequency_scale)
+    U, W = kernel.mapped(X), kernel.mapped(Z)
     found = []
     for twin in (readable, compiled):
-        laid, F = np.zeros((groups, 4, GROUP), np.float32), np.empty((n, outputs))
-        twin.lay(Z, np.arange(centers), laid)
-        twin.expand(numbers, X, laid, A, F)
+        laid, F = np.zeros((groups, W.shape[1], GROUP), np.float32), np.empty((n, outputs))
+        twin.lay(W, np.arange(centers), laid)
+        twin.expand(numbers, U, laid, A, F)
         K, coefficients = kernel.pairwise(X, X), np.zeros((n, outputs))
         Y, ridges = rng.normal(size=(n, outputs)) * 0 + 1.0, np.full(outputs, 0.5)
         G = F.copy()
@@ -124,7 +126,7 @@ def test_the_twins_agree(kernel: kernels.Kernel, n: int, centers: int, outputs: 
         twin.add(K, np.arange(n), coefficients, F)
         np.testing.assert_allclose(F, G, atol=1e-12)
         alone = np.empty((1, outputs))
-        twin.expand(numbers, X[:1], laid, A, alone)
+        twin.expand(numbers, U[:1], laid, A, alone)
         twin.add(K[:1], np.zeros(1, np.int64), coefficients, alone)
         np.testing.assert_array_equal(alone[0], F[0])
         found.append((F, coefficients))

@@ -80,8 +80,8 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but Linear. LIBSVM evaluates the Gaussian kernel by itself; of others each
-        cluster's matrix is formed.
+        `streamk.kernels` but NTK and Linear. LIBSVM evaluates the Gaussian kernel by itself; of
+        others each cluster's matrix is formed.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: ``gamma="auto"`` of `SVC`.

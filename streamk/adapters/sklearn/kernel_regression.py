@@ -32,8 +32,8 @@ class KernelRegression(BaseRidge):
     Parameters
     ----------
     kernel : str or Kernel, default "laplacian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but Linear. The papers' Laplace kernel is ``Matern(nu=0.5)``.
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", or one
+        of `streamk.kernels` but Linear. The papers' Laplace kernel is ``Matern(nu=0.5)``.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.

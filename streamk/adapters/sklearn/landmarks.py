@@ -31,7 +31,7 @@ class OasisNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
         `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
         that between new rows and those, dense or sparse.
     bandwidth : float, optional
@@ -92,7 +92,7 @@ class UniformNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
         `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
         that between new rows and those, dense or sparse.
     bandwidth : float, optional
@@ -182,7 +182,7 @@ class LeverageNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
         `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
         that between new rows and those, dense or sparse.
     bandwidth : float, optional
@@ -233,7 +233,7 @@ class RPCholeskyNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
         `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
         that between new rows and those, dense or sparse.
     bandwidth : float, optional

@@ -104,7 +104,7 @@ class MekaRidge(_OnMeka, BaseRidge):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but Linear.
+        `streamk.kernels` but NTK and Linear.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
         columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.

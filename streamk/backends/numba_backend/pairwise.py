@@ -30,6 +30,7 @@ from streamk.backends import GROUP, LANES, KernelCode
 from streamk.backends.numba_backend.compilation.compiling import compiled
 from streamk.backends.numba_backend.simd.exponential import decayed
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
+from streamk.backends.numba_backend.tangent import neural_tangent
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
 CENTERS = 64
@@ -42,10 +43,11 @@ SINGLES = max(1, registers() // (2 * GROUP))
 DOUBLES = max(1, registers() // (4 * GROUP))
 
 _GAUSSIAN, _LAPLACIAN, _MATERN = KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.MATERN
-_CAUCHY, _RATIONAL, _LINEAR = (
+_CAUCHY, _RATIONAL, _LINEAR, _NTK = (
     KernelCode.CAUCHY,
     KernelCode.RATIONAL_QUADRATIC,
     KernelCode.LINEAR,
+    KernelCode.NTK,
 )
 
 
@@ -188,6 +190,8 @@ def of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
             r = math.sqrt(f * K[i])
             k = decayed(-r)
             K[i] = k * ((square * r + linear) * r + one) if k > zero else k
+    elif code == _NTK:
+        neural_tangent(f, round(parameter), K, spare)
 
 
 @compiled

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import KernelCode
+from streamk.backends.numpy_backend.tangent import neural_tangent
 
 _ROWS, _CENTERS = 64, 512
 """Points of a tile, whose few temporaries then stay in the second cache."""
@@ -64,6 +65,7 @@ def sum_factor(code: int, parameter: float, scale: float, dtype: np.dtype[Any]) 
         KernelCode.CAUCHY: scale * scale,
         KernelCode.RATIONAL_QUADRATIC: scale * scale / (2.0 * parameter if parameter else 1.0),
         KernelCode.LINEAR: 1.0,
+        KernelCode.NTK: 0.25,
     }[KernelCode(code)]
     limits = np.finfo(dtype)
     return dtype.type(min(max(factor, float(limits.tiny)), float(limits.max)))
@@ -106,6 +108,8 @@ def _of_sums(code: int, parameter: float, factor: Any, S: NDArray[Any]) -> NDArr
         return np.asarray(np.exp(-factor * S))
     if code == KernelCode.RATIONAL_QUADRATIC:
         return np.asarray((1.0 / np.sqrt(1.0 + factor * S)) ** round(2.0 * parameter))
+    if code == KernelCode.NTK:
+        return neural_tangent(factor * S, round(parameter))
     r = np.sqrt(factor * S)
     K = np.asarray(np.exp(-r))
     # Where the kernel is 0 the polynomial may be infinite.

@@ -25,7 +25,7 @@ class Diffusion:
     Parameters
     ----------
     kernel : Kernel
-        Without negative values, which all but Linear are.
+        Without negative values, as all but NTK and Linear are.
     """
 
     kernel: Kernel
@@ -42,6 +42,7 @@ class PointRows:
         weights: NDArray[Any] | None = None,
     ) -> None:
         self._kernel, self._points = kernel, points
+        self._mapped = kernel.mapped(points)
         self._diagonal, self._weights = diagonal, weights
 
     def __len__(self) -> int:
@@ -55,7 +56,8 @@ class PointRows:
         """Write kernels between points; a diffusion kernel's landmark ends with its weight."""
         kernel, weights = self._kernel, self._weights
         points = landmarks if weights is None else landmarks[:, :-1]
-        Z, X = np.ascontiguousarray(points, self._points.dtype), self._points[some]
+        Z = kernel.mapped(np.ascontiguousarray(points, self._points.dtype))
+        X = self._mapped[some]
         select().pairwise(kernel.code, kernel.parameter, kernel.frequency_scale, Z, X, out)
         if weights is not None:
             out *= landmarks[:, -1:].astype(out.dtype)

@@ -70,7 +70,7 @@ class EigenPro(OnCenters):
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. The papers' Laplace kernel is
+        Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy or NTK. The papers' Laplace kernel is
         ``Matern(nu=0.5)``. Its bandwidth is in the unit of the columns; `Scaled` gives them a
         common one.
     task : {"classification", "regression"}, default "classification"

@@ -44,7 +44,7 @@ class Shards(Protocol):
 
 
 class _Part:
-    """Some points and coefficients, in arrays of a device that have room for more."""
+    """Some points, as the kernel maps them, and coefficients, in arrays with room for more."""
 
     def __init__(self, kernel: Kernel, X: Any, A: Any) -> None:
         self.kernel, self._X, self._A = kernel, X, A
@@ -100,7 +100,7 @@ class Shard:
         If that is 0, they are all that there are.
         """
         with self._backend.current():
-            x, a = self._put(X), self._put(A)
+            x, a = self._put(kernel.mapped(X)), self._put(A)
             if first:
                 self._parts[number].write(self._backend.xp, first, x, a)
             else:
@@ -131,7 +131,7 @@ class Shard:
         with self._backend.current():
             if len(slots):
                 part.A[put(slots, np.int64)] = put(A)
-            return self._product(part.kernel, put(X), part.X, part.A)
+            return self._product(part.kernel, put(part.kernel.mapped(X)), part.X, part.A)
 
     def values(
         self, number: int, Y: Numbers, W: Numbers, dtype: DTypeLike
@@ -154,7 +154,8 @@ class Shard:
         part = self._parts[number]
         with self._backend.current():
             Z = part.X if np.dtype(dtype) == np.float32 else part.X.astype(dtype)
-            return self._product(part.kernel, Z, self._put(Y, dtype), self._put(W, dtype))
+            y = self._put(part.kernel.mapped(Y), dtype)
+            return self._product(part.kernel, Z, y, self._put(W, dtype))
 
     def drop(self, number: int) -> None:
         """Forget a function."""

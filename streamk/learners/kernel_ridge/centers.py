@@ -44,13 +44,14 @@ class Centers:
     """
 
     def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
+        self._mapped = kernel.mapped
         self._kernel = KernelNumbers(kernel.code, kernel.parameter, kernel.frequency_scale)
         self.capacity, self.n_outputs = capacity, n_outputs
         self.n_seen = 0
         """Centers that there ever were."""
         self._X = np.zeros((0, n_columns), np.float32)
         self._y = np.zeros(0)
-        self._laid = np.zeros((0, n_columns, GROUP), np.float32)
+        self._laid = np.zeros((0, self._mapped(self._X).shape[1], GROUP), np.float32)
         self._A = np.zeros((_parts(n_outputs), 0, GROUP), np.float32)
         self._twin = backend.select()
 
@@ -95,7 +96,7 @@ class Centers:
         slots = self.next_slots(len(X))
         self._make_room(min(self.capacity, self.n_seen + len(X)))
         self._X[slots], self._y[slots] = X, y
-        self._twin.lay(np.ascontiguousarray(X, np.float32), slots, self._laid)
+        self._twin.lay(self._mapped(np.ascontiguousarray(X, np.float32)), slots, self._laid)
         self.set_coefficients(slots, A)
         self.n_seen += len(X)
         return slots
@@ -119,11 +120,11 @@ class Centers:
         groups = -(-len(self) // GROUP)
         if not groups:
             return F
-        laid = self._laid[:groups]
+        laid, points = self._laid[:groups], self._mapped(X)
 
         def expand(rows: slice) -> None:
             some = slice(_ROWS * rows.start, _ROWS * rows.stop)
-            self._twin.expand(self._kernel, X[some], laid, self._A, F[some])
+            self._twin.expand(self._kernel, points[some], laid, self._A, F[some])
 
         flops = len(X) * len(self) * (X.shape[1] + GROUP)
         divide(-(-len(X) // _ROWS), flops, expand)

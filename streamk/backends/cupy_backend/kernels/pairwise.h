@@ -19,15 +19,22 @@
 #define CAUCHY 3
 #define RATIONAL_QUADRATIC 4
 #define LINEAR 5
+#define NTK 6
 
 #if REAL_IS_DOUBLE
 #define EXP exp
 #define SQRT sqrt
 #define ABS fabs
+#define SIN sin
+#define ASIN asin
+#define ATAN2 atan2
 #else
 #define EXP expf
 #define SQRT sqrtf
 #define ABS fabsf
+#define SIN sinf
+#define ASIN asinf
+#define ATAN2 atan2f
 #endif
 
 /* What one column adds to a pair's sum (multiplies it with, for the product Cauchy kernel). */
@@ -43,6 +50,22 @@ INLINE real with_column(whole code, real factor, real x, real y, real sum)
     return fused_real(t, t, sum);
 }
 
+/* The neural tangent kernel of points on the unit sphere, from sin(theta / 2)^2: what it and the
+   cosine lack of their values at angle 0, layer by layer (see the twin in NumPy). */
+INLINE real neural_tangent(real half, real depth)
+{
+    const real pi = (real)3.14159265358979323846;
+    const real part = half > (real)1 ? (real)1 : half;
+    real theta = (real)2 * ATAN2(SQRT(part), SQRT((real)1 - part));
+    real below = (real)2 * part, missing = below;
+    for (real layer = (real)1; layer <= depth; layer += (real)1) {
+        below -= (SIN(theta) - theta * ((real)1 - below)) / pi;
+        missing += (layer - missing) * theta / pi + below;
+        theta = (real)2 * ASIN(SQRT((real)0.5 * below));
+    }
+    return (real)1 - missing / (depth + (real)1);
+}
+
 /* The kernel of a pair's sum; `factor` has the bandwidth in it, see `factor` in Python. */
 INLINE real kernel_of(whole code, real parameter, real factor, real sum)
 {
@@ -52,6 +75,8 @@ INLINE real kernel_of(whole code, real parameter, real factor, real sum)
         return EXP(-factor * sum);
     if (code == CAUCHY)
         return (real)1 / sum;
+    if (code == NTK)
+        return neural_tangent(factor * sum, parameter);
     if (code == RATIONAL_QUADRATIC) {
         /* alpha is a multiple of a half: a whole power of the root. */
         real k = (real)1, root = (real)1 / SQRT((real)1 + factor * sum);

@@ -1,0 +1,263 @@
+"""The neural tangent kernel: what it is, how precise it is, and points on the sphere."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import naive
+import numpy as np
+import pytest
+
+from streamk import backends, kernels
+from streamk.backends import DEEPEST, KernelCode, select
+from streamk.backends.numpy_backend import tangent as readable
+from streamk.errors import InvalidInput
+from streamk.factorization import block_kernel, meka
+from streamk.features import RandomFeatures
+from streamk.kernels import NTK
+from streamk.landmarks import oasis
+from streamk.learners import (
+    DoublyStochastic,
+    EigenPro,
+    OnlineKernelRidge,
+    OnlineNystrom,
+    StreamingMeka,
+)
+
+both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+every_backend = pytest.mark.parametrize("backend", ["numpy", "numba"])
+
+
+def points(n: int, d: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+# --- the definition -------------------------------------------------------------------------------
+
+
+def tangents(weights: Any, u: Any) -> Any:
+    """Gradient of a ReLU network's output by all weights, in Arora et al.'s parametrization."""
+    inputs, active, g = [u], [], u
+    for W in weights[:-1]:
+        f = W @ g
+        active.append(f > 0.0)
+        g = np.sqrt(2.0 / len(f)) * np.maximum(f, 0.0)
+        inputs.append(g)
+    b, parts = np.ones(1), [inputs[-1]]
+    for layer in range(len(weights) - 2, -1, -1):
+        b = np.sqrt(2.0 / len(active[layer])) * active[layer] * (weights[layer + 1].T @ b)
+        parts.append(np.outer(b, inputs[layer]).ravel())
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_it_is_that_of_a_wide_network(depth: int) -> None:
+    X, width, kernel = points(5, 3), 600, NTK(depth=depth, bandwidth=0.8)
+    U, found = kernel.mapped(X), np.zeros((5, 5))
+    rng = np.random.default_rng(1)
+    for _ in range(16):
+        sizes = [U.shape[1], *[width] * depth, 1]
+        weights = [rng.normal(size=(b, a)) for a, b in pairwise(sizes)]
+        J = np.array([tangents(weights, u) for u in U])
+        found += J @ J.T
+    found /= np.sqrt(np.outer(np.diag(found), np.diag(found)))
+    error = np.abs(found - kernel.pairwise(X)).max()
+    assert error < 0.015
+    # The test can tell: one layer more is farther away.
+    other = NTK(depth=depth + 1, bandwidth=0.8).pairwise(X)
+    assert np.abs(other - kernel.pairwise(X)).max() > 3.0 * error
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_it_is_the_integral_over_weights(depth: int) -> None:
+    # In the plane of two unit vectors normal weights have a uniform direction phi and E r^2 = 2.
+    phi = (np.arange(400_000) + 0.5) / 400_000 * 2.0 * np.pi
+    x, y = points(2, 3, seed=4)
+    Sigma = np.cos(naive.angle(1.3, x, y))
+    Theta = Sigma
+    for _ in range(depth):
+        on_u, on_v = np.cos(phi), np.cos(phi - np.arccos(Sigma))
+        both = (on_u > 0.0) & (on_v > 0.0)
+        derivative = 2.0 * both.mean()
+        Sigma = 2.0 * (on_u * on_v * both).mean() * 2.0
+        Theta = Theta * derivative + Sigma
+    found = NTK(depth=depth, bandwidth=1.3).pairwise([x], [y])[0, 0]
+    assert found == pytest.approx(Theta / (depth + 1), abs=1e-5)
+
+
+@every_backend
+@pytest.mark.parametrize("depth", range(1, DEEPEST + 1))
+def test_all_angles_are_the_oracle_s(backend: str, depth: int) -> None:
+    angles = np.linspace(0.0, np.pi, 501)
+    U = np.column_stack([np.cos(angles), np.sin(angles)])
+    expected = np.array([naive.neural_tangent(t, depth) for t in angles]) / (depth + 1)
+    for dtype, error in ((np.float64, 1e-12), (np.float32, 1.2e-7 * (depth + 6))):
+        W, K = U.astype(dtype), np.empty((1, 501), dtype)
+        select(backend).pairwise(KernelCode.NTK, float(depth), 1.0, W[:1], W, K)
+        assert K[0, 0] == 1.0
+        allowed = np.minimum(error / np.maximum(np.cos(angles / 2.0), 1e-30), error**0.5)
+        assert (np.abs(K[0] - expected) <= allowed).all()
+
+
+@pytest.mark.parametrize("depth", range(1, DEEPEST + 1))
+def test_near_points_are_told_apart(depth: int) -> None:
+    # 1 - K is depth theta / (2 pi), and terms of theta^2.
+    theta = np.logspace(-14, -5, 10)
+    U = np.column_stack([np.cos(theta), np.sin(theta)])
+    for backend in ("numpy", "numba"):
+        K = np.empty((1, 10))
+        select(backend).pairwise(KernelCode.NTK, float(depth), 1.0, np.eye(2)[:1], U, K)
+        error = np.abs(1.0 - K[0] - depth * theta / (2.0 * np.pi))
+        assert (error <= depth * theta**2 + 4e-16).all()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("d", [1, 3, 54])
+def test_it_is_positive_definite(depth: int, d: int) -> None:
+    X = np.concatenate([points(150, d), 1e-3 * points(20, d, 1), 100.0 * points(30, d, 2)])
+    values = np.linalg.eigvalsh(NTK(depth=depth).pairwise(X))
+    assert values[0] > -1e-10
+    assert np.linalg.eigvalsh(NTK(depth=depth).pairwise(points(100, 3)))[0] > 1e-6
+
+
+def test_bandwidth_is_the_constant_column() -> None:
+    X = points(20, 4)
+    np.testing.assert_allclose(
+        NTK(bandwidth=0.3).pairwise(X), NTK().pairwise(X / 0.3), rtol=0, atol=1e-14
+    )
+    ones = np.ones((20, 1))
+    U = np.hstack([ones, X]) / np.linalg.norm(np.hstack([ones, X]), axis=1, keepdims=True)
+    np.testing.assert_allclose(NTK().mapped(X), U, rtol=1e-14)
+
+
+# --- points on the sphere -------------------------------------------------------------------------
+
+
+@both_types
+@pytest.mark.parametrize("d", [0, 1, 15, 16, 17, 100])
+def test_twins_map_points_alike(dtype: Any, d: int) -> None:
+    compiled = pytest.importorskip("streamk.backends.numba_backend.tangent")
+    X = (points(300, d) * np.exp(3.0 * points(300, 1, 1))).astype(dtype)
+    X[7:9] *= dtype(1e30)
+    one, other = (np.empty((300, d + 1), dtype) for _ in range(2))
+    for bandwidth in (0.7, 1e-200, 1e200):
+        readable.to_sphere(X, bandwidth, one)
+        compiled.to_sphere(X, bandwidth, other)
+        np.testing.assert_array_equal(one, other)
+        norms = np.linalg.norm(one.astype(float), axis=1)
+        np.testing.assert_allclose(norms, 1.0, rtol=4 * np.finfo(dtype).eps)
+
+
+@every_backend
+@both_types
+def test_a_mapped_point_depends_on_nothing_but_itself(
+    backend: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = pytest.importorskip(f"streamk.backends.{backend}_backend.tangent")
+    monkeypatch.setattr(backends, "twin", lambda _: module)
+    X, kernel = points(600, 37).astype(dtype), NTK(bandwidth=2.0)
+    U = kernel.mapped(X)
+    assert U.dtype == dtype
+    for rows in (slice(0, 1), slice(3, 259), slice(599, 600)):
+        np.testing.assert_array_equal(kernel.mapped(X[rows]), U[rows])
+    for count in (1, 30, 100):
+        longer = kernel.mapped(np.hstack([X, np.zeros((600, count), dtype)]))
+        np.testing.assert_array_equal(longer[:, :38], U)
+        assert not longer[:, 38:].any()
+
+
+def test_other_kernels_take_points_as_they_are() -> None:
+    X = points(3, 2)
+    for name in kernels.KERNELS:
+        assert (kernels.by_name(name).mapped(X) is X) == (name != "ntk")
+
+
+@every_backend
+@both_types
+@pytest.mark.parametrize("depth", [1, 4, 12])
+def test_extreme_values_leave_a_number(backend: str, dtype: Any, depth: int) -> None:
+    huge = float(np.finfo(dtype).max) / 4.0
+    X = np.array([[0.0, 0.0], [huge, 0.0], [-huge, huge], [1.0, 1.0], [-huge, 0.0]], dtype)
+    half = NTK(depth=depth).pairwise([[0.0]], [[1e9]])[0, 0]  # at a right angle
+    opposite = naive.neural_tangent(np.pi, depth) / (depth + 1)
+    for bandwidth in (1e-200, 1e-30, 1.0, 1e30, 1e200):
+        kernel, V = NTK(depth=depth, bandwidth=bandwidth), np.eye(5)
+        K = kernel.product(X, X, V, dtype=dtype, backend=backend)
+        np.testing.assert_array_equal(np.diag(K), 1.0)
+        assert np.isfinite(K).all()
+        if bandwidth <= 1.0:
+            assert K[0, 1] == pytest.approx(half, abs=1e-6)
+            assert K[1, 4] == pytest.approx(opposite, abs=1e-3 if dtype == np.float32 else 1e-7)
+        if bandwidth != 1.0:
+            assert K[0, 3] == pytest.approx(1.0 if bandwidth > 1.0 else half, abs=1e-6)
+
+
+# --- whoever takes kernels ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda k: EigenPro(k, task="regression", n_centers=40),
+        lambda k: EigenPro(k, task="regression", n_centers=40, solver="eigenpro"),
+        lambda k: OnlineKernelRidge(k, task="regression", max_centers=100),
+        lambda k: OnlineNystrom(k, loss="squared", max_landmarks=40),
+    ],
+    ids=["direct", "eigenpro", "kernel-ridge", "nystrom"],
+)
+def test_columns_that_come_late_change_no_prediction(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 5)).astype(np.float32)
+    X[:600, 3:] = 0.0
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    early, late = (make(NTK(depth=2)) for _ in range(2))
+    early.learn_many(X[:600], y[:600])
+    late.learn_many(X[:600, :3], y[:600])
+    error = np.abs(early.predict_many(X[500:600]) - y[500:600]).mean()
+    assert error < 0.7 * np.abs(y[500:600]).mean()
+    late.add_columns([3, 4])
+    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
+    for model in (early, late):
+        model.learn_many(X[600:], y[600:])
+    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
+    restored = type(late).from_state(late.state())
+    assert restored.kernel == NTK(depth=2)
+    np.testing.assert_array_equal(restored.predict_many(X), late.predict_many(X))
+
+
+def test_landmarks_of_its_matrix() -> None:
+    X = points(300, 4)
+    for dtype in ("float32", "float64"):
+        found = oasis(X, NTK(), max_landmarks=80, dtype=dtype, seed=0)
+        C = NTK().pairwise(X, X[found.indices])
+        W = NTK().pairwise(X[found.indices])
+        approximation, Phi = C @ np.linalg.solve(W, C.T), found.transform(X)
+        np.testing.assert_allclose(Phi @ Phi.T, approximation, atol=1e-3)
+        assert np.abs(approximation - NTK().pairwise(X)).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomFeatures(NTK(), seed=0),
+        lambda: RandomFeatures(NTK(), seed=0, sampler="hadamard"),
+        lambda: DoublyStochastic(NTK()),
+    ],
+)
+def test_random_features_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"'ntk' has no random features.*EigenPro"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StreamingMeka(NTK()),
+        lambda: meka(points(50, 2), NTK(), rank=3, n_clusters=2),
+        lambda: block_kernel(points(50, 2), NTK(), n_clusters=2),
+    ],
+)
+def test_clusters_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"NTK\(.*is not shift-invariant.*Gaussian"):
+        make()
