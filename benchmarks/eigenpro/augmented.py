@@ -30,10 +30,10 @@ FIRST = 10_000
 """Events before the first test; the number doubles from test to test."""
 AT_ONCE = 2048
 RUNS: tuple[tuple[str, int, int, int], ...] = (
-    ("direct", 1000, 160_000, 5),
-    ("eigenpro", 1000, 160_000, 5),
+    ("direct", 1000, 80_000, 5),
+    ("eigenpro", 1000, 80_000, 5),
     ("direct", 8000, 160_000, 1),
-    ("eigenpro", 20_000, 320_000, 1),
+    ("eigenpro", 20_000, 160_000, 1),
     ("eigenpro", 100_000, 100_000, 1),
 )
 """Solver, centers, events and seeds."""

@@ -128,7 +128,8 @@ class EigenPro(OnCenters):
     """
 
     TYPE = "eigenpro"
-    FORMAT = 1
+    FORMAT = 2
+    UNCALIBRATED = 1
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -421,7 +422,7 @@ class EigenPro(OnCenters):
         if sizes["centers"]:
             turn = count(state.header, "turn", owner)
             learner._centered.load(found["centers"], state.arrays, turn, owner)
-        learner._load_block(state.arrays)
+        learner._load_block(state)
         return learner
 
     # Merging

@@ -92,7 +92,8 @@ class OnlineKernelRidge(OnCenters):
     """
 
     TYPE = "kernel-ridge"
-    FORMAT = 2
+    FORMAT = 3
+    UNCALIBRATED = 2
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -211,7 +212,7 @@ class OnlineKernelRidge(OnCenters):
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())
         learner._centers.load(state, n_seen, learner._label_domain, cls._owner())
-        learner._load_block(state.arrays)
+        learner._load_block(state)
         return learner
 
     # Merging

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, list
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Linear
+from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import Classes, Label, classifies
 from streamk.learners.common.options import check_classification
 from streamk.learners.common.outputs import bounded, widened
@@ -37,7 +38,8 @@ _RECENT = 256
 class OnCenters(Supervised):
     """A learner of ``f(x) = c + sum of a_j k(x, z_j)`` by squared loss, block by block.
 
-    Targets are +1 and -1 for each class, and numbers themselves. Several functions, one for each
+    Targets are +1 and -1 for each class, and numbers themselves; probabilities are calibrated on
+    the stream (`streamk.learners.common.calibration`). Several functions, one for each
     regularization r, are learned side by side; the one with the least squared error on the events
     before they were learned is asked, the last 2,000 counting most. An event is learned at once: it
     is a center with the coefficient ``(y - f(x)) / (1 + r)`` until its block is full. Then the
@@ -52,6 +54,8 @@ class OnCenters(Supervised):
     n_events: int
     TYPE: ClassVar[str]
     FORMAT: ClassVar[int]
+    UNCALIBRATED: ClassVar[int]
+    """The last format of states without a calibration."""
     OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
@@ -82,6 +86,7 @@ class OnCenters(Supervised):
         self.n_events = 0
         self._constant = self._fresh_constant()
         self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
+        self._calibration = Calibration()
         self._twin = backend.select()
         self._begin_block()
 
@@ -143,6 +148,8 @@ class OnCenters(Supervised):
         self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
         for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
             self._errors_now += squares
+        if self.is_classifier:
+            self._calibration.add(self._decided(F), y)
         self.n_events += n
         return F
 
@@ -192,6 +199,7 @@ class OnCenters(Supervised):
         self._begin_block()
         self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** n + self._errors_now
         self._errors_now = np.zeros(len(self._ridges))
+        self._calibration.close(n)
         self._take_block(*block)
 
     # Centers, which a subclass has
@@ -224,6 +232,9 @@ class OnCenters(Supervised):
         """Return the outputs of the function that is asked, out of those of all."""
         outputs, best = self._n_outputs(), self._best
         return bounded(F[:, best * outputs : (best + 1) * outputs] + self._constant)
+
+    def _probabilities(self, F: Numbers) -> Numbers:
+        return self._calibration.probabilities(F)
 
     # Columns and outputs
 
@@ -286,6 +297,7 @@ class OnCenters(Supervised):
             "errors": self._errors.copy(),
             "errors_now": self._errors_now.copy(),
             "constant": self._constant.copy(),
+            **self._calibration.arrays(),
         }
 
     @classmethod
@@ -327,8 +339,9 @@ class OnCenters(Supervised):
             "outputs": self._n_outputs(),
         }
 
-    def _load_block(self, arrays: Mapping[str, Numbers]) -> None:
+    def _load_block(self, state: State) -> None:
         """Take what `_block_arrays` gave."""
+        arrays = state.arrays
         declared = (
             Declared("pending", "float32", ("pending", "columns")),
             Declared("pending_labels", "float64", ("pending",), self._label_domain),
@@ -345,3 +358,5 @@ class OnCenters(Supervised):
         self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
         self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
         self._constant = found["constant"].copy()
+        if count(state.header, "format", self._owner()) > self.UNCALIBRATED:
+            self._calibration.load(arrays, self._owner())

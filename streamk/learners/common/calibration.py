@@ -1,0 +1,106 @@
+"""Probabilities of a learner of squared loss: an inverse temperature that follows the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import numpy_backend
+from streamk.declared import NON_NEGATIVE, Declared, taken
+
+Numbers = NDArray[Any]
+
+UNCALIBRATED = 2.0
+"""The factor before the first event, as of `streamk.losses.Loss.probabilities`."""
+LARGEST = 100.0
+_FURTHEST = 1e6
+"""Margins beyond are as far."""
+_PRIOR = 10.0
+"""Curvature that it has then."""
+_MEMORY = 2_000
+"""Events that count: older ones fade."""
+
+
+class Calibration:
+    """Class probabilities from margins, ``softmax(t f)``, of two classes ``sigmoid(t f)``.
+
+    Margins of squared loss are near 1 and -1 and say which class is likelier, but not by how much.
+    The inverse temperature t (Platt 1999; one for all classes, Guo et al. 2017) moves by Newton
+    steps on the log loss of margins before their event was learned.
+
+    Attributes
+    ----------
+    factor : float
+        The inverse temperature, 0 to 100.
+
+    Examples
+    --------
+    >>> margins, classes = np.array([[0.9], [-0.8], [0.7], [0.1]]), np.array([1.0, 0.0, 1.0, 0.0])
+    >>> calibration = Calibration()
+    >>> for _ in range(50):
+    ...     calibration.add(margins, classes)
+    ...     calibration.close(4)
+    >>> calibration.probabilities(margins).round(2)[:, 1]
+    array([0.93, 0.09, 0.88, 0.57])
+    """
+
+    def __init__(self) -> None:
+        self.factor = UNCALIBRATED
+        self._curvature = _PRIOR
+        self._now = np.zeros(2)
+        """Slope and curvature of the log loss of events since the last step."""
+
+    def probabilities(self, F: Numbers) -> Numbers:
+        """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
+        return np.asarray(numpy_backend.softmax(self.factor * _of_each_class(F)))
+
+    def add(self, F: Numbers, classes: Numbers) -> None:
+        """Take in margins F (n, outputs) from before their events of these classes (n,)."""
+        every = _of_each_class(F)
+        P = numpy_backend.softmax(self.factor * every)
+        mean = (P * every).sum(axis=1)
+        slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
+        curvatures = (P * every * every).sum(axis=1) - mean * mean
+        for one in np.stack([slopes, curvatures], axis=1):  # event by event, for the same bits
+            self._now += one
+
+    def close(self, n: int) -> None:
+        """Take a step, after n events since the last one."""
+        slope, curvature = self._now
+        self._curvature = self._curvature * (1.0 - 1.0 / _MEMORY) ** n + float(curvature)
+        step = float(slope) / max(self._curvature, 1e-3)
+        self.factor = min(max(self.factor - step, 0.0), LARGEST)
+        self._now = np.zeros(2)
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name."""
+        known = np.array([self.factor, self._curvature, self._now[1]])
+        return {"calibration": known, "calibration_slope": self._now[:1].copy()}
+
+    def load(self, arrays: Mapping[str, Numbers], owner: str) -> None:
+        """Take what `arrays` gave.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        found, _ = taken(_DECLARED, arrays, {}, owner)
+        factor, self._curvature, curvature = found["calibration"].tolist()
+        self.factor = min(factor, LARGEST)
+        self._now = np.array([found["calibration_slope"][0], curvature])
+
+
+_DECLARED = (
+    Declared("calibration", "float64", (3,), NON_NEGATIVE),
+    Declared("calibration_slope", "float64", (1,)),
+)
+
+
+def _of_each_class(F: Numbers) -> Numbers:
+    """Return margins of each class (n, classes); of two there may be one, for the second."""
+    F = np.clip(F, -_FURTHEST, _FURTHEST)
+    return np.hstack([np.zeros_like(F), F]) if F.shape[1] == 1 else F

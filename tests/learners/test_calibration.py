@@ -1,0 +1,103 @@
+"""Probabilities of learners of squared loss: against a plain rule, and frequencies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamk.errors import StateError
+from streamk.kernels import Laplacian
+from streamk.learners import EigenPro, OnlineKernelRidge, from_state
+from streamk.learners.common.calibration import Calibration
+from streamk.state import State
+
+
+def plain(margins: Any, classes: Any, block: int) -> float:
+    """The inverse temperature after blocks of events, each event by itself."""
+    t, curvature = 2.0, 10.0
+    for first in range(0, len(margins), block):
+        slope = more = 0.0
+        for f, k in zip(
+            margins[first : first + block], classes[first : first + block], strict=True
+        ):
+            every = [0.0, f[0]] if len(f) == 1 else [*f]
+            top = max(t * g for g in every)
+            total = sum(math.exp(t * g - top) for g in every)
+            P = [math.exp(t * g - top) / total for g in every]
+            mean = sum(p * g for p, g in zip(P, every, strict=True))
+            slope += mean - every[k]
+            more += sum(p * g * g for p, g in zip(P, every, strict=True)) - mean**2
+        curvature = curvature * (1 - 1 / 2000) ** block + more
+        t = min(max(t - slope / curvature, 0.0), 100.0)
+    return t
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_the_plain_rule(outputs: int) -> None:
+    rng = np.random.default_rng(outputs)
+    classes = rng.integers(0, max(2, outputs), 640)
+    margins = rng.normal(size=(640, outputs))
+    for row, k in zip(margins, classes, strict=True):
+        row[k if outputs > 1 else 0] += 1.0 if outputs > 1 else 2.0 * k - 1.0
+    calibration = Calibration()
+    for at in range(0, 640, 32):
+        calibration.add(margins[at : at + 20], classes[at : at + 20].astype(float))
+        calibration.add(margins[at + 20 : at + 32], classes[at + 20 : at + 32].astype(float))
+        calibration.close(32)
+    assert calibration.factor == pytest.approx(plain(margins, classes, 32), rel=1e-10)
+    P = calibration.probabilities(margins)
+    assert np.allclose(P.sum(axis=1), 1.0, atol=1e-12)
+    assert P.shape == (640, max(2, outputs))
+
+
+def test_margins_far_out_leave_numbers() -> None:
+    calibration = Calibration()
+    calibration.add(np.array([[1e300], [-1e300]]), np.array([0.0, 1.0]))
+    calibration.close(2)
+    assert 0.0 <= calibration.factor <= 100.0
+    assert np.isfinite(calibration.probabilities(np.array([[1e300], [-1e300], [0.0]]))).all()
+
+
+def stream(n: int, noise: float) -> tuple[Any, list[str]]:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    flipped = rng.random(n) < noise
+    return X, np.where((X[:, 0] * X[:, 1] > 0) ^ flipped, "same", "other").tolist()
+
+
+MODELS: dict[str, Any] = {
+    "kernel-ridge": lambda: OnlineKernelRidge(Laplacian(bandwidth=2.0)),
+    "eigenpro": lambda: EigenPro(Laplacian(bandwidth=2.0), n_centers=200, batch_size=64),
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("name", MODELS)
+def test_probabilities_are_frequencies(name: str, noise: float) -> None:
+    X, y = stream(6000, noise)
+    found = MODELS[name]().predict_then_learn_many(X, y)
+    late = slice(2000, None)
+    right = np.asarray(found.predictions)[late] == np.array(y)[late]
+    claimed = found.probabilities[late].max(axis=1)
+    assert abs(claimed.mean() - right.mean()) < 0.03
+    sure = claimed > np.median(claimed)
+    assert abs(claimed[sure].mean() - right[sure].mean()) < 0.04
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_state_from_before_opens_uncalibrated(name: str) -> None:
+    X, y = stream(1000, 0.1)
+    model = MODELS[name]()
+    model.learn_many(X, y)
+    state = model.state()
+    arrays = {k: v for k, v in state.arrays.items() if not k.startswith("calibration")}
+    older = from_state(State({**state.header, "format": model.UNCALIBRATED}, arrays))
+    assert np.array_equal(older.predict_many(X), model.predict_many(X))
+    assert older.predict_proba_many(X).max() < model.predict_proba_many(X).max()
+    with pytest.raises(StateError, match="calibration"):
+        from_state(State(state.header, arrays))
+    with pytest.raises(StateError, match="calibration"):
+        from_state(State(state.header, {**state.arrays, "calibration": np.full(3, -1.0)}))
