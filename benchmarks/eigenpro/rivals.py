@@ -2,12 +2,12 @@
 
 The rivals are fitted to all 60,000 images; ours learn them once, in random order, and the test
 accuracy after each 2,048 events gives the seconds after which they reached that of each rival. Time
-to test is not counted, nor to compile ours once. scikit-learn's Nyström approximation has as many components as ours have
-centers and the Gaussian kernel (it has no Euclidean Laplace one) with gamma 0.02; LightGBM has its
-defaults, 100 trees. The authors' PyTorch code runs where ``--pytorch PYTHON CODE`` names an
-interpreter that has torch and a copy of their repository (`authors_code`); it is given the same
-events, in the same order, and the same 1,000 centers. Its seconds count from the start of its
-setup.
+to test is not counted, nor to compile ours once. scikit-learn's Nyström approximation has as many
+components as ours have centers and the Gaussian kernel (it has no Euclidean Laplace one) with gamma
+0.02; LightGBM has its defaults, 100 trees. The authors' PyTorch code runs where ``--pytorch PYTHON
+CODE`` names an interpreter that has torch and a copy of their repository (`authors_code`); it is
+given the same events, in the same order, and the same 1,000 centers. Its seconds count from the
+start of its setup.
 """
 
 from __future__ import annotations

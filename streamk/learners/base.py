@@ -122,6 +122,11 @@ class Learner(Protocol):
         """Return the learner whose state this is."""
         ...
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Arguments of `from_state` for the device and the threads, which no state has."""
+        ...
+
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one, `common_events` long."""
         ...

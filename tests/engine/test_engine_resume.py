@@ -24,6 +24,7 @@ from streamk.engine import Engine, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints import store as checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
+from streamk.learners import MultiKernel, Scaled
 
 N = 400
 
@@ -284,6 +285,22 @@ def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
     report = engine(MemorySource(events(40) + events(20, first=40)), tmp_path).run()
     assert report.events == 60
     assert report.events_now == 20
+
+
+def test_a_resumed_model_works_where_it_was_told_to(tmp_path: Path) -> None:
+    """Device and threads are in no state; they are those of the run that goes on."""
+
+    def model() -> MultiKernel:
+        expert = learner(backend="numpy", threads=1, loss="logistic")
+        return MultiKernel(external_experts=[expert], threads=1)
+
+    place = {"threads": 1, "placings": [{"threads": 1, "backend": "numpy"}]}
+    engine(MemorySource(events(40)), tmp_path, model()).run()
+    report = engine(MemorySource(events(60)), tmp_path, model()).run()
+    assert report.events_now == 20
+    assert report.model.placing == place
+    scaled = Scaled(learner(backend="numpy", threads=1))
+    assert Scaled.from_state(scaled.state(), **scaled.placing).placing == place["placings"][0]
 
 
 def test_the_end_of_a_crashed_job_stays(tmp_path: Path) -> None:

@@ -173,8 +173,10 @@ class CheckpointCoordinator:
         return best
 
     def _opened(self, found: Checkpoint) -> Learner:
-        """Return the model of a checkpoint."""
-        return type(self._trainer.model).from_state(found.model)
+        """Return the model of a checkpoint, on the device and threads of this run's."""
+        model: Any = self._trainer.model
+        opened: Learner = type(model).from_state(found.model, **model.placing)
+        return opened
 
     def _restore(self, found: Checkpoint) -> None:
         body = found.body

@@ -31,6 +31,11 @@ class Predictor:
         """Return the learner whose state this is."""
         raise NotImplementedError
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Arguments of `from_state` for the device and the threads, which no state has."""
+        return {}
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_state, (self.state(),)
 

@@ -357,6 +357,11 @@ class DoublyStochastic(Supervised):
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
         return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Threads and backend."""
+        return {"threads": self.threads, "backend": self.backend}
+
     @classmethod
     def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
         """Return the learner whose state this is.

@@ -388,6 +388,11 @@ class EigenPro(OnCenters):
         arrays = {**self._centered.arrays(), **self._block_arrays()}
         return State(header, arrays if first is None else {**arrays, **first.arrays()})
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Backend, devices and shards."""
+        return {"backend": self.backend, "devices": self.devices, "shards": self.shards}
+
     @classmethod
     def from_state(
         cls,

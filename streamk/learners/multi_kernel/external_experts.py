@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -68,6 +68,8 @@ class ExternalExperts:
         for place, learner in enumerate(learners):
             _check(learner, f"external_experts[{place}]", is_classifier)
         self._fresh = [learner.state() for learner in learners]
+        self.placings = [learner.placing for learner in learners]
+        """Device and threads of each, as of `Learner.placing`."""
         self._columns: tuple[Column, ...] = ()
         self._classes: tuple[Label, ...] = ()
         self._is_classifier = is_classifier
@@ -90,7 +92,7 @@ class ExternalExperts:
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
-        learner = restored(self._fresh[place])
+        learner = restored(self._fresh[place], **self.placings[place])
         learner.add_columns(self._columns)
         if self._classes:
             learner.add_classes(self._classes)
@@ -243,8 +245,17 @@ class ExternalExperts:
         return State(nested.header, {**nested.arrays, **own})
 
     @classmethod
-    def from_state(cls, state: State, *, is_classifier: bool) -> Self:
+    def from_state(
+        cls, state: State, *, is_classifier: bool, placings: Sequence[Mapping[str, Any]] = ()
+    ) -> Self:
         """Return the external experts whose state this is.
+
+        Parameters
+        ----------
+        state : State
+        is_classifier : bool
+        placings : sequence of mappings
+            Device and threads of each; by default those of a new one.
 
         Raises
         ------
@@ -254,9 +265,12 @@ class ExternalExperts:
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         places = range(count(header, "learners", _OWNER, least=1))
         with reading(_OWNER):
-            fresh = [restored(state.child(f"fresh-{n}")) for n in places]
+            how = placings if len(placings) == len(places) else [{} for _ in places]
+            fresh = [restored(state.child(f"fresh-{n}"), **how[n]) for n in places]
             external_experts = cls(fresh, is_classifier=is_classifier)
-            external_experts._learners = [restored(state.child(f"learner-{n}")) for n in places]
+            external_experts._learners = [
+                restored(state.child(f"learner-{n}"), **how[n]) for n in places
+            ]
             for learner, new in zip(external_experts._learners, fresh, strict=True):
                 check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
             known = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeGuard
 
@@ -261,9 +261,28 @@ class Pooled(OneAtATime, Decider):
             parts["pool"] = pool_loading.state_of(self._pool, self._upkeep.arrays())
         return State.nest(parts, header)
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Threads, and the devices and threads of external experts."""
+        return {"threads": self.threads, "placings": self._external.placings}
+
     @classmethod
-    def from_state(cls, state: State) -> Self:
+    def from_state(
+        cls,
+        state: State,
+        *,
+        threads: int | None = None,
+        placings: Sequence[Mapping[str, Any]] = (),
+    ) -> Self:
         """Return the learner whose state this is.
+
+        Parameters
+        ----------
+        state : State
+        threads : int, optional
+            All cores by default.
+        placings : sequence of mappings
+            Device and threads of each external expert, as of `streamk.learners.Learner.placing`.
 
         Raises
         ------
@@ -278,6 +297,7 @@ class Pooled(OneAtATime, Decider):
                 **options.from_header(cls.OPTIONS, header),
                 task=header["task"],
                 classes=listed(header, "classes", "a multi-kernel learner"),
+                threads=threads,
             )
             model.n_events = count(header, "n_events", "a multi-kernel learner")
             if model.is_classifier and model.n_events and not model.classes:
@@ -290,7 +310,9 @@ class Pooled(OneAtATime, Decider):
                 model._weights = ClassWeights.from_state(state.child("weights"))
             if "external_experts" in header["parts"]:
                 model._external = ExternalExperts.from_state(
-                    state.child("external_experts"), is_classifier=model.is_classifier
+                    state.child("external_experts"),
+                    is_classifier=model.is_classifier,
+                    placings=placings,
                 )
                 model._external.check(tuple(header["columns"] or ()), model.classes)
             if header["columns"] is not None:

@@ -47,8 +47,8 @@ _PIECE = 1 << 16
 """Numbers that are scaled together, so that they are still near when they are learned."""
 
 
-def restored(state: State) -> OfOneKernel:
-    """Return the learner of one kernel whose state this is.
+def restored(state: State, **placing: Any) -> OfOneKernel:
+    """Return the learner of one kernel whose state this is, with its `Learner.placing`.
 
     Raises
     ------
@@ -57,7 +57,9 @@ def restored(state: State) -> OfOneKernel:
     """
     if state.type not in TYPES:
         raise StateError(f"no {state.type!r} can be scaled; there are {', '.join(TYPES)}")
-    return TYPES[state.type].from_state(state)
+    made: Any = TYPES[state.type]
+    learner: OfOneKernel = made.from_state(state, **placing)
+    return learner
 
 
 class Scaled(OneAtATime, Predictor):
@@ -309,9 +311,14 @@ class Scaled(OneAtATime, Predictor):
         }
         return State.nest(parts, {"type": self.TYPE, "format": self.FORMAT})
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """That of the learner."""
+        return self.learner.placing
+
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
+    def from_state(cls, state: State, **placing: Any) -> Self:
+        """Return the learner whose state this is, with its `placing`.
 
         Raises
         ------
@@ -320,7 +327,7 @@ class Scaled(OneAtATime, Predictor):
         """
         state.expect(cls.TYPE, format=cls.FORMAT)
         scaled = cls.__new__(cls)
-        scaled.learner = restored(state.child("learner"))
+        scaled.learner = restored(state.child("learner"), **placing)
         scale, labels = state.child("scale"), state.child("labels")
         robust, follows = scale.type == RobustScale.TYPE, labels.type == LabelScale.TYPE
         scaled._scale = (RobustScale if robust else RunningScale).from_state(scale)
