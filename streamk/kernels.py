@@ -52,6 +52,11 @@ def _points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[A
     return points
 
 
+def _check_dtype(dtype: DTypeLike) -> None:
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise InvalidInput(f"dtype={dtype!r} of kernels must be float32 or float64")
+
+
 def _same_columns(X: NDArray[Any], Y: NDArray[Any]) -> None:
     if X.shape[1] != Y.shape[1]:
         raise InvalidInput(
@@ -102,7 +107,9 @@ class Kernel:
         """
         return points
 
-    def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
+    def pairwise(
+        self, X: ArrayLike, Y: ArrayLike | None = None, *, dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
         """Kernel matrix between the rows of two sets of points.
 
         Parameters
@@ -110,15 +117,18 @@ class Kernel:
         X : array of shape (n, d)
         Y : array of shape (m, d), optional
             `X` itself by default; the diagonal is then exact.
+        dtype : {float64, float32}, default float64
+            In which the kernels are evaluated; the error of float32 is that of `product`.
 
         Returns
         -------
-        float64 array of shape (n, m)
+        array of shape (n, m)
+            Of that dtype.
 
         Raises
         ------
         InvalidInput
-            If an argument is not a matrix or the numbers of columns differ.
+            If an argument is not a matrix, the numbers of columns differ, or the dtype is another.
 
         Examples
         --------
@@ -127,12 +137,13 @@ class Kernel:
         array([[1.    , 0.6065],
                [0.6065, 1.    ]])
         """
-        A = _points(X, "X")
-        B = A if Y is None else _points(Y, "Y")
+        _check_dtype(dtype)
+        A = _points(X, "X", dtype)
+        B = A if Y is None else _points(Y, "Y", dtype)
         _same_columns(A, B)
         P = self.mapped(A)
         Q = P if Y is None else self.mapped(B)
-        K = np.empty((len(P), len(Q)))
+        K = np.empty((len(P), len(Q)), dtype)
         twin, scale = select(), self.frequency_scale
 
         def fill(rows: slice) -> None:
@@ -194,8 +205,7 @@ class Kernel:
         >>> Gaussian(bandwidth=1.0).product([[0.0]], [[0.0], [1.0]], [1.0, 2.0]).round(4)
         array([2.2131])
         """
-        if np.dtype(dtype) not in (np.float32, np.float64):
-            raise InvalidInput(f"dtype={dtype!r} of a product must be float32 or float64")
+        _check_dtype(dtype)
         A, B = _points(X, "X", dtype), _points(Y, "Y", dtype)
         _same_columns(A, B)
         v = np.ascontiguousarray(V, dtype=dtype)

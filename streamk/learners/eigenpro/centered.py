@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.outputs import bounded
+from streamk.learners.eigenpro.blas import product
 from streamk.learners.eigenpro.direct import DirectSolver, functions_of
 from streamk.learners.eigenpro.placement import HostCenters, Placement
 from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
 from streamk.learners.eigenpro.projection import ExactProjection, apart, unrepeated
+from streamk.learners.kernel_ridge.on_centers import own_kernels
 
 Numbers = NDArray[Any]
 
@@ -116,7 +118,8 @@ class CenteredFunctions:
     def equate(self, X: Numbers, T: Numbers) -> None:
         """Add events X (m, d) with targets T (m, n_outputs) to normal equations."""
         if isinstance(self.solver, DirectSolver):
-            self.solver.equations.add(self._kernel.pairwise(X, self.points), T)
+            K = self._kernel.pairwise(X, self.points, dtype=np.float32)  # as it is predicted by
+            self.solver.equations.add(K.astype(np.float64), T)
 
     def solve(self, constant: Numbers, errors: Numbers) -> None:
         """Bring the functions to their normal equations, as of `DirectSolver.update`."""
@@ -136,8 +139,9 @@ class CenteredFunctions:
         ridge : float
         """
         if isinstance(self.solver, ProjectedGradient):
-            K = self._kernel.pairwise(X)
-            self._store(self.solver.learn(X, K, -((1.0 + ridge) * A + np.tril(K, -1) @ A)))
+            K = own_kernels(self._kernel, X, X)
+            G = -((1.0 + ridge) * A + product(np.tril(K, -1), A))
+            self._store(self.solver.learn(X, K, G))
 
     def _store(self, slots: Numbers | None = None) -> None:
         """Predict by the coefficients that the solver has, of which some, or all, are others."""

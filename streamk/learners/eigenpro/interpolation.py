@@ -85,7 +85,7 @@ class Interpolation:
                 rows = order[at : at + self._m]
                 some = X[rows]
                 G = f.outputs(some) - y[rows]
-                K = kernel.pairwise(some, X[S])
+                K = kernel.pairwise(some, X[S], dtype=np.float32).astype(np.float64)
                 step = self._preconditioner.step_size(kernel.pairwise(some), K)
                 theta[rows] -= step * G
                 theta[S] += step * self._preconditioner.corrected(K, G)

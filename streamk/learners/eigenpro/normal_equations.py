@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from streamk.declared import NON_NEGATIVE, Declared, taken
+from streamk.learners.eigenpro.blas import product, symmetric_product
 
 Numbers = NDArray[Any]
 
@@ -94,9 +95,10 @@ class NormalEquations:
         self._gram = scipy.linalg.blas.dsyrk(
             1.0, root.T, beta=decay, c=self._gram, overwrite_c=1, lower=1
         )
-        self.moments = decay * self.moments + K.T @ (w[:, None] * T)
-        self.sums = decay * self.sums + w @ K
-        self.targets = decay * self.targets + w @ T
+        T = w[:, None] * T
+        self.moments = decay * self.moments + product(K.T, T)
+        self.sums = decay * self.sums + product(w[None], K)[0]
+        self.targets = decay * self.targets + T.sum(axis=0)
         self.weight = decay * self.weight + float(w.sum())
         self._new = decay * self._new + float(w.sum())
 
@@ -129,22 +131,28 @@ class NormalEquations:
         lift = self._lift()
 
         def times(V: Numbers) -> Numbers:
-            return _product(self._gram, V) + ridge * _product(self._K.T, V) + lift * V
+            return (
+                symmetric_product(self._gram, V)
+                + ridge * symmetric_product(self._K.T, V)
+                + lift * V
+            )
 
         A = A.copy()
         left = self._right(constant) - times(A)
         Z = _solved(self._factor, left)
         direction, height = Z, np.einsum("ij,ij->j", left, Z)
-        for _ in range(STEPS):
+        for turn in range(STEPS):
             product = times(direction)
             curve = np.einsum("ij,ij->j", direction, product)
             step = np.divide(height, curve, out=np.zeros_like(height), where=curve > 0.0)
             A += step * direction
+            if turn == STEPS - 1:
+                break
             left = left - step * product
             Z = _solved(self._factor, left)
             before, height = height, np.einsum("ij,ij->j", left, Z)
-            turn = np.divide(height, before, out=np.zeros_like(height), where=before > 0.0)
-            direction = Z + turn * direction
+            part = np.divide(height, before, out=np.zeros_like(height), where=before > 0.0)
+            direction = Z + part * direction
         return A
 
     def _right(self, constant: Numbers) -> Numbers:
@@ -266,16 +274,6 @@ _DECLARED = (
     Declared("targets", "float64", ("outputs",)),
     Declared("weights", "float64", (2,), NON_NEGATIVE),
 )
-
-
-def _product(S: Numbers, V: Numbers) -> Numbers:
-    """Return S V, where S is symmetric, in columns, and its lower triangle alone is read.
-
-    From the right, since from the left OpenBLAS takes 60 times as long by a few columns; and by
-    SciPy's, since the threads of NumPy's wait actively after a product and so delay SciPy's.
-    """
-    found: Numbers = scipy.linalg.blas.dsymm(1.0, S, V.T, side=1, lower=1).T
-    return found
 
 
 def _solved(factor: Numbers, B: Numbers) -> Numbers:

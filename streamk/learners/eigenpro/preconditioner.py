@@ -9,6 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel
+from streamk.learners.eigenpro.blas import largest_eigenvalue, product
 
 Numbers = NDArray[Any]
 
@@ -93,8 +94,8 @@ class Preconditioner:
             K(X, S).
         """
         m = len(K)
-        V = K_sample @ self._root
-        largest = float(np.linalg.eigvalsh(K - V @ V.T)[-1])
+        V = product(K_sample, self._root)
+        largest = largest_eigenvalue(K - product(V, V.T))
         return 1.0 / max(self.norm + (m - 1) * self.tail / self._s, largest)
 
     def corrected(self, K_sample: Numbers, G: Numbers) -> Numbers:
@@ -105,7 +106,7 @@ class Preconditioner:
         K_sample : float64 array of shape (m, s)
         G : array of shape (m, outputs)
         """
-        return np.asarray(self._root @ (self._root.T @ (K_sample.T @ G)))
+        return product(self._root, product(self._root.T, product(K_sample.T, G)))
 
 
 def _top(K: Numbers, count: int) -> tuple[Numbers, Numbers]:

@@ -144,7 +144,8 @@ class ProjectedGradient:
             The centers whose coefficients are others now.
         """
         outputs = G.shape[1]
-        K_sample = self._kernel.pairwise(X, self._Z[self._sample])
+        K_sample = self._kernel.pairwise(X, self._Z[self._sample], dtype=np.float32)
+        K_sample = K_sample.astype(np.float64)
         step = self.preconditioner.step_size(K, K_sample)
         self._temporary.append(X, -step * G)
         correction = step * self.preconditioner.corrected(K_sample, G)

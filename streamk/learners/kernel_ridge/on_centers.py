@@ -144,7 +144,7 @@ class OnCenters(Supervised):
         self._pending_labels = np.append(self._pending_labels, y)
         Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
         ridges = np.repeat(self._ridges, self._n_outputs())
-        K = self.kernel.pairwise(X, self._pending)
+        K = own_kernels(self.kernel, X, self._pending)
         self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
         for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
             self._errors_now += squares
@@ -165,7 +165,7 @@ class OnCenters(Supervised):
         F = self._outputs_of_centers(X)
         known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
         if len(self._pending):
-            K = self.kernel.pairwise(X, self._pending)
+            K = own_kernels(self.kernel, X, self._pending)
             self._twin.add(K, known, self._pending_coefficients, F)
         return F
 
@@ -360,3 +360,8 @@ class OnCenters(Supervised):
         self._constant = found["constant"].copy()
         if count(state.header, "format", self._owner()) > self.UNCALIBRATED:
             self._calibration.load(arrays, self._owner())
+
+
+def own_kernels(kernel: Kernel, X: Numbers, Y: Numbers) -> Numbers:
+    """Return K(X, Y) for events' own rows, evaluated in float32 as those of centers are."""
+    return kernel.pairwise(X, Y, dtype=np.float32).astype(np.float64)
