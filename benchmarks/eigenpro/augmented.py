@@ -32,8 +32,8 @@ AT_ONCE = 2048
 RUNS: tuple[tuple[str, int, int, int], ...] = (
     ("direct", 1000, 80_000, 5),
     ("eigenpro", 1000, 80_000, 5),
-    ("direct", 8000, 160_000, 1),
-    ("eigenpro", 20_000, 160_000, 1),
+    ("direct", 4000, 80_000, 1),
+    ("eigenpro", 20_000, 80_000, 1),
     ("eigenpro", 100_000, 100_000, 1),
 )
 """Solver, centers, events and seeds."""

@@ -25,6 +25,7 @@ def product(A: Numbers, B: Numbers) -> Numbers:
 
     Examples
     --------
+    >>> import numpy as np
     >>> product(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
     array([[11.]])
     """

@@ -78,8 +78,7 @@ class DirectSolver:
             answer = A[:, self.chosen * outputs : (self.chosen + 1) * outputs]
             self.coefficients = answer if len(self.ridges) == 1 else np.hstack([answer, A])
         else:
-            ridge = self.ridges[self.chosen]
-            answer = self.equations.refine(self.coefficients[:, :outputs], ridge, constant)
+            answer = self.equations.refine(self.coefficients[:, :outputs], constant)
             self.coefficients[:, :outputs] = answer
 
     def grow(self, K: Numbers, B: Numbers) -> None:

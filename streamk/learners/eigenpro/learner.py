@@ -128,8 +128,7 @@ class EigenPro(OnCenters):
     """
 
     TYPE = "eigenpro"
-    FORMAT = 2
-    UNCALIBRATED = 1
+    FORMAT = 1
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"

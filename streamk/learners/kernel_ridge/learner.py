@@ -92,8 +92,8 @@ class OnlineKernelRidge(OnCenters):
     """
 
     TYPE = "kernel-ridge"
-    FORMAT = 3
-    UNCALIBRATED = 2
+    FORMAT = 2
+    UNCALIBRATED = 1
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"

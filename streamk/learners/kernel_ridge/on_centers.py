@@ -54,7 +54,7 @@ class OnCenters(Supervised):
     n_events: int
     TYPE: ClassVar[str]
     FORMAT: ClassVar[int]
-    UNCALIBRATED: ClassVar[int]
+    UNCALIBRATED: ClassVar[int] = 0
     """The last format of states without a calibration."""
     OPTIONS: ClassVar[dict[str, Option]]
 
