@@ -1,0 +1,96 @@
+"""Kernels: exact values, and the spectral law from which their random features are drawn.
+
+By Bochner's theorem (Dai et al. 2014, Theorem 2) a shift-invariant kernel is the expectation of
+``2 cos(w.x + b) cos(w.y + b)`` over a frequency ``w`` from the kernel's spectral law and a uniform
+phase ``b``. Each class here pairs the closed form with that law:
+
+=================  ==================================  =========================================
+kernel             k(x, y)                             law of one frequency w
+=================  ==================================  =========================================
+Gaussian           ``exp(-|x-y|^2 / (2 s^2))``         normal / s
+Laplacian          ``exp(-|x-y|_1 / s)``               independent Cauchy / s
+Matern             Matern of ``r = |x-y| / s``         multivariate t, 2 nu degrees of freedom / s
+RationalQuadratic  ``(1 + |x-y|^2/(2 a s^2))^-a``      normal * root of chi-squared(2 a)/(2 a) / s
+Cauchy             ``prod 1 / (1 + (x_j-y_j)^2/s^2)``  independent Laplace / s
+NTK                that of a ReLU network              none: it has no random features
+Linear             ``x.y``                             normal, and the feature is w.x without cosine
+=================  ==================================  =========================================
+
+Exact values come from `streamk.backends`: a distance is summed up from the columns' differences, so
+that equal points are at distance 0 and their kernel is exactly 1. The neural tangent kernel is a
+function of the distance between unit vectors, to which `Kernel.mapped` takes the points first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamk.errors import InvalidInput
+from streamk.kernels.base import Kernel
+from streamk.kernels.inner_product import NTK, Linear
+from streamk.kernels.shift_invariant import (
+    Cauchy,
+    Gaussian,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
+
+__all__ = [
+    "KERNELS",
+    "NTK",
+    "Cauchy",
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "RationalQuadratic",
+    "by_name",
+    "from_json",
+]
+
+KERNELS: dict[str, type[Kernel]] = {
+    kernel.name: kernel
+    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy, NTK, Linear)
+}
+
+
+ALIASES = {"rbf": Gaussian.name}
+"""Other names of kernels: scikit-learn's."""
+
+
+def by_name(name: str, **options: Any) -> Kernel:
+    """Make a kernel from its name and options.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such kernel or it has no such option.
+
+    Examples
+    --------
+    >>> by_name("matern", nu=0.5)
+    Matern(bandwidth=1.0, nu=0.5)
+    >>> by_name("rbf", gamma=0.5)
+    Gaussian(bandwidth=1.0)
+    """
+    kind = KERNELS.get(ALIASES.get(name, name))
+    if kind is None:
+        raise InvalidInput(f"no kernel is called {name!r}; there are {', '.join(KERNELS)}")
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise InvalidInput(
+            f"options {sorted(options)} do not fit kernel {name!r}: {error}"
+        ) from None
+
+
+def from_json(data: dict[str, Any]) -> Kernel:
+    """Make the kernel that `Kernel.to_json` described.
+
+    >>> from_json(Gaussian(bandwidth=3.0).to_json())
+    Gaussian(bandwidth=3.0)
+    """
+    options = dict(data)
+    return by_name(options.pop("kernel", "?"), **options)

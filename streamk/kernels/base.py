@@ -1,0 +1,274 @@
+"""The base of all kernels: values between points, products, and what is declared of each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from streamk.backends import Backend, KernelCode, Law, select
+from streamk.backends.threads import divide
+from streamk.errors import InvalidInput
+
+Matrix = NDArray[np.float64]
+
+_ROWS = 32
+"""Rows that the compiled product evaluates together; threads share the others by so many."""
+
+
+def as_points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Return points (n, d), contiguous; raises InvalidInput if they are no matrix."""
+    points = np.ascontiguousarray(X, dtype=dtype)
+    if np.ndim(X) != 2:
+        raise InvalidInput(
+            f"{name} must be a matrix of shape (points, columns), not of shape {np.shape(X)}; "
+            "a single point x is passed as [x]"
+        )
+    return points
+
+
+def _check_dtype(dtype: DTypeLike) -> None:
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise InvalidInput(f"dtype={dtype!r} of kernels must be float32 or float64")
+
+
+def _same_columns(X: NDArray[Any], Y: NDArray[Any]) -> None:
+    if X.shape[1] != Y.shape[1]:
+        raise InvalidInput(
+            f"X has {X.shape[1]} columns and Y has {Y.shape[1]}; they must be the same columns"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A positive definite kernel with ``k(x, x) = 1`` unless said otherwise.
+
+    Subclasses define the class attributes below and their options; all else follows.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[KernelCode]
+    law: ClassVar[Law | None]
+    """None if it has no random features."""
+    isotropic: ClassVar[bool] = True
+    """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
+    cosine: ClassVar[bool] = True
+    """Whether a feature is ``sqrt(2) cos(w.x + b)``; otherwise it is ``w.x``."""
+    shift_invariant: ClassVar[bool] = True
+    """Whether it depends on ``x - y`` only."""
+    heavy_tailed: ClassVar[bool] = False
+    """Whether phases can be so large that single precision loses the turn."""
+
+    @property
+    def frequency_scale(self) -> float:
+        """Factor from the standard law to this kernel's frequencies (1 / bandwidth)."""
+        return 1.0
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Degrees of freedom of the chi-squared variable in the law, 0 where there is none."""
+        return 0
+
+    @property
+    def parameter(self) -> float:
+        """Number that gives the kernel its shape besides the scale, 0 if there is none."""
+        return 0.0
+
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the points (n, d) as the loops of `streamk.backends` take them.
+
+        These are the points themselves, of all kernels but NTK. Columns of zeros that are appended
+        to what is returned stand for columns of zeros that are appended to the points.
+        """
+        return points
+
+    def pairwise(
+        self, X: ArrayLike, Y: ArrayLike | None = None, *, dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Kernel matrix between the rows of two sets of points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        Y : array of shape (m, d), optional
+            `X` itself by default; the diagonal is then exact.
+        dtype : {float64, float32}, default float64
+            In which the kernels are evaluated; the error of float32 is that of `product`.
+
+        Returns
+        -------
+        array of shape (n, m)
+            Of that dtype.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is not a matrix, the numbers of columns differ, or the dtype is another.
+
+        Examples
+        --------
+        >>> from streamk.kernels import Gaussian
+        >>> Gaussian(bandwidth=1.0).pairwise([[0.0], [1.0]]).round(4)
+        array([[1.    , 0.6065],
+               [0.6065, 1.    ]])
+        """
+        _check_dtype(dtype)
+        A = as_points(X, "X", dtype)
+        B = A if Y is None else as_points(Y, "Y", dtype)
+        _same_columns(A, B)
+        P = self.mapped(A)
+        Q = P if Y is None else self.mapped(B)
+        K = np.empty((len(P), len(Q)), dtype)
+        twin, scale = select(), self.frequency_scale
+
+        def fill(rows: slice) -> None:
+            twin.pairwise(self.code, self.parameter, scale, P[rows], Q, K[rows])
+
+        divide(len(P), P.size * len(Q), fill)
+        if Y is None:
+            np.fill_diagonal(K, self.diagonal(A))
+        return K
+
+    def product(
+        self,
+        X: ArrayLike,
+        Y: ArrayLike,
+        V: ArrayLike,
+        *,
+        dtype: DTypeLike = np.float64,
+        backend: str = "auto",
+        threads: int | None = None,
+    ) -> Matrix:
+        """Return ``pairwise(X, Y) @ V`` without storing the kernel matrix.
+
+        Each row's result is the same, bit for bit, in whatever batch the row comes and however
+        many threads share the work. Beside the result it takes the memory of a few tiles, and with
+        NTK that of the mapped points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        Y : array of shape (m, d)
+        V : array of shape (m,) or (m, outputs)
+        dtype : {float64, float32}, default float64
+            Of the kernel values and what they are multiplied with; the products are summed up in
+            it over 64 points of `Y`, and in float64 beyond. In float32 a kernel value is wrong by
+            at most ``1.2e-7 (d + 3)``, RationalQuadratic by ``1.2e-7 (d + 4 alpha + 3)``, Linear by
+            ``1.2e-7 d |x| |y|``; mostly the roundings cancel and a few 1e-7 remain. Values below
+            1.2e-38 are 0, and a squared distance beyond 3e38 is infinite. NTK is wrong by at most
+            ``1.2e-7 (d + depth + 4) / cos(angle / 2)``, and by the root of the numerator where the
+            mapped points are nearly opposite, which takes points farther than many bandwidths.
+        backend : str, default "auto"
+            See `streamk.backends.select`.
+        threads : int, optional
+            All cores by default.
+
+        Returns
+        -------
+        float64 array of shape (n,) or (n, outputs)
+
+        Raises
+        ------
+        InvalidInput
+            If the shapes do not fit or the dtype is another.
+        BackendUnavailable
+            If the backend's package is not installed.
+
+        Examples
+        --------
+        >>> from streamk.kernels import Gaussian
+        >>> Gaussian(bandwidth=1.0).product([[0.0]], [[0.0], [1.0]], [1.0, 2.0]).round(4)
+        array([2.2131])
+        """
+        _check_dtype(dtype)
+        A, B = as_points(X, "X", dtype), as_points(Y, "Y", dtype)
+        _same_columns(A, B)
+        v = np.ascontiguousarray(V, dtype=dtype)
+        if np.ndim(V) not in (1, 2) or len(v) != len(B):
+            raise InvalidInput(
+                f"V must have a row for each of the {len(B)} points of Y, shape ({len(B)},) or "
+                f"({len(B)}, outputs), not {np.shape(V)}"
+            )
+        twin = select(backend)
+        there = (
+            twin.put(array) for array in (self.mapped(A), self.mapped(B), v.reshape(len(B), -1))
+        )
+        F: Matrix = twin.get(self.product_on(twin, *there, threads=threads))
+        return F if np.ndim(V) == 2 else F[:, 0]
+
+    def product_on(
+        self, backend: Backend, X: Any, Y: Any, V: Any, *, threads: int | None = None
+    ) -> Any:
+        """Return the product as of `product`, of arrays on a backend's device.
+
+        Parameters
+        ----------
+        backend : Backend
+        X, Y, V : arrays of shapes (n, d), (m, d) and (m, outputs)
+            On the device, all float32 or all float64, and contiguous; X and Y as `mapped` gives
+            them.
+        threads : int, optional
+
+        Returns
+        -------
+        float64 array of shape (n, outputs)
+            On the device, which may still be at work on it.
+        """
+        out = backend.xp.empty((len(X), V.shape[1]))
+        code, parameter, scale = self.code, self.parameter, self.frequency_scale
+
+        def fill(some: slice) -> None:
+            rows = slice(_ROWS * some.start, _ROWS * some.stop)
+            backend.pairwise_product(code, parameter, scale, X[rows], Y, V, out[rows])
+
+        # A device other than the host divides work by itself.
+        flops = len(X) * len(Y) * (X.shape[1] + V.shape[1])
+        divide(-(-len(X) // _ROWS), flops, fill, threads if backend.xp is np else 1)
+        return out
+
+    def diagonal(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return ``k(x, x)`` of each row of `X` (n, d), float64 of shape (n,)."""
+        return np.ones(len(as_points(X, "X")))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON data; `from_json` turns it back.
+
+        >>> from streamk.kernels import Matern
+        >>> Matern(nu=1.5, bandwidth=2.0).to_json()
+        {'kernel': 'matern', 'bandwidth': 2.0, 'nu': 1.5}
+        """
+        return {"kernel": self.name, **vars(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Kernel):
+    """A kernel with a length scale."""
+
+    bandwidth: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_positive(self.bandwidth):
+            raise InvalidInput(
+                f"bandwidth={self.bandwidth!r} of {type(self).__name__} must be a positive number"
+            )
+
+    @property
+    def frequency_scale(self) -> float:
+        """Factor from the standard law to this kernel's frequencies."""
+        return 1.0 / self.bandwidth
+
+
+def is_positive(number: Any) -> bool:
+    """Return whether this is a finite number above 0."""
+    return isinstance(number, int | float | np.number) and bool(0 < number < math.inf)
+
+
+def positive_gamma(kernel: str, gamma: float, bandwidth: float | None) -> None:
+    """Raise InvalidInput unless gamma is positive and there is no bandwidth beside it."""
+    if bandwidth is not None:
+        raise InvalidInput(f"{kernel} takes bandwidth= or gamma=, not both")
+    if not is_positive(gamma):
+        raise InvalidInput(f"gamma={gamma!r} of {kernel} must be a positive number")

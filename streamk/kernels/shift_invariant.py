@@ -1,0 +1,166 @@
+"""Kernels that depend on the difference of two points alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from streamk.backends import KernelCode, Law
+from streamk.errors import InvalidInput
+from streamk.kernels.base import Scaled, is_positive, positive_gamma
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
+class Gaussian(Scaled):
+    """Gaussian kernel ``exp(-|x-y|^2 / (2 bandwidth^2))``.
+
+    Parameters
+    ----------
+    bandwidth : float, default 1
+        In the unit of the columns.
+    gamma : float, optional
+        The same as ``bandwidth = 1 / sqrt(2 gamma)``: the kernel is ``exp(-gamma |x-y|^2)``.
+
+    Examples
+    --------
+    >>> Gaussian(gamma=0.5)
+    Gaussian(bandwidth=1.0)
+    """
+
+    name = "gaussian"
+    code = KernelCode.GAUSSIAN
+    law = Law.NORMAL
+
+    def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
+        if gamma is not None:
+            positive_gamma("Gaussian", gamma, bandwidth)
+            bandwidth = 1.0 / math.sqrt(2.0 * gamma)
+        object.__setattr__(self, "bandwidth", 1.0 if bandwidth is None else bandwidth)
+        self.__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
+class Laplacian(Scaled):
+    """L1 Laplacian kernel ``exp(-|x-y|_1 / bandwidth)`` (the one of the MEKA paper).
+
+    The Euclidean Laplace kernel of the EigenPro papers is ``Matern(nu=0.5)``.
+
+    Parameters
+    ----------
+    bandwidth : float, default 1
+    gamma : float, optional
+        The same as ``bandwidth = 1 / gamma``.
+    """
+
+    name = "laplacian"
+    code = KernelCode.LAPLACIAN
+    law = Law.CAUCHY
+    isotropic = False
+    heavy_tailed = True
+
+    def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
+        if gamma is not None:
+            positive_gamma("Laplacian", gamma, bandwidth)
+            bandwidth = 1.0 / gamma
+        object.__setattr__(self, "bandwidth", 1.0 if bandwidth is None else bandwidth)
+        self.__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matern(Scaled):
+    """Matern kernel of smoothness 1/2, 3/2 or 5/2 in ``r = |x-y|_2 / bandwidth``.
+
+    ``nu=0.5`` is ``exp(-r)``, the Laplace kernel of the EigenPro papers; ``nu=1.5`` is
+    ``(1 + sqrt(3) r) exp(-sqrt(3) r)``; ``nu=2.5`` is
+    ``(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}, default 1.5
+    bandwidth : float, default 1
+    """
+
+    name = "matern"
+    code = KernelCode.MATERN
+    law = Law.STUDENT
+    heavy_tailed = True
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise InvalidInput(f"nu={self.nu!r} of Matern must be 0.5, 1.5 or 2.5")
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Degrees of freedom of the multivariate t law, 2 nu."""
+        return round(2 * self.nu)
+
+    @property
+    def parameter(self) -> float:
+        """Return nu."""
+        return self.nu
+
+
+@dataclass(frozen=True, kw_only=True)
+class RationalQuadratic(Scaled):
+    """Rational quadratic kernel ``(1 + |x-y|_2^2 / (2 alpha bandwidth^2))^-alpha``.
+
+    A mixture of Gaussian kernels of all bandwidths: a small alpha lets distant points count, and
+    with a large one it is nearly the Gaussian kernel. Its frequencies are those of Gaussian kernels
+    whose ``1 / bandwidth^2`` is gamma distributed, which has no heavy tail whatever alpha is.
+
+    Parameters
+    ----------
+    alpha : float, default 1
+        A multiple of 1/2 up to 32, because frequencies are made of 2 alpha normals.
+    bandwidth : float, default 1
+
+    Examples
+    --------
+    >>> RationalQuadratic(alpha=0.5).pairwise([[0.0]], [[0.0], [1.0]]).round(4)
+    array([[1.    , 0.7071]])
+    """
+
+    name = "rational_quadratic"
+    code = KernelCode.RATIONAL_QUADRATIC
+    law = Law.RATIONAL
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (
+            not is_positive(self.alpha)
+            or self.alpha > 32
+            or 2 * self.alpha != round(2 * self.alpha)
+        ):
+            raise InvalidInput(
+                f"alpha={self.alpha!r} of RationalQuadratic must be a multiple of 1/2, at most 32"
+            )
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Degrees of freedom of the chi-squared law, 2 alpha."""
+        return round(2 * self.alpha)
+
+    @property
+    def parameter(self) -> float:
+        """Return alpha."""
+        return self.alpha
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cauchy(Scaled):
+    """Product Cauchy kernel ``prod_j 1 / (1 + (x_j - y_j)^2 / bandwidth^2)``.
+
+    Parameters
+    ----------
+    bandwidth : float, default 1
+    """
+
+    name = "cauchy"
+    code = KernelCode.CAUCHY
+    law = Law.LAPLACE
+    isotropic = False
