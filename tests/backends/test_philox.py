@@ -13,11 +13,10 @@ from numba import types
 from numba.extending import intrinsic
 from scipy import stats
 
-from streamk.backends import CHUNK, ROUNDS, select
+from streamk.backends import CHUNK, ROUNDS, Law, select
 from streamk.backends.numba_backend.features.normals import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
-from streamk.kernels import Law
 
 BACKENDS = ["numpy", "numba"]
 
