@@ -4,8 +4,8 @@ It runs in an interpreter that has torch, and SciPy before 1.14:
 ``PYTHON -m benchmarks.eigenpro.authors_code CODE DATA``, with a copy of their repository and an npz
 file of X, y, centers, test_X and test_y. It prints JSON: seconds of their setup (the
 preconditioner), seconds and test accuracy after each batch and of the whole. Time to test is not
-counted. Options are theirs: 5,000 events and 500 directions for the preconditioner, from which batch
-size and step size follow.
+counted. Options are theirs: 5,000 events and 500 directions for the preconditioner, from which
+batch size and step size follow.
 """
 
 from __future__ import annotations
