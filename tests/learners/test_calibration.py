@@ -17,13 +17,13 @@ from streamk.state import State
 
 def plain(margins: Any, classes: Any, block: int) -> float:
     """The inverse temperature after blocks of events, each event by itself."""
-    t, curvature = 2.0, 10.0
+    t, curvature = 1.0, 10.0
     for first in range(0, len(margins), block):
         slope = more = 0.0
         for f, k in zip(
             margins[first : first + block], classes[first : first + block], strict=True
         ):
-            every = [0.0, f[0]] if len(f) == 1 else [*f]
+            every = [-f[0], f[0]] if len(f) == 1 else [*f]
             top = max(t * g for g in every)
             total = sum(math.exp(t * g - top) for g in every)
             P = [math.exp(t * g - top) / total for g in every]
@@ -31,7 +31,7 @@ def plain(margins: Any, classes: Any, block: int) -> float:
             slope += mean - every[k]
             more += sum(p * g * g for p, g in zip(P, every, strict=True)) - mean**2
         curvature = curvature * (1 - 1 / 2000) ** block + more
-        t = min(max(t - slope / curvature, 0.0), 100.0)
+        t = min(max(t - slope / curvature, t / 2, 0.01), 2 * t, 100.0)
     return t
 
 
@@ -57,7 +57,11 @@ def test_margins_far_out_leave_numbers() -> None:
     calibration = Calibration()
     calibration.add(np.array([[1e300], [-1e300]]), np.array([0.0, 1.0]))
     calibration.close(2)
-    assert 0.0 <= calibration.factor <= 100.0
+    assert 0.01 <= calibration.factor <= 100.0
+    for _ in range(40):
+        calibration.add(np.array([[1.0], [-1.0]] * 32), np.array([1.0, 0.0] * 32))
+        calibration.close(64)
+    assert calibration.factor > 2.0, "it goes on"
     assert np.isfinite(calibration.probabilities(np.array([[1e300], [-1e300], [0.0]]))).all()
 
 
@@ -100,3 +104,40 @@ def test_a_state_from_before_opens_uncalibrated() -> None:
         from_state(State(state.header, arrays))
     with pytest.raises(StateError, match="calibration"):
         from_state(State(state.header, {**state.arrays, "calibration": np.full(3, -1.0)}))
+
+
+def test_one_wrong_label_does_not_undo_what_is_known() -> None:
+    rng = np.random.default_rng(0)
+    calibration, losses = Calibration(), []
+    for block in range(160):
+        classes = rng.integers(0, 2, 256)
+        margins = (2.0 * classes - 1.0 + 0.05 * rng.normal(size=256))[:, None]
+        labels = classes.copy()
+        if block == 120:
+            labels[7] = 1 - labels[7]
+        P = calibration.probabilities(margins)
+        losses.append(float(-np.log(P[np.arange(256), classes]).mean()))
+        calibration.add(margins, labels.astype(float))
+        calibration.close(256)
+    assert max(losses[121:]) < 0.03
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_third_class_leaves_the_others_their_probabilities(name: str) -> None:
+    X, y = stream(2000, 0.1)
+    model = MODELS[name]()
+    model.learn_many(X, y)
+    before = model.predict_proba_many(X)
+    model.add_classes(["third"])
+    after = model.predict_proba_many(X)
+    assert after.shape == (2000, 3)
+    shares = after[:, :2] / after[:, :2].sum(axis=1, keepdims=True)
+    assert np.allclose(shares, before, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [3, 20, 21, 45])
+def test_a_model_of_one_event_opens_again(classes: int) -> None:
+    for make in (OnlineKernelRidge, EigenPro):
+        model: Any = make(Laplacian(), classes=[f"c{k}" for k in range(classes)])
+        model.learn_one([0.0, 1.0], "c0")
+        assert from_state(model.state()).n_events == 1

@@ -575,3 +575,57 @@ def test_the_model_that_scales_by_itself_opens_by_its_name() -> None:
     test, labels = stream("two", 300, seed=1)
     asked = again.predict_many(1000.0 * test + 5.0)
     assert np.mean(np.array(asked) == labels) > 0.8
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.Gaussian(bandwidth=20.0),
+        kernels.Gaussian(bandwidth=100.0),
+        kernels.Matern(nu=2.5, bandwidth=100.0),
+        kernels.RationalQuadratic(bandwidth=30.0),
+    ],
+)
+def test_smooth_kernels_do_not_diverge(
+    kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of inexact projections, whose kernels and coefficients are float32."""
+    monkeypatch.setattr(module, "BYTES", 1)
+    X, y = stream("numbers", 4000)
+    model = learner("numbers", kernel, centers=X[:200], solver="eigenpro", batch_size=64)
+    found = model.predict_then_learn_many(X, y).predictions
+    assert np.abs(model.state().arrays["coefficients"]).max() < 1e7
+    assert np.mean((found[2000:] - y[2000:]) ** 2) < 3.0 * np.var(y)
+
+
+@pytest.mark.parametrize("forgetting", [0.999, 0.99])
+def test_forgetting_follows_a_change_of_the_mean(forgetting: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8000, 5)).astype(np.float32)
+    y = np.where(np.arange(8000) < 5000, 0.0, 10.0) + 0.1 * rng.normal(size=8000)
+    model = EigenPro(LAPLACE, task="regression", n_centers=200, forgetting=forgetting)
+    found = model.predict_then_learn_many(X, y).predictions
+    assert np.mean((found[7000:] - y[7000:]) ** 2) ** 0.5 < 0.7
+
+
+def test_a_single_prediction_knows_what_was_merged() -> None:
+    X, y = stream("numbers", 1280)
+    one, two = (learner("numbers", centers=X[:30], batch_size=64) for _ in range(2))
+    one.learn_many(X[:128], y[:128])
+    two.learn_many(X, y)
+    one.predict_one(X[5])
+    one.merge(two)
+    assert np.allclose(one.decision_one(X[5]), one.decision_many(X[5:7])[0])
+
+
+def test_equations_that_are_none_are_refused() -> None:
+    X, y = stream("two", 500)
+    model = learner("two", n_centers=50, batch_size=32, solver="direct")
+    model.learn_many(X, y)
+    state = model.state()
+    below = state.arrays["system"].copy()
+    below[3, 3] = -1.7e308
+    other = np.array([*state.arrays["weights"][:2], 1.7e308])
+    for name, array in (("system", below), ("weights", other)):
+        with pytest.raises(StateError, match=name):
+            EigenPro.from_state(State(state.header, {**state.arrays, name: array}))

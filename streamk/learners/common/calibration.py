@@ -13,11 +13,11 @@ from streamk.declared import NON_NEGATIVE, Declared, taken
 
 Numbers = NDArray[Any]
 
-UNCALIBRATED = 2.0
+UNCALIBRATED = 1.0
 """The factor before the first event, as of `streamk.losses.Loss.probabilities`."""
-LARGEST = 100.0
-_FURTHEST = 1e6
-"""Margins beyond are as far."""
+LEAST, LARGEST = 0.01, 100.0
+_FURTHEST, _FAR = 1e6, 10.0
+"""Margins beyond are as far: to give probabilities, and to learn from; targets are 1 and -1."""
 _PRIOR = 10.0
 """Curvature that it has then."""
 _MEMORY = 2_000
@@ -25,16 +25,18 @@ _MEMORY = 2_000
 
 
 class Calibration:
-    """Class probabilities from margins, ``softmax(t f)``, of two classes ``sigmoid(t f)``.
+    """Class probabilities from margins, ``softmax(t f)``.
 
     Margins of squared loss are near 1 and -1 and say which class is likelier, but not by how much.
     The inverse temperature t (Platt 1999; one for all classes, Guo et al. 2017) moves by Newton
-    steps on the log loss of margins before their event was learned.
+    steps on the log loss of margins before their event was learned, to no more than twice and no
+    less than half of it at once. Of two classes there may be one margin, f, which stands for
+    (-f, f).
 
     Attributes
     ----------
     factor : float
-        The inverse temperature, 0 to 100.
+        The inverse temperature, .01 to 100.
 
     Examples
     --------
@@ -44,7 +46,7 @@ class Calibration:
     ...     calibration.add(margins, classes)
     ...     calibration.close(4)
     >>> calibration.probabilities(margins).round(2)[:, 1]
-    array([0.93, 0.09, 0.88, 0.57])
+    array([0.96, 0.06, 0.92, 0.59])
     """
 
     def __init__(self) -> None:
@@ -55,15 +57,16 @@ class Calibration:
 
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
-        return np.asarray(numpy_backend.softmax(self.factor * _of_each_class(F)))
+        F = np.clip(_of_each_class(F), -_FURTHEST, _FURTHEST)
+        return np.asarray(numpy_backend.softmax(self.factor * F))
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        every = _of_each_class(F)
+        every = np.clip(_of_each_class(F), -_FAR, _FAR)
         P = numpy_backend.softmax(self.factor * every)
         mean = (P * every).sum(axis=1)
         slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
-        curvatures = (P * every * every).sum(axis=1) - mean * mean
+        curvatures = (P * (every - mean[:, None]) ** 2).sum(axis=1)
         for one in np.stack([slopes, curvatures], axis=1):  # event by event, for the same bits
             self._now += one
 
@@ -71,8 +74,9 @@ class Calibration:
         """Take a step, after n events since the last one."""
         slope, curvature = self._now
         self._curvature = self._curvature * (1.0 - 1.0 / _MEMORY) ** n + float(curvature)
-        step = float(slope) / max(self._curvature, 1e-3)
-        self.factor = min(max(self.factor - step, 0.0), LARGEST)
+        moved = self.factor - float(slope) / max(self._curvature, 1e-3)
+        moved = min(max(moved, 0.5 * self.factor), 2.0 * self.factor)
+        self.factor = min(max(moved, LEAST), LARGEST)
         self._now = np.zeros(2)
 
     def arrays(self) -> dict[str, Numbers]:
@@ -90,7 +94,7 @@ class Calibration:
         """
         found, _ = taken(_DECLARED, arrays, {}, owner)
         factor, self._curvature, curvature = found["calibration"].tolist()
-        self.factor = min(factor, LARGEST)
+        self.factor = min(max(factor, LEAST), LARGEST)
         self._now = np.array([found["calibration_slope"][0], curvature])
 
 
@@ -101,6 +105,5 @@ _DECLARED = (
 
 
 def _of_each_class(F: Numbers) -> Numbers:
-    """Return margins of each class (n, classes); of two there may be one, for the second."""
-    F = np.clip(F, -_FURTHEST, _FURTHEST)
-    return np.hstack([np.zeros_like(F), F]) if F.shape[1] == 1 else F
+    """Return margins of each class (n, classes)."""
+    return np.hstack([-F, F]) if F.shape[1] == 1 else F

@@ -127,6 +127,13 @@ class CenteredFunctions:
             self.solver.update(constant, errors)
             self._store()
 
+    def recent_mean(self, constant: Numbers) -> Numbers:
+        """Return the targets' mean by weight if all is to be solved anew, else `constant`."""
+        solver = self.solver
+        if isinstance(solver, DirectSolver) and solver.equations.due:
+            return solver.equations.mean
+        return constant
+
     def step(self, X: Numbers, A: Numbers, ridge: float) -> None:
         """Take a gradient step on a batch X (m, d).
 

@@ -140,6 +140,8 @@ class DirectSolver:
         found, _ = taken(declared, arrays, {"centers": p, "width": width}, owner)
         self.coefficients = found["coefficients"].copy()
         self.equations.load(arrays, owner)
+        if self.equations.ridge not in (0.0, *self.ridges):
+            raise StateError(f"array 'weights' of {owner} has another regularization")
 
 
 def functions_of(ridges: tuple[float, ...], chosen: int) -> tuple[float, ...]:

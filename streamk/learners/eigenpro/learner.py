@@ -312,7 +312,17 @@ class EigenPro(OnCenters):
             self._choose(first)
         else:
             self._centered.equate(X, T)
-            self._centered.solve(self._constant, self._of_ridges)
+            self._solve()
+
+    def _solve(self) -> None:
+        """Bring the direct solver's functions to its equations.
+
+        With forgetting the constant is the mean of the targets that count, whenever all functions
+        are solved for anew.
+        """
+        if self._solving.forgetting < 1.0:
+            self._constant = self._centered.recent_mean(self._constant)
+        self._centered.solve(self._constant, self._of_ridges)
 
     # Centers
 
@@ -361,7 +371,7 @@ class EigenPro(OnCenters):
         """Learn the first events once more, with other centers: the direct solver does."""
         for X, y in first.blocks:
             self._centered.equate(X, self._targets(y))
-        self._centered.solve(self._constant, self._of_ridges)
+        self._solve()
 
     # Columns and outputs
 
@@ -487,6 +497,7 @@ class EigenPro(OnCenters):
             c = self._aligned(copy.classes, copy._constant[None])[0]
             self._constant = (1.0 - part) * self._constant + part * c
         self._n_learned += others
+        self._recent.clear()
 
     def _aligned(self, there: Sequence[Label], A: Numbers) -> Numbers:
         """Return another's numbers (n, outputs), once or for each function, in the order here."""

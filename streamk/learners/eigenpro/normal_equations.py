@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from streamk.declared import NON_NEGATIVE, Declared, taken
+from streamk.errors import StateError
 from streamk.learners.eigenpro.blas import product, symmetric_product
 
 Numbers = NDArray[Any]
@@ -58,7 +59,7 @@ class NormalEquations:
         self._K, self._forgetting = K, forgetting
         self._system = np.zeros((p, p), order="F")
         """``G + r K(Z, Z)`` of the regularization kept, the lower triangle alone."""
-        self._ridge = 0.0
+        self.ridge = 0.0
         """That regularization, 0 before there is one."""
         self.moments, self.sums = np.zeros((p, n_outputs)), np.zeros(p)
         self.targets = np.zeros(n_outputs)
@@ -74,6 +75,11 @@ class NormalEquations:
         """Memory, in bytes."""
         arrays = (self._K, self._system, self.moments, self.sums, self._factor)
         return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
+    def mean(self) -> Numbers:
+        """Weighted mean of the targets, (n_outputs,)."""
+        return self.targets / max(self.weight, 1e-300)
 
     @property
     def due(self) -> bool:
@@ -98,7 +104,7 @@ class NormalEquations:
             1.0, root.T, beta=decay, c=self._system, overwrite_c=1, lower=1
         )
         if decay < 1.0:  # of the events alone
-            self._system += (1.0 - decay) * self._ridge * self._K.T
+            self._system += (1.0 - decay) * self.ridge * self._K.T
         T = w[:, None] * T
         self.moments = decay * self.moments + product(K.T, T)
         self.sums = decay * self.sums + product(w[None], K)[0]
@@ -123,8 +129,8 @@ class NormalEquations:
         for place in sorted(range(len(ridges)), key=lambda place: place == keep):
             self._factor = self._factored(ridges[place], room)
             found[place] = _solved(self._factor, right)
-        self._system += (ridges[keep] - self._ridge) * self._K.T
-        self._ridge = ridges[keep]
+        self._system += (ridges[keep] - self.ridge) * self._K.T
+        self.ridge = ridges[keep]
         self._new = 0.0
         return np.concatenate(found, axis=1)
 
@@ -167,7 +173,7 @@ class NormalEquations:
         """Return the lower Cholesky factor of G + r K(Z, Z), which takes the place of `room`."""
         lift = self._lift()
         while True:
-            M = np.multiply(self._K.T, ridge - self._ridge, out=room)  # in columns, as it is
+            M = np.multiply(self._K.T, ridge - self.ridge, out=room)  # in columns, as it is
             M += self._system
             M[np.diag_indices(len(M))] += lift
             try:
@@ -176,6 +182,8 @@ class NormalEquations:
                 )
             except np.linalg.LinAlgError:  # rounding, or a state that another hand changed
                 lift *= _MORE
+                if not np.isfinite(lift):
+                    raise StateError("the normal equations hold no sums of events") from None
 
     # Others
 
@@ -213,7 +221,7 @@ class NormalEquations:
     ) -> None:
         """Become ``mine`` times this plus ``share`` times another, brought over by C."""
         lower = np.tril(other._system)
-        gram = lower + np.tril(lower, -1).T - other._ridge * other._K
+        gram = lower + np.tril(lower, -1).T - other.ridge * other._K
         moved = np.asfortranarray(np.tril(share * (C.T @ gram @ C)))
         moments, sums = share * (C.T @ other.moments), share * (other.sums @ C)
         if mine:
@@ -222,7 +230,7 @@ class NormalEquations:
             self.targets = self.targets + share * other.targets
             self.weight += share * other.weight
         else:
-            self._ridge = 0.0
+            self.ridge = 0.0
         self._system, self.moments, self.sums, self._K = moved, moments, sums, K
         self._new, self._factor = self.weight, None
 
@@ -238,7 +246,7 @@ class NormalEquations:
             "moments": self.moments.copy(),
             "sums": self.sums.copy(),
             "targets": self.targets.copy(),
-            "weights": np.array([self.weight, self._new, self._ridge]),
+            "weights": np.array([self.weight, self._new, self.ridge]),
         }
         p = len(self._K)
         both = np.tril(self._system)  # above the diagonal is the factor
@@ -260,10 +268,12 @@ class NormalEquations:
         sizes = {"centers": len(self._K), "outputs": len(self.targets)}
         found, _ = taken(_DECLARED, arrays, sizes, owner)
         both = found["system"]
+        if (np.diag(both) < 0.0).any():
+            raise StateError(f"array 'system' of {owner} has a number below 0 on its diagonal")
         self._system = np.asfortranarray(np.tril(both))
         self.moments, self.sums = found["moments"].copy(), found["sums"].copy()
         self.targets = found["targets"].copy()
-        self.weight, self._new, self._ridge = found["weights"].tolist()
+        self.weight, self._new, self.ridge = found["weights"].tolist()
         diagonal = found["factor_diagonal"]
         self._factor = None
         if diagonal.size and (diagonal > 0.0).all():

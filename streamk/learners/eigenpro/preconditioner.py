@@ -17,8 +17,9 @@ LARGEST = 2_000
 """Points of a sample, at most: their eigenvectors take the time of some 10 s^3 multiplications."""
 _LARGEST_SHARE = 4
 """A level is at most the sample's size over this: eigenvalues beyond are poorly estimated."""
-_LEAST = 1e-10
-"""Eigenvalue, relative to the first, below which rounding may have made it."""
+_LEAST = 1e-6
+"""Eigenvalue, relative to the first, that kernels and coefficients in float32 still resolve. Below
+it steps would be so long that rounding grows with each."""
 
 
 class Preconditioner:
