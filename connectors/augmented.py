@@ -6,6 +6,9 @@ every copy is a new one: an image is shifted, columns have noise, and two events
 
 from __future__ import annotations
 
+import hashlib
+import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,6 @@ Numbers = NDArray[Any]
 
 _BLOCK = 256
 """Events that are drawn together: a position's event depends on seed and position alone."""
-_PARTITION = "0"
 
 
 class AugmentedSource(SourceBase):
@@ -77,10 +79,14 @@ class AugmentedSource(SourceBase):
         limit: int | None = None,
     ) -> None:
         self._X, self._y = np.asarray(X, np.float64), np.asarray(y)
-        _check(self._X, self._y, noise, shift, width, mixup, limit)
+        _check(self._X, self._y, noise, shift, width, mixup, seed, limit)
         self.fields = tuple(f"x{j}" for j in range(self._X.shape[1]))
         self._noise, self._shift, self._width, self._mixup = noise, shift, width, mixup
         self._seed, self._end, self._next = seed, limit, 0
+        digest = hashlib.sha256(self._X.tobytes() + "\n".join(map(str, y)).encode()).hexdigest()
+        options = f"noise={noise:g},shift={shift},width={width},mixup={mixup:g},seed={seed}"
+        self._partition = f"{digest[:16]}:{options}"
+        """Everything that the event at a position follows from: others are another stream."""
         self._spread = self._X.std(axis=0) if noise else None
         self._of_numbers = self._y.dtype.kind == "f"
         self._by_class = np.argsort(self._y, kind="stable")
@@ -89,7 +95,7 @@ class AugmentedSource(SourceBase):
 
     def partitions(self) -> tuple[str, ...]:
         """One."""
-        return (_PARTITION,)
+        return (self._partition,)
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         """The next events; never waits."""
@@ -103,7 +109,7 @@ class AugmentedSource(SourceBase):
             parts.append(self._events(block)[max(0, first - at) : stop - at])
         self._next = stop
         offsets = np.arange(first, stop, dtype=np.int64)
-        return [Chunk(_PARTITION, offsets, offsets, Rows.join(parts))]
+        return [Chunk(self._partition, offsets, offsets, Rows.join(parts))]
 
     def seek(self, partition: str, offset: int) -> None:
         """Go to a position. Raises `OffsetOutOfRange` before 0 and past the limit."""
@@ -201,18 +207,29 @@ def _check(
     shift: int,
     width: int | None,
     mixup: float,
+    seed: int,
     limit: int | None,
 ) -> None:
     """Raise ValueError for what cannot be."""
+    if X.ndim > 2:
+        height = " x ".join(map(str, X.shape[1:]))
+        raise ValueError(
+            f"X of shape {X.shape} must be (events, columns); give images of {height} as rows of "
+            f"{math.prod(X.shape[1:])} numbers, and width={X.shape[2]}"
+        )
     if X.ndim != 2 or len(X) == 0 or y.shape != (len(X),):
         raise ValueError(f"X of shape {X.shape} and y of shape {y.shape} are no events and labels")
     if not np.isfinite(X).all():
         raise ValueError(f"row {int(np.argmin(np.isfinite(X).all(axis=1)))} of X is not finite")
     for name, value in (("noise", noise), ("shift", shift), ("mixup", mixup)):
         if not 0 <= value < np.inf:
-            raise ValueError(f"{name} is 0 or more, not {value}")
+            raise ValueError(f"{name} is a finite number, 0 or more, not {value}")
+    if seed < 0:
+        raise ValueError(f"seed is a whole number, 0 or more, not {seed}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is at least 1, not {limit}")
+    if width is not None and not shift:
+        raise ValueError("width= is for shift=, by which images are moved; leave it out")
     if shift and width is None:
         raise ValueError("shift needs the width of an image, such as width=28")
     if width is not None and (width < 1 or X.shape[1] % width):
@@ -237,8 +254,10 @@ def _open(
     try:
         with np.load(path, allow_pickle=False) as file:
             X, y = file["X"], file["y"]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise BadURL(f"{url.text} is no .npz file of arrays X and y: {error}") from error
+    except KeyError as error:
+        raise BadURL(f"{url.text} has no array {error}; it needs X and y") from error
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise BadURL(f"{url.text} is no .npz file of arrays X and y of numbers or texts") from error
     options: dict[str, Any] = {"shift": shift, "width": width, "mixup": mixup}
     try:
         return AugmentedSource(X, y, noise=noise, seed=seed, limit=limit, **options)

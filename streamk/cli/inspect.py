@@ -106,6 +106,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "model": {
             "type": learner["type"],
             "options": _options(learner),
+            "experts": _experts(learner),
             "classes": list(model.classes),
             "columns": list(model.columns or ()),
             "features": model.n_features,
@@ -153,6 +154,13 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 
 
+def _experts(learner: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The external experts of a learner, each with its type and options."""
+    parts = learner.get("parts", {}).get("external_experts", {}).get("parts", {})
+    fresh = [part for name, part in sorted(parts.items()) if name.startswith("fresh-")]
+    return [{"type": part["type"], "options": _options(part)} for part in fresh]
+
+
 def _metrics(training: Mapping[str, Any]) -> dict[str, Any]:
     metrics = Metrics.from_json(training["metrics"])
     return {
@@ -180,14 +188,13 @@ def _print_schema(good: Sequence[dict[str, Any]]) -> None:
 def _text(summary: dict[str, Any]) -> str:
     """One checkpoint for people."""
     model, metrics, counts = summary["model"], summary["metrics"], summary["counts"]
-    options = ", ".join(
-        f"{name} {_short(value)}" for name, value in model["options"].items() if value is not None
-    )
+    options = _listed(model["options"])
     signature = "" if summary["signature"] == "none" else f", signature {summary['signature']}"
     rows = [
         ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}{signature}"),
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
+        *(("expert", f"{one['type']}: {_listed(one['options'])}") for one in model["experts"]),
         ("learned", f"{model['events']:,} events"),
     ]
     if model["classes"]:
@@ -222,6 +229,13 @@ def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
             line = sparkline(metrics["history"][first], sys.stdout.encoding)
             rows.append(("  along the stream", line))
     return rows + [("", line) for line in since_lines(metrics["since"])]
+
+
+def _listed(options: Mapping[str, Any]) -> str:
+    """Options that are set, with their values."""
+    return ", ".join(
+        f"{name} {_short(value)}" for name, value in options.items() if value is not None
+    )
 
 
 def _short(value: Any) -> str:

@@ -159,7 +159,7 @@ def _parser() -> Parser:
         metavar="MODEL",
         action="append",
         help="a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:n_centers=4000,nu=0.5); may be repeated",
+        " (eigenpro:kernel=matern,nu=0.5); may be repeated",
     )
     _add_running(parser)
     parser.add_common()

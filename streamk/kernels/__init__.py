@@ -23,6 +23,7 @@ function of the distance between unit vectors, to which `Kernel.mapped` takes th
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from streamk.errors import InvalidInput
@@ -78,12 +79,18 @@ def by_name(name: str, **options: Any) -> Kernel:
     kind = KERNELS.get(ALIASES.get(name, name))
     if kind is None:
         raise InvalidInput(f"no kernel is called {name!r}; there are {', '.join(KERNELS)}")
-    try:
-        return kind(**options)
-    except TypeError as error:
-        raise InvalidInput(
-            f"options {sorted(options)} do not fit kernel {name!r}: {error}"
-        ) from None
+    known = _options(kind)
+    for option in options:
+        if option not in known:
+            having = [other for other, each in KERNELS.items() if option in _options(each)]
+            hint = f", which is for {' and '.join(having)}" if having else ""
+            raise InvalidInput(f"kernel {name!r} takes no {option}{hint}")
+    return kind(**options)
+
+
+def _options(kind: type[Kernel]) -> tuple[str, ...]:
+    """Return the names of a kernel's options."""
+    return tuple(inspect.signature(kind).parameters)
 
 
 def from_json(data: dict[str, Any]) -> Kernel:

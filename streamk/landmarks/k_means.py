@@ -80,6 +80,16 @@ def k_means(
     return of_points(matrix, centers, real, threads, stopped)
 
 
+def check_available() -> None:
+    """Raise BackendUnavailable if scikit-learn is not installed."""
+    try:
+        import sklearn.cluster  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
+        ) from None
+
+
 def centers_of(
     points: Numbers, count: int, random: np.random.Generator, *, init: str, iterations: int
 ) -> Numbers:
@@ -100,14 +110,10 @@ def centers_of(
     BackendUnavailable
         If scikit-learn is not installed.
     """
-    try:
-        from sklearn.cluster import KMeans
-        from sklearn.exceptions import ConvergenceWarning
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
-        ) from None
+    check_available()
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
 
     model = KMeans(
         min(count, len(points)),

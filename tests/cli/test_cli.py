@@ -113,6 +113,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     elsewhere = {"self", "task", "seed", "columns", "classes"} | {
         "external_experts",
         "centers",
+        "shards",
     }  # no words or numbers
     many = {"delta", "q"}
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
@@ -133,7 +134,12 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
     streamk(*job, *experts, "--max-events", "50", cwd=home)
     streamk(*job, *experts, cwd=home)
     _, err = streamk(*job, cwd=home, status=1)
-    assert "model parts.external_experts='eigenpro', this run has None" in err
+    assert "model external_experts='eigenpro', this run has None" in err
+    shown, _ = streamk("inspect", "state", cwd=home)
+    assert "eigenpro: batch_size 16" in shown
+    text, _ = streamk("run", "--help", cwd=home)
+    [example] = re.findall(r"\((eigenpro:\S+)\)", " ".join(text.split()))
+    streamk(*RUN, "--expert", example, cwd=home)
     for expert, message in (
         ("eigenpro:foo=1", "eigenpro:foo=1: foo: eigenpro has no such option"),
         ("eigenpro:foo", "it is written NAME=VALUE"),
@@ -249,7 +255,7 @@ def test_class_weights_from_words(text: str, found: Any) -> None:
         (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
         (("batch_size", "0"), "the least is 1"),
         (("delta", "1"), "needs a loss: --set loss=huber"),
-        (("nu", "2"), "do not fit kernel 'gaussian'"),
+        (("nu", "2"), "kernel 'gaussian' takes no nu, which is for matern"),
     ],
 )
 def test_wrong_model_options_are_explained(setting: tuple[str, str], says: str) -> None:
@@ -341,7 +347,7 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
         (("--seed", "3"), "was made with model seed=0, this run has 3;"),
         (
             ("--set", "class_weight=balanced"),
-            "was made with model parts.weights=None, this run has 'class-weights'",
+            "was made with model weights=None, this run has 'class-weights'",
         ),
     ],
 )

@@ -128,7 +128,9 @@ def test_a_limit_ends_it_and_positions_past_it_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": -1.0}, "noise is 0 or more"),
+        ({"noise": -1.0}, "noise is a finite number, 0 or more"),
+        ({"seed": -1}, "seed is a whole number"),
+        ({"width": 5}, "leave it out"),
         ({"mixup": float("nan")}, "mixup"),
         ({"limit": 0}, "limit is at least 1"),
         ({"shift": 1}, "needs the width"),
@@ -160,6 +162,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", X=np.eye(2), y=[0, 1, 2])
     with pytest.raises(BadURL, match="no events and labels"):
         open_source(f"augment:{tmp_path / 'odd.npz'}")
+    np.savez(tmp_path / "images.npz", X=np.zeros((3, 4, 5)), y=[0, 1, 2])
+    with pytest.raises(BadURL, match="4 x 5 as rows of 20 numbers, and width=5"):
+        open_source(f"augment:{tmp_path / 'images.npz'}")
+    np.savez(tmp_path / "objects.npz", X=np.array([[1, "a"]], object), y=[0])
+    with pytest.raises(BadURL, match=r"no \.npz file") as error:
+        open_source(f"augment:{tmp_path / 'objects.npz'}")
+    assert "pickle" not in str(error.value)
 
 
 def test_a_job_goes_on_with_the_events_that_it_would_have_had(tmp_path: Path) -> None:
@@ -170,8 +179,12 @@ def test_a_job_goes_on_with_the_events_that_it_would_have_had(tmp_path: Path) ->
     whole = json.loads(streamk(*job, "--max-events", "400", cwd=tmp_path)[0])
     first = (tmp_path / "out.csv").read_text()
     (tmp_path / "out.csv").unlink()
-    for n in ("150", "400"):
-        parted = streamk(*job, "--checkpoint", "state", "--max-events", n, cwd=tmp_path)[0]
+    for n in ("150", "250"):
+        streamk(*job, "--checkpoint", "state", "--max-events", n, cwd=tmp_path)
+    other = (*job[:1], source.replace("noise=0.2", "noise=0.3"), *job[2:], "--checkpoint", "state")
+    _, err = streamk(*other, "--max-events", "400", cwd=tmp_path, status=1)
+    assert "noise=0.2" in err
+    parted = streamk(*job, "--checkpoint", "state", "--max-events", "400", cwd=tmp_path)[0]
     assert json.loads(parted)["events"] == 400
     assert json.loads(parted)["whole"] == whole["whole"]
     assert (tmp_path / "out.csv").read_text() == first

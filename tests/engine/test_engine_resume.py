@@ -337,7 +337,7 @@ def test_a_damaged_checkpoint_costs_only_time(
 )
 def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], match: str) -> None:
     first_part(tmp_path)
-    with pytest.raises(StateError, match=match + "; use the same, or another checkpoint dir"):
+    with pytest.raises(StateError, match=match + "; use the same, its model.s options too"):
         engine(MemorySource(events(100)), tmp_path, **options).run()
 
 

@@ -36,7 +36,7 @@ class DoublyStochasticClassifier(Classifier, _OneKernel):
 
     A doubly stochastic kernel learner (`streamk.learners.DoublyStochastic`) behind an online
     scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN
-    is missing and counts as the column's mean.
+    is missing and counts as the column's median.
 
     Parameters
     ----------

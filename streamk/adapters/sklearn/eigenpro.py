@@ -31,7 +31,7 @@ class EigenProClassifier(Classifier, _EigenPro):
 
     A learner of one kernel (`streamk.learners.EigenPro`) behind an online scaling of the columns
     (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN is missing and counts as
-    the column's mean.
+    the column's median.
 
     Parameters
     ----------

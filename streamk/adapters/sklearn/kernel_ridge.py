@@ -32,7 +32,7 @@ class KernelRidgeClassifier(Classifier, _KernelRidge):
 
     A learner of one kernel (`streamk.learners.OnlineKernelRidge`) behind an online scaling of the
     columns (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN is missing and
-    counts as the column's mean. Its coefficients go toward those of
+    counts as the column's median. Its coefficients go toward those of
     `sklearn.kernel_ridge.KernelRidge` and its regularization is chosen by itself; of more events
     than `max_centers` the last ones count.
 

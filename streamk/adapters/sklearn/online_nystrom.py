@@ -35,8 +35,8 @@ class NystromClassifier(Classifier, _Nystrom):
 
     A learner on events that stand for the others (`streamk.learners.OnlineNystrom`) behind an
     online scaling of the columns (`streamk.learners.Scaled`), so that no scaler is needed before
-    it. NaN is missing and counts as the column's mean. A prediction takes as many kernels as there
-    are landmarks.
+    it. NaN is missing and counts as the column's median. A prediction takes as many kernels as
+    there are landmarks.
 
     Parameters
     ----------

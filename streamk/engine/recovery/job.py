@@ -55,7 +55,7 @@ class Job:
             name, theirs, mine = difference
             raise StateError(
                 f"the checkpoint {found.path} was made with {name}={theirs!r}, this run has"
-                f" {mine!r}; use the same, or another checkpoint directory"
+                f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
             )
 
     def difference(
@@ -75,7 +75,8 @@ class Job:
         if mine == other:
             return "the model's arrays", "others", "these"
         name, other, mine = _difference(other, mine)
-        return f"model {name}", other, mine
+        parts = [part for part in name.split(".") if part not in ("parts", "learner")]
+        return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
 
 
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:

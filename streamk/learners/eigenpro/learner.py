@@ -16,6 +16,7 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
+from streamk.landmarks.k_means import check_available
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
@@ -77,7 +78,8 @@ class EigenPro(OnCenters):
     n_centers : int, default 2000
         Centers, p. Events whose kernels lie in the span of others are left out.
     centers : array of shape (p, d), optional
-        The centers, if they are known; they are learned with from the first batch on.
+        The centers, if they are known; they are learned with from the first batch on, and
+        `n_centers` is their number. Behind `Scaled` they are in its units.
     selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
         How centers are chosen among the events. The others do so once there are four events for
         each center, and centers are random until then: "k-means" takes centres of clusters, and
@@ -111,6 +113,8 @@ class EigenPro(OnCenters):
     InvalidInput
         If an option is out of its domain or is one of the other solver, or a given center is not
         finite or lies in the span of the others.
+    BackendUnavailable
+        If the backend's device, or scikit-learn for "k-means", is not there.
     BackendUnavailable
         If "cupy" finds no GPU, or fewer than `devices`.
 
@@ -177,6 +181,8 @@ class EigenPro(OnCenters):
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
         self.backend, self.devices, self.shards = backend, devices, shards
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
+        if selection == "k-means" and given is None:
+            check_available()
         if selection in WITH_FACTOR and 4 * SHARE * self.n_centers**2 > BYTES:
             raise InvalidInput(
                 f"selection={selection!r} takes {4 * SHARE} n_centers^2 bytes, too many for "
@@ -271,8 +277,8 @@ class EigenPro(OnCenters):
 
     @property
     def n_features(self) -> int:
-        """Centers in use, temporary ones, and the events since the last batch."""
-        return len(self._centered) + self._centered.n_temporary + len(self._pending)
+        """Centers in use."""
+        return len(self._centered)
 
     @property
     def centers(self) -> Numbers:

@@ -103,7 +103,7 @@ class OnlineKernelRidge(OnCenters):
         ),
         "max_centers": Whole(least=BLOCK, about="events that carry the function"),
         "corrections": Whole(
-            least=1, about="blocks corrected after each 64 events, of 65,536 centers", since=2
+            least=1, about="how much older centers learn anew; 3 take thrice as long", since=2
         ),
         "seed": SEED,
         "max_classes": replace(MAX_CLASSES, since=1),

@@ -77,7 +77,7 @@ class OnCenters(Supervised):
         options.check(self.OPTIONS, self)
         if isinstance(kernel, Linear):
             raise InvalidInput(
-                f"kernel={kernel!r} gives an event's own row no bound; take another, such as "
+                f"kernel={kernel!r} is not bounded, as this learner needs; take another, such as "
                 "Laplacian"
             )
         self._ridges = np.array(ridges)
