@@ -30,6 +30,7 @@ from benchmarks.intervals import cell, mean
 from streamk.kernels import Gaussian
 from streamk.learners import EigenPro
 
+AUTHORS = "PyTorch code, 1,000 centers"
 STEP = 2048
 ROUNDS = 3
 GAUSSIAN = Gaussian(bandwidth=5.0)
@@ -61,7 +62,7 @@ def measure(
             found["rivals"][name].append(_fitted(stream, make(seed)))
             common.note(f"  {name}: {found['rivals'][name][-1]}")
         if pytorch:
-            theirs = found["rivals"].setdefault("PyTorch code, 1,000 centers", [])
+            theirs = found["rivals"].setdefault(AUTHORS, [])
             theirs.append(_authors(stream, seed, pytorch, quick=quick))
             common.note(f"  PyTorch code: {theirs[-1]}")
     found["ours"] = curves
@@ -161,7 +162,7 @@ def render(found: Mapping[str, Any]) -> str:
     rows = []
     for rival, one in of.items():
         for name, curves in found["ours"].items():
-            times = [_reached(curve, one["accuracy"]) for curve in curves]
+            times = [reached(curve, one["accuracy"]) for curve in curves]
             if None in times:
                 rows.append([f"{rival}: {name}", f"{one['seconds']:.1f}", "not reached", ""])
                 continue
@@ -174,7 +175,7 @@ def render(found: Mapping[str, Any]) -> str:
     return "\n\n".join([*texts, common.table(header, rows)])
 
 
-def _reached(curve: list[list[float]], accuracy: float) -> float | None:
+def reached(curve: list[list[float]], accuracy: float) -> float | None:
     """Return the seconds after which a curve stays at an accuracy or above; None if it does not."""
     below = [place for place, (_, right) in enumerate(curve) if right < accuracy]
     first = below[-1] + 1 if below else 0
