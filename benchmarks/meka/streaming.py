@@ -174,7 +174,10 @@ def render(found: Mapping[str, Any]) -> str:
             ]
             speed = f"{score['events_per_s']:,.0f}"
             short = f"{name.partition('_')[0]}, {one['events']:,}: {learner}"
-            digits = 4 if score["score"]["mean"] < 1.0 else 2
-            rows.append([short, cell(score["score"], digits), f"{score['step']:g}", speed, *more])
+            figure = score["score"]
+            if not isinstance(figure, Mapping):  # results of one seed
+                figure = mean([figure])
+            digits = 4 if figure["mean"] < 1.0 else 2 if figure["mean"] < 1000.0 else 0
+            rows.append([short, cell(figure, digits), f"{score['step']:g}", speed, *more])
     header = ["accuracy or RMSE", "score", "step", "events/s", "factorizations", "waits"]
     return "\n\n".join([common.table(header, rows), hot.goals_table(found["goals"])])
