@@ -18,9 +18,8 @@ from cuda_kit import (
     tolerance,
 )
 
-from streamk import kernels
 from streamk.backends import CHUNK, LANES, KernelCode, LossCode, numpy_backend
-from streamk.kernels import NTK, Laplacian
+from streamk.kernels import NTK, Laplacian, base
 
 
 @pytest.fixture(params=PLACES)
@@ -227,7 +226,7 @@ def test_a_kernel_multiplies_on_the_device(
 ) -> None:
     X, Y, V = points(37, 4, dtype), points(70, 4, dtype, 1), points(70, 2, dtype, 2)
     expected = Laplacian().product(X, Y, V)
-    monkeypatch.setattr(kernels, "select", lambda _: backend)
+    monkeypatch.setattr(base, "select", lambda _: backend)
     found = Laplacian().product(X, Y, V, dtype=dtype, backend="cupy")
     assert found.dtype == np.float64
     atol = 4 * tolerance(dtype) * np.sqrt(70) * np.abs(expected).max()

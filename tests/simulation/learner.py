@@ -97,6 +97,10 @@ class CountingLearner:
         header = {"type": self.TYPE, "format": 1, "n_events": self.n_events, "columns": columns}
         return State(header, {"ids": np.array(self.ids, np.int64)})  # type: ignore[arg-type]
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        return {}
+
     @classmethod
     def from_state(cls, state: State) -> Self:
         state.expect(cls.TYPE, format=1)
