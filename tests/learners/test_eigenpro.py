@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import naive_eigenpro as naive
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamk import kernels
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import BackendUnavailable, InvalidInput, StateError
 from streamk.learners import EigenPro, create, from_state
 from streamk.learners.eigenpro import learner as module
 from streamk.learners.eigenpro.normal_equations import NormalEquations
@@ -629,3 +630,13 @@ def test_equations_that_are_none_are_refused() -> None:
     for name, array in (("system", below), ("weights", other)):
         with pytest.raises(StateError, match=name):
             EigenPro.from_state(State(state.header, {**state.arrays, name: array}))
+
+
+def test_k_means_without_scikit_learn_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = stream("two", 500)
+    model = learner("two", n_centers=20, batch_size=32, selection="k-means")
+    model.learn_many(X, y)
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    assert EigenPro.from_state(model.state()).n_events == 500, "its centers are chosen"
+    with pytest.raises(BackendUnavailable, match=r"streamk\[sklearn\]"):
+        learner("two", batch_size=32, selection="k-means").learn_many(X[:32], y[:32])

@@ -16,7 +16,6 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
-from streamk.landmarks.k_means import check_available
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
@@ -114,9 +113,8 @@ class EigenPro(OnCenters):
         If an option is out of its domain or is one of the other solver, or a given center is not
         finite or lies in the span of the others.
     BackendUnavailable
-        If the backend's device, or scikit-learn for "k-means", is not there.
-    BackendUnavailable
-        If "cupy" finds no GPU, or fewer than `devices`.
+        If "cupy" finds no GPU, or fewer than `devices`; with the first batch if "k-means" finds no
+        scikit-learn.
 
     Examples
     --------
@@ -181,8 +179,6 @@ class EigenPro(OnCenters):
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
         self.backend, self.devices, self.shards = backend, devices, shards
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
-        if selection == "k-means" and given is None:
-            check_available()
         if selection in WITH_FACTOR and 4 * SHARE * self.n_centers**2 > BYTES:
             raise InvalidInput(
                 f"selection={selection!r} takes {4 * SHARE} n_centers^2 bytes, too many for "
@@ -483,9 +479,7 @@ class EigenPro(OnCenters):
     def _join(self, other: Self, mine: int, others: int) -> None:
         """Take in another's coefficients, or sums, but not its events since the last batch."""
         self.add_classes(other.classes)
-        copy = type(self).from_state(
-            other.state(), backend=other.backend, devices=other.devices, shards=other.shards
-        )
+        copy = type(self).from_state(other.state(), **other.placing)
         copy.add_classes(self.classes)
         theirs, solver = copy._centered.points, copy._centered.solver
         if solver is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.landmarks.k_means import ITERATIONS, centers_of
+from streamk.landmarks.k_means import ITERATIONS, centers_of, check_available
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 
@@ -88,6 +88,8 @@ class Selection:
 
     def add(self, X: Numbers, y: Numbers) -> None:
         """Add a block of events (m, d) and labels (m,)."""
+        if self._method == "k-means" and not self.blocks:
+            check_available()  # now, not when the last choice is due
         self.blocks.append((X, y))
         self._n_events += len(X)
 
