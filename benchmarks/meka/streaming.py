@@ -72,7 +72,7 @@ def measure(data: Directory, *, quick: bool, events: int = 0) -> dict[str, Any]:
 
 
 def task_of(stream: Dataset) -> str:
-    """What the labels are."""
+    """Return the task of a stream, by its labels."""
     return "regression" if stream.y.dtype.kind == "f" else "classification"
 
 
@@ -97,7 +97,7 @@ def factorizing(model: Learner) -> StreamingMeka | None:
 
 
 def counts(model: Learner) -> dict[str, Any]:
-    """What it counts and measures of its factorizations."""
+    """Return the counts and measures of its factorizations."""
     inner = factorizing(model)
     if inner is None:
         return {}
