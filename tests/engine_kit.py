@@ -10,7 +10,7 @@ import numpy as np
 
 from connectors.base import Chunk
 from connectors.memory import MemorySource
-from streamk.engine.checkpoints.packing import fingerprint
+from streamk.packing import fingerprint
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 

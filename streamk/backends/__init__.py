@@ -61,6 +61,7 @@ from functools import cache
 from typing import Any
 
 from streamk.backends.codes import (
+    ABSENT,
     BACKENDS,
     BINARY,
     CHUNK,
@@ -68,11 +69,14 @@ from streamk.backends.codes import (
     DEEPEST,
     FAIR_COIN,
     FARTHEST,
+    FARTHEST_LOCAL,
     GROUP,
     HIGHEST_RANK,
     LANES,
     LARGEST,
+    LEAF,
     LINE,
+    NOWHERE,
     NUMBERS,
     OUTERMOST,
     ROUNDING,
@@ -90,12 +94,14 @@ from streamk.backends.codes import (
     Hadamard,
     KernelCode,
     Law,
+    LocalKernels,
     LossCode,
 )
 from streamk.backends.protocol import Backend, Single, Steps
 from streamk.errors import BackendUnavailable, InvalidInput
 
 __all__ = [
+    "ABSENT",
     "BACKENDS",
     "BINARY",
     "CHUNK",
@@ -103,11 +109,14 @@ __all__ = [
     "DEEPEST",
     "FAIR_COIN",
     "FARTHEST",
+    "FARTHEST_LOCAL",
     "GROUP",
     "HIGHEST_RANK",
     "LANES",
     "LARGEST",
+    "LEAF",
     "LINE",
+    "NOWHERE",
     "NUMBERS",
     "OUTERMOST",
     "ROUNDING",
@@ -126,6 +135,7 @@ __all__ = [
     "Hadamard",
     "KernelCode",
     "Law",
+    "LocalKernels",
     "LossCode",
     "Single",
     "Steps",

@@ -91,7 +91,13 @@ def check_available() -> None:
 
 
 def centers_of(
-    points: Numbers, count: int, random: np.random.Generator, *, init: str, iterations: int
+    points: Numbers,
+    count: int,
+    random: np.random.Generator,
+    *,
+    init: str,
+    iterations: int,
+    weights: Numbers | None = None,
 ) -> Numbers:
     """Return the centres of clusters that k-means finds, in ascending order and all different.
 
@@ -104,6 +110,8 @@ def centers_of(
     init : {"random", "k-means++"}
     iterations : int
         At most so many of Lloyd's.
+    weights : float64 array of shape (n,), optional
+        Of the points, at least one above 0. By default all have the same.
 
     Raises
     ------
@@ -126,6 +134,6 @@ def centers_of(
     # Threads add up their parts of a cluster in the order in which they finish.
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
-        model.fit(points)
+        model.fit(points, sample_weight=weights)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)
     return centers

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamk.engine.checkpoints import reading
-from streamk.engine.checkpoints.packing import fingerprint
+from streamk.packing import fingerprint
 from streamk.engine.checkpoints.reading import Checkpoint, read_checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance

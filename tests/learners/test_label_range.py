@@ -15,7 +15,7 @@ import pytest
 from connectors.memory import MemorySource
 from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Engine
-from streamk.engine.checkpoints.packing import fingerprint
+from streamk.packing import fingerprint
 from streamk.errors import InvalidInput
 from streamk.learners import MODELS, create, from_state
 from streamk.learners.common.classes import LARGEST_NUMBER

@@ -1,0 +1,90 @@
+"""Prediction by a tree of small kernel models; see `streamk.backends.LocalKernels`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamk.backends.codes import ABSENT, FARTHEST_LOCAL, LANES, Array, LocalKernels
+
+__all__ = ["Evaluator", "find_leaves"]
+
+_AT_ONCE = 1024
+"""Rows whose numbers are kept in memory at once."""
+
+
+def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
+    """Write the number of the leaf of each raw event of X, float64 (n, d), to out, int64 (n,)."""
+    for first in range(0, len(X), _AT_ONCE):
+        rows = slice(first, first + _AT_ONCE)
+        out[rows] = _leaves(model, _scaled(model, X[rows]))
+
+
+class Evaluator:
+    """Evaluates a model; several threads may do so at once."""
+
+    def __init__(self, model: LocalKernels) -> None:
+        self._model = model
+
+    def scores(self, X: Array, out: Array) -> int:
+        """Write the scores of raw events X, float64 (n, d), to out, float32 (n, outputs).
+
+        Returns
+        -------
+        int
+            The first row with an infinite value, or n.
+        """
+        model = self._model
+        (infinite,) = np.nonzero(np.isinf(X).any(axis=1))
+        if len(infinite):
+            return int(infinite[0])
+        for first in range(0, len(X), _AT_ONCE):
+            rows = slice(first, first + _AT_ONCE)
+            Z, part = _scaled(model, X[rows]), out[rows]
+            part[...] = ABSENT
+            leaves = _leaves(model, Z)
+            for leaf in np.unique(leaves):
+                mine = np.flatnonzero(leaves == leaf)
+                _, _, q, _, _, first_output = model.leaves[leaf].tolist()
+                columns = model.outputs[first_output : first_output + q]
+                part[np.ix_(mine, columns)] = _of_leaf(model, int(leaf), Z[mine])
+        return len(X)
+
+
+def _scaled(model: LocalKernels, X: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = (np.where(np.isnan(X), model.fill, X) - model.shift) * model.factor
+    return np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL).astype(np.float32)
+
+
+def _leaves(model: LocalKernels, Z: Array) -> Array:
+    nodes = np.full(len(Z), 0 if len(model.children) else -1)
+    while True:
+        (inner,) = np.nonzero(nodes >= 0)
+        if not len(inner):
+            return -1 - nodes
+        at = nodes[inner]
+        right = (Z[inner] * model.normals[at]).sum(axis=1) >= model.offsets[at]
+        nodes[inner] = model.children[at, right.astype(int)]
+
+
+def _of_leaf(model: LocalKernels, leaf: int, Z: Array) -> Array:
+    """Return the scores (n, outputs of the leaf) of scaled events."""
+    m, p, q, at, first_pair, _ = model.leaves[leaf].tolist()
+    d, wide, outputs = Z.shape[1], _filled(m), _filled(q)
+    numbers = model.numbers[at:]
+    gamma, numbers = numbers[0], numbers[LANES:]
+    exponents, numbers = numbers[:wide], numbers[wide:]
+    landmarks, numbers = numbers[: d * wide].reshape(d, wide), numbers[d * wide :]
+    bias, numbers = numbers[:q], numbers[outputs:]
+    powers = Z @ landmarks + exponents + gamma * (Z * Z).sum(axis=1, keepdims=True)
+    c = np.exp(np.minimum(powers, 0.0))
+    pairs = model.pairs[first_pair : first_pair + p]
+    c = np.concatenate([c, c[:, pairs[:, 0]] * c[:, pairs[:, 1]]], axis=1)
+    stride = 1 if q == 1 else outputs
+    weights = numbers[: (wide + p) * stride].reshape(wide + p, stride)[:, :q]
+    scores: Array = bias + c @ weights
+    return scores
+
+
+def _filled(count: int) -> int:
+    return -(-count // LANES) * LANES

@@ -1,0 +1,225 @@
+"""DC-Pred++: Hsieh, Si and Dhillon, Fast Prediction for Large-Scale Kernel Machines, NIPS 2014."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column
+from streamk.options import Choice, Real, Whole
+from streamk.prediction.compiled import CompiledModel
+from streamk.prediction.layout import laid_out
+from streamk.prediction.local_fit import LocalOptions, fit_local
+from streamk.prediction.local_model import LocalModel
+from streamk.prediction.scale import Scale, as_events
+from streamk.prediction.targets import Targets
+from streamk.prediction.tree import grow
+
+__all__ = ["TreeOptions", "dc_pred", "fit"]
+
+Numbers = NDArray[Any]
+
+_A_LEAF = 100
+"""Events for which there is a leaf by default."""
+_LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
+"""Bounds of the probability of classes that leaves do not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions:
+    """Options of `dc_pred`, checked."""
+
+    leaves: int = 64
+    landmarks: int = 40
+    products: int = 0
+    halo: float = 3.0
+    balance: float = 0.5
+    weighted: bool = True
+    ridge: float = 1e-6
+    iterations: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, domain in _DOMAINS.items():
+            domain.check(name, getattr(self, name))
+
+
+_DOMAINS = {
+    "leaves": Whole(least=1),
+    "landmarks": Whole(least=1),
+    "products": Whole(least=0),
+    "halo": Real(least=0.0),
+    "balance": Real(least=0.0, most=0.5),
+    "ridge": Real(least=0.0),
+    "iterations": Whole(least=0),
+    "seed": Whole(least=0),
+}
+_TASK = Choice(choices=("classification", "regression"))
+
+
+def dc_pred(
+    X: ArrayLike,
+    y: Any,
+    *,
+    task: str = "classification",
+    leaves: int | None = None,
+    landmarks: int = 40,
+    products: int = 0,
+    halo: float = 3.0,
+    balance: float = 0.5,
+    weighted: bool = True,
+    importance: ArrayLike | None = None,
+    ridge: float = 1e-6,
+    iterations: int = 100,
+    seed: int = 0,
+    columns: Sequence[Column] | None = None,
+) -> CompiledModel:
+    """Train a model that predicts in microseconds, by DC-Pred++ (the paper's Algorithm 2).
+
+    A tree of 2-means divides the events into leaves, and at each leaf there is a model on few
+    landmarks, with the Gaussian kernel. Landmarks are the centers of weighted k-means, an event's
+    weight being the square of its coefficient in kernel ridge regression on the leaf's events (the
+    paper's section 5).
+
+    Three things go beyond the paper, and each can be turned off. The loss moves landmarks, width
+    and weights together (``iterations=0``: they stay where k-means and ridge regression put them).
+    A leaf also learns from its halo, the nearest events around it (``halo=0``). Hyperplanes divide
+    events into halves (``balance=0``: at equal distance from the two centers).
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Events. NaN is missing and counts as the column's mean.
+    y : array of shape (n,)
+        Labels: texts, whole numbers or booleans; of a regression finite numbers.
+    task : {"classification", "regression"}, default "classification"
+    leaves : int, optional
+        Leaves of the tree; fewer if there are not so many different events. By default one for each
+        100 events. A leaf more takes memory; twice as many take one product of d columns more time.
+    landmarks : int, default 40
+        Of a leaf, at most. Time is in proportion to them.
+    products : int, default 0
+        Products of two kernel values that a leaf's model uses beside these: the paper's implicit
+        pseudo landmarks of degree 2 (equation 7), sampled.
+    halo : float, default 3
+        Events around a leaf that its model learns, over those in it.
+    balance : float, default 0.5
+        Least share of a node's events on each side of its hyperplane, at most 0.5.
+    weighted : bool, default True
+        Whether k-means has weights.
+    importance : array of shape (n,), optional
+        These weights, from a kernel machine that is already there: squares of its coefficients,
+        see `importance_of`.
+    ridge : float, default 1e-6
+        Factor of half the squares of the weights in the loss.
+    iterations : int, default 100
+        Of L-BFGS for each leaf.
+    seed : int, default 0
+    columns : sequence of str or int, optional
+        Names of the columns, which stay with the model.
+
+    Returns
+    -------
+    CompiledModel
+
+    Raises
+    ------
+    InvalidInput
+        If an argument cannot be used.
+    BackendUnavailable
+        If scikit-learn, whose k-means finds the landmarks, is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.prediction import dc_pred
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = dc_pred(X, y, leaves=4, landmarks=10)
+    >>> model.predict_one([0.5, 0.5]), model.predict_one([-0.5, 0.5])
+    ('same', 'other')
+    """
+    rows = as_events(X)
+    _TASK.check("task", task)
+    made = Targets.labels if task == "classification" else Targets.numbers
+    targets = made(y, len(rows))
+    given = None if importance is None else _checked_importance(importance, len(rows))
+    options = TreeOptions(
+        leaves=max(1, len(rows) // _A_LEAF) if leaves is None else leaves,
+        landmarks=landmarks,
+        products=products,
+        halo=halo,
+        balance=balance,
+        weighted=weighted,
+        ridge=ridge,
+        iterations=iterations,
+        seed=seed,
+    )
+    return fit(rows, targets, options, importance=given, columns=columns)
+
+
+def fit(
+    X: Numbers,
+    targets: Targets,
+    options: TreeOptions,
+    *,
+    importance: Numbers | None = None,
+    columns: Sequence[Column] | None = None,
+) -> CompiledModel:
+    """Return the model of events (n, d) and their targets."""
+    if columns is not None and len(columns) != X.shape[1]:
+        raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
+    scale = Scale.of(X)
+    Z = scale(X)
+    random = np.random.Generator(np.random.Philox(options.seed))
+    tree, parts = grow(
+        Z, options.leaves, balance=options.balance, halo=options.halo, random=random
+    )
+    local = LocalOptions(
+        landmarks=options.landmarks,
+        products=options.products,
+        weighted=options.weighted,
+        ridge=options.ridge,
+        iterations=options.iterations,
+        is_classifier=targets.is_classifier,
+    )
+    models, absent = [], 0.0
+    for part, each in zip(parts, random.spawn(len(parts)), strict=True):
+        rows = np.concatenate([part.own, part.halo])
+        T, outputs, rest = targets.of_leaf(rows)
+        given = None if importance is None else importance[rows]
+        model = fit_local(Z[rows], T, outputs, local, each, given)
+        models.append(_in_unit(model, targets))
+        absent += rest * len(part.own) / len(X)
+    return CompiledModel(
+        laid_out(scale.shift, scale.factor, scale.fill, tree, models),
+        classes=targets.classes,
+        columns=columns,
+        absent=float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT)),
+        visits=np.array([len(part.own) for part in parts]) / len(X),
+    )
+
+
+def _in_unit(model: LocalModel, targets: Targets) -> LocalModel:
+    """Return the model that predicts numbers in the unit of the labels."""
+    if targets.is_classifier:
+        return model
+    return replace(
+        model,
+        weights=model.weights * targets.deviation,
+        bias=model.bias * targets.deviation + targets.mean,
+    )
+
+
+def _checked_importance(importance: ArrayLike, n: int) -> Numbers:
+    found = np.asarray(importance, np.float64)
+    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0.0)).all():
+        raise InvalidInput(
+            f"importance must be {n} finite numbers of at least 0, one for each event"
+        )
+    return found
