@@ -74,12 +74,12 @@ class LocalKernels(NamedTuple):
     the first one else; a child below 0 is the leaf of number ``-1 - child``. A tree without nodes
     is leaf 0.
 
-    A leaf has m landmarks l, p pairs of them and q outputs. Its basis is ``c_j = exp(-gamma |z -
+    A leaf has m landmarks l, p pairs of them and q outputs. Its basis is ``c_j = exp(-|s z -
     l_j|^2)`` and ``c_a c_b`` of each pair, its scores are ``bias + W' c``. Other outputs are
     `ABSENT`. In `numbers` there are, from the leaf's place on and each filled up to LANES numbers
-    or a multiple: -gamma; ``-gamma |l_j|^2``; ``2 gamma l_j``, as (d, landmarks); bias; and W, as
-    (m + p, outputs) with m filled up, or as one row if there is one output, with both filled up.
-    Of the landmarks that fill up, the numbers in the place of ``-gamma |l_j|^2`` are `NOWHERE`.
+    or a multiple: ``-s^2`` (d,); ``-|l_j|^2``; ``2 s l_j``, as (d, landmarks); bias; and W, as (m +
+    p, outputs) with m filled up, or as one row if there is one output, with both filled up. Of the
+    landmarks that fill up, the numbers in the place of ``-|l_j|^2`` are `NOWHERE`.
     """
 
     shift: Array
@@ -95,8 +95,8 @@ class LocalKernels(NamedTuple):
     children: Array
     """int64 (nodes, 2)"""
     leaves: Array
-    """int64 (leaves, LEAF): landmarks, pairs and outputs; and where the leaf begins in `numbers`, in
-    `pairs` and in `outputs`"""
+    """int64 (leaves, LEAF): landmarks, pairs and outputs; and where the leaf begins in `numbers`,
+    in `pairs` and in `outputs`"""
     numbers: Array
     """float32"""
     pairs: Array

@@ -1,6 +1,11 @@
-"""Fast prediction: trained models as trees of small kernel models."""
+"""Fast prediction: trained models as trees of small kernel models.
+
+`dc_pred` trains one on events and labels (DC-Pred++), `compile` makes one of any trained model.
+"""
 
 from streamk.prediction.compiled import CompiledModel, load
+from streamk.prediction.compiling import compile  # noqa: A004 (the name that users look for)
 from streamk.prediction.dc_pred import dc_pred
+from streamk.prediction.teachers import importance_of
 
-__all__ = ["CompiledModel", "dc_pred", "load"]
+__all__ = ["CompiledModel", "compile", "dc_pred", "importance_of", "load"]

@@ -15,7 +15,7 @@ from streamk.declared import Domain, listed, number
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.prediction import files
-from streamk.prediction.layout import checked, depths
+from streamk.prediction.layout import checked, depths, linear_cost
 from streamk.prediction.local_model import EXPONENTIAL
 from streamk.state import JSON, State
 
@@ -55,17 +55,16 @@ class CompiledModel:
         classes: Sequence[Label],
         columns: Sequence[Column] | None,
         absent: float,
-        visits: Sequence[float] | None = None,
+        visits: Numbers | None = None,
     ) -> None:
         self.kernels = kernels
         self.classes = tuple(classes)
         self.columns = None if columns is None else tuple(columns)
         self.absent = absent
         """Probability, in all, of the classes that an event's leaf does not have."""
-        self.visits = np.full(len(kernels.leaves), 1.0 / len(kernels.leaves))
+        n = len(kernels.leaves)
+        self.visits = np.full(n, 1.0 / n) if visits is None else visits
         """Share of the training events in each leaf."""
-        if visits is not None:
-            self.visits = np.asarray(visits, np.float64)
         self._evaluator = twin("local_kernels").Evaluator(kernels)
 
     @property
@@ -97,13 +96,14 @@ class CompiledModel:
     def cost(self) -> float:
         """Multiply-adds for an event, on average, over those of a linear model.
 
-        A linear model takes as many as there are columns, for each class if there are more than
-        two. An exponential counts as 8.
+        A linear model takes as many as there are columns, 16 at least, for each class if there are
+        more than two. An exponential counts as 8.
         """
         d, leaves = self.width, self.kernels.leaves
         m, p, q = leaves[:, 0], leaves[:, 1], leaves[:, 2]
-        each = m * (d + EXPONENTIAL) + p + (m + p) * q + d * depths(self.kernels.children)
-        return float(self.visits @ each) / (d * self.n_outputs)
+        above = depths(self.kernels.children)
+        each = (m + 1 + above) * d + m * EXPONENTIAL + p + (m + p) * q
+        return float(self.visits @ each) / linear_cost(d, self.n_outputs)
 
     def decision_many(self, X: ArrayLike) -> Numbers:
         """Return the scores of events.
@@ -132,8 +132,8 @@ class CompiledModel:
             column = int(np.flatnonzero(np.isinf(rows[row]))[0])
             name = column if self.columns is None else self.columns[column]
             raise InvalidInput(
-                f"column {name!r} of row {row} is {rows[row, column]}, which must be finite; NaN is "
-                "missing"
+                f"column {name!r} of row {row} is {rows[row, column]}, which must be finite; "
+                "NaN is missing"
             )
         return out
 
@@ -145,8 +145,10 @@ class CompiledModel:
         labels: Numbers = np.empty(len(self.classes), object)
         labels[:] = self.classes
         if len(self.classes) == 2:
-            return labels[(scores[:, 0] > 0.0).astype(np.intp)]
-        return labels[scores.argmax(axis=1)]
+            second: Numbers = labels[(scores[:, 0] > 0.0).astype(np.intp)]
+            return second
+        found: Numbers = labels[scores.argmax(axis=1)]
+        return found
 
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, classes), float64, of events X (n, d)."""
@@ -169,7 +171,8 @@ class CompiledModel:
         row = np.asarray(x, np.float64)
         if row.ndim != 1:
             raise InvalidInput(f"an event of shape {row.shape} must have shape ({self.width},)")
-        return self.decision_many(row[None])[0]
+        scores: Numbers = self.decision_many(row[None])[0]
+        return scores
 
     def predict_one(self, x: ArrayLike) -> Any:
         """Return the label or number of one event x (d,), as `predict_many` would."""
@@ -177,7 +180,7 @@ class CompiledModel:
         if not self.classes:
             return float(scores[0])
         if len(self.classes) == 2:
-            return self.classes[scores[0] > 0.0]
+            return self.classes[int(scores[0] > 0.0)]
         return self.classes[scores.argmax()]
 
     def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.options import Choice, Real, Whole
+from streamk.prediction.budget import within_budget
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.layout import laid_out
 from streamk.prediction.local_fit import LocalOptions, fit_local
@@ -24,8 +25,8 @@ __all__ = ["TreeOptions", "dc_pred", "fit"]
 
 Numbers = NDArray[Any]
 
-_A_LEAF = 100
-"""Events for which there is a leaf by default."""
+BUDGET = 10.0
+"""Time of a prediction over a linear model's, by default."""
 _LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
 """Bounds of the probability of classes that leaves do not have."""
 
@@ -34,8 +35,9 @@ _LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
 class TreeOptions:
     """Options of `dc_pred`, checked."""
 
-    leaves: int = 64
-    landmarks: int = 40
+    budget: float = BUDGET
+    leaves: int | None = None
+    landmarks: int | None = None
     products: int = 0
     halo: float = 3.0
     balance: float = 0.5
@@ -50,8 +52,9 @@ class TreeOptions:
 
 
 _DOMAINS = {
-    "leaves": Whole(least=1),
-    "landmarks": Whole(least=1),
+    "budget": Real(open_below=True, least=0.0),
+    "leaves": Whole(least=1, optional=True),
+    "landmarks": Whole(least=1, optional=True),
     "products": Whole(least=0),
     "halo": Real(least=0.0),
     "balance": Real(least=0.0, most=0.5),
@@ -67,8 +70,9 @@ def dc_pred(
     y: Any,
     *,
     task: str = "classification",
+    budget: float = BUDGET,
     leaves: int | None = None,
-    landmarks: int = 40,
+    landmarks: int | None = None,
     products: int = 0,
     halo: float = 3.0,
     balance: float = 0.5,
@@ -98,11 +102,14 @@ def dc_pred(
     y : array of shape (n,)
         Labels: texts, whole numbers or booleans; of a regression finite numbers.
     task : {"classification", "regression"}, default "classification"
+    budget : float, default 10
+        Multiply-adds for an event over those of a linear model of the same columns and classes.
+        Leaves and landmarks follow from it: trees of several sizes are tried on events that are
+        held back. Not used if both are given.
     leaves : int, optional
-        Leaves of the tree; fewer if there are not so many different events. By default one for each
-        100 events. A leaf more takes memory; twice as many take one product of d columns more time.
-    landmarks : int, default 40
-        Of a leaf, at most. Time is in proportion to them.
+        Leaves of the tree; fewer if there are not so many different events.
+    landmarks : int, optional
+        Of a leaf, at most.
     products : int, default 0
         Products of two kernel values that a leaf's model uses beside these: the paper's implicit
         pseudo landmarks of degree 2 (equation 7), sampled.
@@ -150,7 +157,8 @@ def dc_pred(
     targets = made(y, len(rows))
     given = None if importance is None else _checked_importance(importance, len(rows))
     options = TreeOptions(
-        leaves=max(1, len(rows) // _A_LEAF) if leaves is None else leaves,
+        budget=budget,
+        leaves=leaves,
         landmarks=landmarks,
         products=products,
         halo=halo,
@@ -177,17 +185,22 @@ def fit(
     scale = Scale.of(X)
     Z = scale(X)
     random = np.random.Generator(np.random.Philox(options.seed))
-    tree, parts = grow(
-        Z, options.leaves, balance=options.balance, halo=options.halo, random=random
-    )
     local = LocalOptions(
-        landmarks=options.landmarks,
+        landmarks=options.landmarks or 0,
         products=options.products,
         weighted=options.weighted,
         ridge=options.ridge,
         iterations=options.iterations,
         is_classifier=targets.is_classifier,
     )
+    balance, halo, leaves = options.balance, options.halo, options.leaves
+    if leaves is None or options.landmarks is None:
+        shape = within_budget(
+            Z, targets, options.budget, local, balance=balance, halo=halo, random=random
+        )
+        leaves = leaves or shape.leaves
+        local = replace(local, landmarks=options.landmarks or shape.landmarks)
+    tree, parts = grow(Z, leaves, balance=balance, halo=halo, random=random)
     models, absent = [], 0.0
     for part, each in zip(parts, random.spawn(len(parts)), strict=True):
         rows = np.concatenate([part.own, part.halo])

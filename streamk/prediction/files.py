@@ -49,9 +49,7 @@ def read(path: Path) -> State:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     arrays = unpack(data, path)
-    header = arrays.pop(_HEADER, None)
     try:
-        found = json.loads(header.tobytes()) if header is not None else None
-        return State(found, arrays)
-    except (ValueError, AttributeError, InvalidInput) as error:
+        return State(json.loads(arrays.pop(_HEADER).tobytes()), arrays)
+    except (KeyError, ValueError, AttributeError, InvalidInput) as error:
         raise StateError(f"{path}: is no model that can be read: {error}") from error

@@ -18,7 +18,7 @@ from streamk.errors import StateError
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.tree import Tree
 
-__all__ = ["checked", "depths", "laid_out"]
+__all__ = ["checked", "depths", "laid_out", "linear_cost"]
 
 Numbers = NDArray[Any]
 
@@ -77,9 +77,9 @@ def _numbers(model: LocalModel) -> Numbers:
     q = len(model.outputs)
     wide, outputs = _filled(m), _filled(q)
     exponents = np.full(wide, NOWHERE)
-    exponents[:m] = -model.gamma * np.einsum("ij,ij->i", model.landmarks, model.landmarks)
+    exponents[:m] = -np.einsum("ij,ij->i", model.landmarks, model.landmarks)
     landmarks = np.zeros((d, wide))
-    landmarks[:, :m] = 2.0 * model.gamma * model.landmarks.T
+    landmarks[:, :m] = 2.0 * (model.landmarks * model.scale).T
     weights = np.zeros((wide + len(model.pairs), q))
     weights[:m] = model.weights[:m]
     weights[wide:] = model.weights[m:]
@@ -91,13 +91,21 @@ def _numbers(model: LocalModel) -> Numbers:
         laid[:, :q] = weights
     bias = np.zeros(outputs)
     bias[:q] = model.bias
-    gamma = np.zeros(LANES)
-    gamma[0] = -model.gamma
-    return np.concatenate([gamma, exponents, landmarks.ravel(), bias, laid.ravel()])
+    squares = np.zeros(_filled(d))
+    squares[:d] = -np.square(model.scale)
+    return np.concatenate([squares, exponents, landmarks.ravel(), bias, laid.ravel()])
 
 
 def _filled(count: Any) -> Any:
     return -(-count // LANES) * LANES
+
+
+def linear_cost(columns: int, outputs: int) -> int:
+    """Return the multiply-adds of a linear model for one event.
+
+    Fewer columns than LANES count as so many: that is what one instruction takes.
+    """
+    return max(columns, LANES) * outputs
 
 
 def depths(children: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -161,4 +169,4 @@ def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:
     """Return how many numbers leaves have, see `_numbers`."""
     wide, outputs = _filled(m), _filled(q)
     weights = np.where(q == 1, _filled(wide + p), (wide + p) * outputs)
-    return LANES + wide * (1 + d) + outputs + weights
+    return _filled(d) + wide * (1 + d) + outputs + weights

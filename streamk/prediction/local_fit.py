@@ -71,9 +71,9 @@ def fit_local(
         importance = _importance(Z, centered - bias, gamma, random)
     landmarks = _landmarks(Z, importance, options.landmarks, random)
     m = len(landmarks)
-    model = LocalModel(
-        outputs, landmarks, gamma, _pairs(m, options.products, random), np.empty(0), bias
-    )
+    scale = np.full(Z.shape[1], np.sqrt(gamma))
+    pairs = _pairs(m, options.products, random)
+    model = LocalModel(outputs, landmarks * scale, scale, pairs, np.empty(0), bias)
     basis = model.basis(Z)
     system = basis.T @ basis
     system[np.diag_indices(len(system))] += _RIDGE
@@ -112,13 +112,16 @@ def _constant(
         mean = np.log(smooth / (1.0 - smooth)) if len(mean) == 1 else np.log(smooth)
     nothing = np.empty((0, Z.shape[1]))
     return LocalModel(
-        outputs, nothing, 1.0, np.empty((0, 2), np.int64), np.empty((0, len(mean))), mean
+        outputs,
+        nothing,
+        np.zeros(Z.shape[1]),
+        np.empty((0, 2), np.int64),
+        np.empty((0, len(mean))),
+        mean,
     )
 
 
-def _importance(
-    Z: Numbers, Y: Numbers, gamma: float, random: np.random.Generator
-) -> Numbers:
+def _importance(Z: Numbers, Y: Numbers, gamma: float, random: np.random.Generator) -> Numbers:
     """Return the squared coefficients (n,) of kernel ridge regression on the points."""
     n = len(Z)
     some = np.arange(n) if n <= _SOLVED else np.sort(random.choice(n, _SOLVED, replace=False))
@@ -137,9 +140,7 @@ def _landmarks(
         return np.unique(Z, axis=0)
     if importance is not None and not importance.max() > 0.0:
         importance = None
-    return centers_of(
-        Z, count, random, init="random", iterations=_ITERATIONS, weights=importance
-    )
+    return centers_of(Z, count, random, init="random", iterations=_ITERATIONS, weights=importance)
 
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:

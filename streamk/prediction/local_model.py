@@ -20,16 +20,17 @@ EXPONENTIAL = 8
 class LocalModel:
     """Scores ``bias + W' c`` on the kernel values of landmarks and products of two of them.
 
-    The values are those of the Gaussian kernel, ``c_j = exp(-gamma |z - l_j|^2)``. The product of
-    two is a constant times a Gaussian of twice the gamma around the midpoint of the two landmarks:
-    a pseudo landmark whose kernel value takes one multiplication.
+    The values are those of the Gaussian kernel with a width of each column's own, ``c_j = exp(-|s z
+    - l_j|^2)``. The product of two is a constant times a Gaussian of half the variance around the
+    midpoint of the two landmarks: a pseudo landmark whose kernel value takes one multiplication.
     """
 
     outputs: NDArray[np.int64]
     """(q,), numbers of the outputs that it has scores for, ascending"""
     landmarks: Numbers
-    """float64 (m, d)"""
-    gamma: float
+    """float64 (m, d), scaled by `scale` as points are"""
+    scale: Numbers
+    """float64 (d,), s"""
     pairs: NDArray[np.int64]
     """(p, 2)"""
     weights: Numbers
@@ -44,13 +45,13 @@ class LocalModel:
 
     def basis(self, Z: Numbers) -> Numbers:
         """Return the kernel values and their products (n, m + p)."""
-        return with_products(np.exp(-self.gamma * squared(Z, self.landmarks)), self.pairs)
+        return with_products(np.exp(-squared(Z * self.scale, self.landmarks)), self.pairs)
 
     @property
     def cost(self) -> int:
         """Multiply-adds for one event."""
         m, d = self.landmarks.shape
-        return m * (d + EXPONENTIAL) + len(self.pairs) + self.weights.size
+        return int((m + 1) * d + m * EXPONENTIAL + len(self.pairs) + self.weights.size)
 
 
 def squared(X: Numbers, Y: Numbers) -> Numbers:

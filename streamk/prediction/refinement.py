@@ -1,4 +1,4 @@
-"""Landmarks, width and weights of a local model, moved to where its loss is least.
+"""Landmarks, widths and weights of a local model, moved to where its loss is least.
 
 The paper leaves landmarks where weighted k-means puts them. They are parameters like the weights:
 the same number of them predicts far better if the loss decides on their places, at no cost when
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamk.prediction.local_model import LocalModel, squared, with_products
 
-__all__ = ["loss_and_slopes", "refine"]
+__all__ = ["errors", "loss_and_slopes", "refine"]
 
 Numbers = NDArray[Any]
 
@@ -40,28 +40,31 @@ def refine(
     """
     from scipy.optimize import minimize
 
-    def function(parameters: Numbers) -> tuple[float, Numbers]:
-        loss, slopes = loss_and_slopes(
-            _unpacked(parameters, model), Z, T, is_classifier=is_classifier, ridge=ridge
-        )
-        return loss, _packed(*slopes)
+    # In units of the scale's deviations the slopes of landmarks are about as large as of weights.
+    unit = float(model.scale.mean())
 
-    start = _packed(model.landmarks, np.log(model.gamma), model.weights, model.bias)
+    def function(parameters: Numbers) -> tuple[float, Numbers]:
+        loss, (landmarks, scale, weights, bias) = loss_and_slopes(
+            _unpacked(parameters, model, unit), Z, T, is_classifier=is_classifier, ridge=ridge
+        )
+        return loss, _packed(landmarks * unit, scale * unit, weights, bias)
+
+    start = _packed(model.landmarks / unit, model.scale / unit, model.weights, model.bias)
     options = {"maxiter": iterations, "maxcor": _KEPT}
     found = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
-    return _unpacked(found.x, model) if np.all(np.isfinite(found.x)) else model
+    return _unpacked(found.x, model, unit) if np.all(np.isfinite(found.x)) else model
 
 
 def loss_and_slopes(
     model: LocalModel, Z: Numbers, T: Numbers, *, is_classifier: bool, ridge: float
-) -> tuple[float, tuple[Numbers, float, Numbers, Numbers]]:
-    """Return the loss and its derivatives in landmarks, log gamma, weights and bias."""
+) -> tuple[float, tuple[Numbers, Numbers, Numbers, Numbers]]:
+    """Return the loss and its derivatives in landmarks, scale, weights and bias."""
     n, m = len(Z), len(model.landmarks)
-    D = squared(Z, model.landmarks)
-    C = np.exp(-model.gamma * D)
+    scaled = Z * model.scale
+    C = np.exp(-squared(scaled, model.landmarks))
     basis = with_products(C, model.pairs)
     scores = basis @ model.weights + model.bias
-    loss, E = _errors(scores, T, is_classifier)
+    loss, E = errors(scores, T, is_classifier)
     loss, E = loss / n + 0.5 * ridge * float(np.vdot(model.weights, model.weights)), E / n
     of_weights = basis.T @ E + ridge * model.weights
     of_basis = E @ model.weights.T
@@ -72,13 +75,14 @@ def loss_and_slopes(
         of_kernels = of_kernels + _sums(of_products * C[:, second], first, m)
         of_kernels += _sums(of_products * C[:, first], second, m)
     slopes = of_kernels * C
-    total = slopes.sum(axis=0)
-    of_landmarks = 2.0 * model.gamma * (slopes.T @ Z - total[:, None] * model.landmarks)
-    of_gamma = -model.gamma * float(np.vdot(slopes, D))
-    return loss, (of_landmarks, of_gamma, of_weights, E.sum(axis=0))
+    by_landmark, by_point = slopes.sum(axis=0), slopes.sum(axis=1)
+    of_landmarks = 2.0 * (slopes.T @ scaled - by_landmark[:, None] * model.landmarks)
+    away = by_point[:, None] * scaled - slopes @ model.landmarks
+    of_scale = -2.0 * np.einsum("ij,ij->j", away, Z)
+    return loss, (of_landmarks, of_scale, of_weights, E.sum(axis=0))
 
 
-def _errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
+def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
     """Return the sum of the losses, and their derivatives in the scores."""
     if not is_classifier:
         errors = scores - T
@@ -100,17 +104,17 @@ def _sums(values: Numbers, columns: NDArray[np.int64], m: int) -> Numbers:
     return values @ chosen
 
 
-def _packed(landmarks: Numbers, log_gamma: float, weights: Numbers, bias: Numbers) -> Numbers:
-    return np.concatenate([landmarks.ravel(), weights.ravel(), bias, [log_gamma]])
+def _packed(landmarks: Numbers, scale: Numbers, weights: Numbers, bias: Numbers) -> Numbers:
+    return np.concatenate([landmarks.ravel(), scale, weights.ravel(), bias])
 
 
-def _unpacked(parameters: Numbers, model: LocalModel) -> LocalModel:
-    first = model.landmarks.size
-    second = first + model.weights.size
+def _unpacked(parameters: Numbers, model: LocalModel, unit: float) -> LocalModel:
+    sizes = [model.landmarks.size, model.scale.size, model.weights.size]
+    landmarks, scale, weights, bias = np.split(parameters, np.cumsum(sizes))
     return replace(
         model,
-        landmarks=parameters[:first].reshape(model.landmarks.shape),
-        weights=parameters[first:second].reshape(model.weights.shape),
-        bias=parameters[second:-1],
-        gamma=float(np.exp(np.clip(parameters[-1], -30.0, 30.0))),
+        landmarks=landmarks.reshape(model.landmarks.shape) * unit,
+        scale=scale * unit,
+        weights=weights.reshape(model.weights.shape),
+        bias=bias,
     )

@@ -39,7 +39,8 @@ class Scale:
     def __call__(self, X: Numbers) -> Numbers:
         """Return scaled events (n, d)."""
         Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
-        return np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
+        bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
+        return bounded
 
 
 def as_events(X: ArrayLike, least: int = 1) -> Numbers:

@@ -100,9 +100,8 @@ def grow(
             final[leaf] = True
             continue
         node, new = len(offsets), len(parts)
-        if place[leaf] is not None:
-            above, side = place[leaf]
-            children[above][side] = node
+        if (known := place[leaf]) is not None:
+            children[known[0]][known[1]] = node
         normals.append(plane[0])
         offsets.append(plane[1])
         children.append([-1 - leaf, -1 - new])
@@ -154,7 +153,7 @@ def _divide(
     Z: Numbers, balance: float, random: np.random.Generator
 ) -> tuple[Numbers, float] | None:
     """Return a unit normal and an offset that divide points, or None if all are the same."""
-    (differ,) = np.nonzero(np.any(Z != Z[0], axis=1))
+    (differ,) = np.nonzero(np.any(Z[0] != Z, axis=1))
     if not len(differ):
         return None
     centers = _two_centers(Z, random)
@@ -168,10 +167,10 @@ def _divide(
     offset = middle
     if balance:
         offset = float(np.clip(middle, *np.quantile(along, [balance, 1.0 - balance])))
-    if not along.min() < offset <= along.max():
+    if offset <= along.min() or offset > along.max():
         # The middle lies beside the points, or many lie on the hyperplane.
         offset = 0.5 * float(along.min() + along.max())
-        if not along.min() < offset <= along.max():
+        if offset <= along.min() or offset > along.max():
             return None
     return normal, offset
 

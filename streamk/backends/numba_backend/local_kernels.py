@@ -78,6 +78,14 @@ def _product(z: Any, normal: Any) -> Any:
     return total
 
 
+@_sums
+def _weighted_square(z: Any, weights: Any) -> Any:
+    total = np.float32(0.0)
+    for j in range(len(weights)):
+        total += z[j] * z[j] * weights[j]
+    return total
+
+
 @_part
 def _leaf(normals: Any, offsets: Any, children: Any, z: Any) -> Any:
     if len(children) == 0:
@@ -119,8 +127,8 @@ def _of_leaf(
     """Write the scores of a scaled event z whose leaf it is; room is workspace."""
     m, p, q, at, pair, output = leaf[0], leaf[1], leaf[2], leaf[3], leaf[4], leaf[5]
     vectors, wide = (m + LANES - 1) // LANES, (q + LANES - 1) // LANES
-    exponent = numbers[at] * _product(z, z[:d])
-    at += LANES
+    exponent = _weighted_square(z, numbers[at : at + d])
+    at += (d + LANES - 1) // LANES * LANES
     room[: vectors * LANES] = numbers[at : at + vectors * LANES]
     at += vectors * LANES
     rows_16.combine(z, numbers, at, room, d, vectors)

@@ -72,11 +72,11 @@ def _of_leaf(model: LocalKernels, leaf: int, Z: Array) -> Array:
     m, p, q, at, first_pair, _ = model.leaves[leaf].tolist()
     d, wide, outputs = Z.shape[1], _filled(m), _filled(q)
     numbers = model.numbers[at:]
-    gamma, numbers = numbers[0], numbers[LANES:]
+    squares, numbers = numbers[:d], numbers[_filled(d) :]
     exponents, numbers = numbers[:wide], numbers[wide:]
     landmarks, numbers = numbers[: d * wide].reshape(d, wide), numbers[d * wide :]
     bias, numbers = numbers[:q], numbers[outputs:]
-    powers = Z @ landmarks + exponents + gamma * (Z * Z).sum(axis=1, keepdims=True)
+    powers = Z @ landmarks + exponents + ((Z * Z) @ squares)[:, None]
     c = np.exp(np.minimum(powers, 0.0))
     pairs = model.pairs[first_pair : first_pair + p]
     c = np.concatenate([c, c[:, pairs[:, 0]] * c[:, pairs[:, 1]]], axis=1)
