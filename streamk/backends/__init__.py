@@ -61,7 +61,6 @@ from functools import cache
 from typing import Any
 
 from streamk.backends.codes import (
-    ABSENT,
     BACKENDS,
     BINARY,
     CHUNK,
@@ -101,7 +100,6 @@ from streamk.backends.protocol import Backend, Single, Steps
 from streamk.errors import BackendUnavailable, InvalidInput
 
 __all__ = [
-    "ABSENT",
     "BACKENDS",
     "BINARY",
     "CHUNK",

@@ -67,16 +67,17 @@ Basis = Dense | Hadamard
 
 
 class LocalKernels(NamedTuple):
-    """A tree of hyperplanes with a small kernel model at each leaf, laid out for prediction.
+    """Trees of hyperplanes with a small kernel model at each leaf, laid out for prediction.
 
     A raw event x (d,) becomes ``z = (x - shift) * factor``, with `fill` where x is NaN and bounded
-    by `FARTHEST_LOCAL`. From node 0 it goes to the second child where ``normal . z >= offset``, to
-    the first one else; a child below 0 is the leaf of number ``-1 - child``. A tree without nodes
-    is leaf 0.
+    by `FARTHEST_LOCAL`. From the root of each tree it goes to the second child where ``normal . z
+    >= offset``, to the first one else; a root or child below 0 is the leaf numbered ``-1 - child``.
 
     A leaf has m landmarks l, p pairs of them and q outputs. Its basis is ``c_j = exp(-|s z -
-    l_j|^2)`` and ``c_a c_b`` of each pair, its scores are ``bias + W' c``. Other outputs are
-    `ABSENT`. In `numbers` there are, from the leaf's place on and each filled up to LANES numbers
+    l_j|^2)`` and ``c_a c_b`` of each pair, its scores are ``bias + W' c``. With several outputs in
+    all, their logarithmic probabilities are scores less the logarithm of the sum of exponentials,
+    and `absent` of the outputs that the leaf does not have. An event's scores are the means over
+    the trees. In `numbers` there are, from the leaf's place on and each filled up to LANES numbers
     or a multiple: ``-s^2`` (d,); ``-|l_j|^2``; ``2 s l_j``, as (d, landmarks); bias; and W, as (m +
     p, outputs) with m filled up, or as one row if there is one output, with both filled up. Of the
     landmarks that fill up, the numbers in the place of ``-|l_j|^2`` are `NOWHERE`.
@@ -94,6 +95,10 @@ class LocalKernels(NamedTuple):
     """float32 (nodes,)"""
     children: Array
     """int64 (nodes, 2)"""
+    roots: Array
+    """int64 (trees,)"""
+    absent: Array
+    """float32 (leaves,)"""
     leaves: Array
     """int64 (leaves, LEAF): landmarks, pairs and outputs; and where the leaf begins in `numbers`,
     in `pairs` and in `outputs`"""
@@ -110,8 +115,6 @@ LEAF = 6
 FARTHEST_LOCAL = 1e6
 """Scaled value from which on a value counts as this far out in `LocalKernels`: kernels are 0 there,
 and single precision holds the squares."""
-ABSENT = -1e30
-"""Score of an output that a leaf does not have."""
 NOWHERE = -1e30
 """Exponent of a landmark that is none: its kernel is 0."""
 

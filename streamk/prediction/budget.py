@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from streamk.errors import InvalidInput
 from streamk.prediction.layout import depths, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
-from streamk.prediction.local_model import EXPONENTIAL, LocalModel
+from streamk.prediction.local_model import EXPONENTIAL
 from streamk.prediction.refinement import errors
 from streamk.prediction.targets import Targets
 from streamk.prediction.tree import Part, Tree, grow
 
-__all__ = ["Shape", "within_budget"]
+__all__ = ["Shape", "landmarks_within", "within_budget"]
 
 Numbers = NDArray[Any]
 
@@ -30,14 +30,19 @@ _ITERATIONS = 20
 _LEARNED = 20_000
 """Events that a tree learns, at most, when it is tried: of a larger one, some leaves are fitted."""
 _HELD_BACK = 0.25
-_SURPRISE = 7.0
-"""Loss of an event whose class its leaf does not have: -log .001."""
+_ABSENT = 9.0
+"""By how much the logarithmic probability of a class that a leaf does not have is less than 0."""
+
+
+_SEVERAL = (2, 3)
+"""Trees that are averaged, beside one."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Leaves of a tree, and landmarks of each."""
+    """Trees, leaves of each, and landmarks of each leaf."""
 
+    trees: int
     leaves: int
     landmarks: int
 
@@ -52,11 +57,11 @@ def within_budget(
     halo: float,
     random: np.random.Generator,
 ) -> Shape:
-    """Return the shape of the tree that predicts best within a budget.
+    """Return the shape that predicts best within a budget.
 
-    Trees of 1, 2, 4, 8 ... leaves are tried, each with as many landmarks as the budget allows. A
-    tree learns three quarters of the events by few iterations, and the one with the least loss on
-    the last quarter is taken.
+    One tree of 1, 4, 16 ... leaves has as many landmarks as the budget allows. It learns three
+    quarters of the events by few iterations, and the number of leaves with the least loss on the
+    last quarter is taken; then half and twice as many, and several smaller trees, are tried.
 
     Parameters
     ----------
@@ -68,7 +73,7 @@ def within_budget(
     options : LocalOptions
         Of the leaves; its number of landmarks is not used.
     balance, halo : float
-        Of the tree.
+        Of the trees.
     random : Generator
 
     Raises
@@ -79,85 +84,126 @@ def within_budget(
     order = random.permutation(len(Z))
     held_back = max(1, round(_HELD_BACK * len(order)))
     learned, tested = np.sort(order[held_back:]), np.sort(order[:held_back])
-    found: list[tuple[float, Shape]] = []
-    linear = linear_cost(Z.shape[1], targets.values.shape[1])
-    leaves = 1
-    while leaves == 1 or len(learned) >= leaves * _LEAST_EVENTS:
-        tree, parts = grow(
-            Z[learned],
-            leaves,
-            balance=balance,
-            halo=halo,
-            random=np.random.Generator(np.random.Philox(0)),
-        )
-        there = targets.take(learned)
-        m = _landmarks(tree, parts, there, budget * linear, options)
-        if tree.n_leaves < leaves:
-            break
-        if m >= _FEWEST:
-            few = replace(options, landmarks=min(m, _MOST), iterations=_ITERATIONS)
-            data = _Data(Z[learned], there, Z[tested], targets.take(tested))
-            found.append((_loss(tree, parts, data, few, random), Shape(leaves, min(m, _MOST))))
-        leaves *= 2
-    if not found:
+    trials = _Trials(
+        Z[learned],
+        targets.take(learned),
+        Z[tested],
+        targets.take(tested).values,
+        budget * linear_cost(Z.shape[1], targets.values.shape[1]),
+        options,
+        balance,
+        halo,
+        int(random.integers(2**31)),
+    )
+    most = max(1, len(learned) // _LEAST_EVENTS)
+    best = trials.take((1, 4**k) for k in range(32) if 4**k <= most)
+    if best is None:
         raise InvalidInput(
             f"budget={budget!r} allows for fewer than {_FEWEST} landmarks; give more"
         )
-    return min(found, key=lambda one: one[0])[1]
+    for trees in (1, *_SEVERAL):
+        sizes = best.leaves // 2, best.leaves, 2 * best.leaves
+        best = trials.take((trees, leaves) for leaves in sizes if leaves <= most) or best
+    return best
 
 
-def _landmarks(
-    tree: Tree, parts: Sequence[Part], targets: Targets, most: float, options: LocalOptions
+def landmarks_within(
+    grown: Sequence[tuple[Tree, list[Part]]], targets: Targets, work: float, products: int
 ) -> int:
-    """Return how many landmarks so many multiply-adds for an event allow for."""
-    d, p = tree.normals.shape[1], options.products
-    share = np.array([len(part.own) for part in parts], np.float64)
-    share /= share.sum()
-    outputs = [len(targets.of_leaf(np.concatenate([part.own, part.halo]))[1]) for part in parts]
-    q = float(share @ outputs)
-    rest = d * (1.0 + float(share @ depths(tree.children))) + p * (1.0 + q)
-    return int((most - rest) / (d + EXPONENTIAL + q))
+    """Return how many landmarks of a leaf so many multiply-adds for an event allow for."""
+    left, each = work, 0.0
+    for tree, parts in grown:
+        d = tree.normals.shape[1]
+        share = np.array([len(part.own) for part in parts], np.float64)
+        share /= share.sum()
+        q = float(share @ [len(_of_leaf(targets, part)[1]) for part in parts])
+        above = float(share @ depths(tree.children, len(parts)))
+        left -= d * (1.0 + above) + products * (1.0 + q)
+        each += d + EXPONENTIAL + q
+    return min(_MOST, int(left / each))
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Events that are learned, and events that are not, with their targets."""
+def _of_leaf(targets: Targets, part: Part) -> tuple[Numbers, NDArray[np.int64], float]:
+    return targets.of_leaf(np.concatenate([part.own, part.halo]))
+
+
+@dataclass
+class _Trials:
+    """Shapes that were tried, and the loss of each on events that were not learned."""
 
     Z: Numbers
     targets: Targets
     tested: Numbers
-    expected: Targets
+    expected: Numbers
+    work: float
+    """Multiply-adds for an event, at most."""
+    options: LocalOptions
+    balance: float
+    halo: float
+    seed: int
+    losses: dict[Shape, float] = field(default_factory=dict)
 
+    def take(self, sizes: Iterable[tuple[int, int]]) -> Shape | None:
+        """Try so many trees with so many leaves each; return the best of all shapes."""
+        tried = {(shape.trees, shape.leaves) for shape in self.losses}
+        for trees, leaves in sizes:
+            if leaves >= 1 and (trees, leaves) not in tried:
+                self._try(trees, leaves)
+        return min(self.losses, key=lambda shape: self.losses[shape], default=None)
 
-def _loss(
-    tree: Tree,
-    parts: Sequence[Part],
-    data: _Data,
-    options: LocalOptions,
-    random: np.random.Generator,
-) -> float:
-    """Return the mean loss on the tested events, of all leaves or of some."""
-    places = tree.leaves(data.tested)
-    total, count, learned = 0.0, 0, 0
-    for leaf in random.permutation(len(parts)).tolist():
-        part = parts[leaf]
-        rows = np.concatenate([part.own, part.halo])
-        T, outputs, _ = data.targets.of_leaf(rows)
-        (here,) = np.nonzero(places == leaf)
-        if len(here):
-            model = fit_local(data.Z[rows], T, outputs, options, random)
-            total += _loss_of(model, data.tested[here], data.expected.values[here], options)
-            count += len(here)
-        learned += len(part.own)
-        if learned >= _LEARNED:
-            break
-    return total / max(count, 1)
+    def _try(self, trees: int, leaves: int) -> None:
+        grown = [self._grown(tree, leaves) for tree in range(trees)]
+        if grown[0][0].n_leaves < leaves:
+            return
+        m = landmarks_within(grown, self.targets, self.work, self.options.products)
+        if m < _FEWEST:
+            return
+        few = replace(self.options, landmarks=m, iterations=_ITERATIONS)
+        rows = self._rows(*grown[0])
+        scores = np.zeros((len(rows), self.expected.shape[1]))
+        for tree, parts in grown:
+            self._add_scores(tree, parts, few, rows, scores)
+        loss, _ = errors(scores / trees, self.expected[rows], self.options.is_classifier)
+        self.losses[Shape(trees, leaves, m)] = loss / len(rows)
 
+    def _grown(self, tree: int, leaves: int) -> tuple[Tree, list[Part]]:
+        random = np.random.Generator(np.random.Philox([self.seed, tree]))
+        return grow(self.Z, leaves, balance=self.balance, halo=self.halo, random=random)
 
-def _loss_of(model: LocalModel, Z: Numbers, T: Numbers, options: LocalOptions) -> float:
-    """Return the sum of losses of events (n, d) with the targets (n, outputs)."""
-    known = T[:, model.outputs]
-    loss, _ = errors(model.scores(Z), known, options.is_classifier)
-    if T.shape[1] == 1:
-        return loss
-    return loss + _SURPRISE * float(T.sum() - known.sum())
+    def _rows(self, tree: Tree, parts: Sequence[Part]) -> NDArray[np.intp]:
+        """Return the tested events of all leaves, or of some that are enough."""
+        random = np.random.Generator(np.random.Philox([self.seed, len(parts)]))
+        places, learned, chosen = tree.leaves(self.tested), 0, []
+        for leaf in random.permutation(len(parts)).tolist():
+            chosen.append(leaf)
+            learned += len(parts[leaf].own)
+            if learned >= _LEARNED:
+                break
+        rows: NDArray[np.intp] = np.flatnonzero(np.isin(places, chosen))
+        return rows if len(rows) else np.arange(len(places))
+
+    def _add_scores(
+        self,
+        tree: Tree,
+        parts: Sequence[Part],
+        options: LocalOptions,
+        rows: NDArray[np.intp],
+        scores: Numbers,
+    ) -> None:
+        """Add a tree's scores of the events to those of the others."""
+        places = tree.leaves(self.tested[rows])
+        for leaf in np.unique(places).tolist():
+            part = parts[leaf]
+            random = np.random.Generator(np.random.Philox([self.seed, leaf]))
+            learned = np.concatenate([part.own, part.halo])
+            T, outputs, _ = _of_leaf(self.targets, part)
+            here = np.flatnonzero(places == leaf)
+            found = fit_local(self.Z[learned], T, outputs, options, random).scores(
+                self.tested[rows[here]]
+            )
+            if scores.shape[1] == 1:
+                scores[here] += found
+            else:
+                found -= found.max(axis=1, keepdims=True)
+                found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
+                scores[np.ix_(here, outputs)] += found

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import LocalKernels, twin
-from streamk.declared import Domain, listed, number
+from streamk.declared import listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.prediction import files
@@ -28,11 +28,12 @@ _OWNER = "a compiled model"
 
 
 class CompiledModel:
-    """A tree of small kernel models, which predicts an event in microseconds.
+    """Trees of small kernel models, which predict an event in microseconds.
 
     `dc_pred` makes it from events and labels, `compile` from another model. An event is routed down
-    the tree, compared with the landmarks of its leaf, and predicted by a linear function of these
-    kernel values: the prediction of Algorithm 2 of Hsieh, Si and Dhillon 2014. It learns no more.
+    each tree, compared with the landmarks of its leaf, and predicted by a linear function of these
+    kernel values: the prediction of Algorithm 2 of Hsieh, Si and Dhillon 2014. Predictions of
+    several trees, numbers or logarithmic probabilities, are averaged. It learns no more.
 
     Attributes
     ----------
@@ -54,18 +55,23 @@ class CompiledModel:
         *,
         classes: Sequence[Label],
         columns: Sequence[Column] | None,
-        absent: float,
-        visits: Numbers | None = None,
+        visits: Numbers,
     ) -> None:
         self.kernels = kernels
         self.classes = tuple(classes)
         self.columns = None if columns is None else tuple(columns)
-        self.absent = absent
-        """Probability, in all, of the classes that an event's leaf does not have."""
-        n = len(kernels.leaves)
-        self.visits = np.full(n, 1.0 / n) if visits is None else visits
-        """Share of the training events in each leaf."""
+        self.visits = visits
+        """Share of the training events in each leaf of its tree."""
         self._evaluator = twin("local_kernels").Evaluator(kernels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: each for name, each in vars(self).items() if name != "_evaluator"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update(saved)
+        # joblib hands out arrays that cannot be written, for which all loops would compile again.
+        self.kernels = LocalKernels(*map(_writable, saved["kernels"]))
+        self._evaluator = twin("local_kernels").Evaluator(self.kernels)
 
     @property
     def is_classifier(self) -> bool:
@@ -101,7 +107,7 @@ class CompiledModel:
         """
         d, leaves = self.width, self.kernels.leaves
         m, p, q = leaves[:, 0], leaves[:, 1], leaves[:, 2]
-        above = depths(self.kernels.children)
+        above = depths(self.kernels.children, len(leaves))
         each = (m + 1 + above) * d + m * EXPONENTIAL + p + (m + p) * q
         return float(self.visits @ each) / linear_cost(d, self.n_outputs)
 
@@ -116,15 +122,15 @@ class CompiledModel:
         Returns
         -------
         float32 array of shape (n, outputs)
-            Numbers; the logit of the second of two classes; or a score for each class, -1e30 where
-            the event's leaf does not have it.
+            Numbers; the logit of the second of two classes; or a score for each class, whose
+            exponentials are in proportion to the probabilities.
 
         Raises
         ------
         InvalidInput
             If the shape does not fit, or a value is infinite.
         """
-        rows = np.ascontiguousarray(X, np.float64)
+        rows = _writable(np.ascontiguousarray(X, np.float64))
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise InvalidInput(f"events of shape {rows.shape} must have shape (n, {self.width})")
         out = np.empty((len(rows), self.n_outputs), np.float32)
@@ -157,14 +163,10 @@ class CompiledModel:
         if self.n_outputs == 1:
             second = 0.5 * (1.0 + np.tanh(0.5 * scores[:, 0]))
             return np.stack([1.0 - second, second], axis=1)
-        lacks = scores < 0.5 * scores.min(initial=-1e29)
         scores -= scores.max(axis=1, keepdims=True)
         found = np.exp(scores)
         found /= found.sum(axis=1, keepdims=True)
-        missing = lacks.sum(axis=1, keepdims=True)
-        share = np.where(missing, self.absent / np.maximum(missing, 1), 0.0)
-        found *= 1.0 - share * missing
-        return np.where(lacks, share, found)
+        return found
 
     def decision_one(self, x: ArrayLike) -> Numbers:
         """Return the scores (outputs,) of one event x (d,)."""
@@ -195,7 +197,6 @@ class CompiledModel:
             "format": self.FORMAT,
             "classes": list(self.classes),
             "columns": None if self.columns is None else list(self.columns),
-            "absent": self.absent,
         }
         arrays = self.kernels._asdict() | {"visits": self.visits}
         return State(header, arrays)
@@ -220,8 +221,7 @@ class CompiledModel:
             raise StateError(
                 f"{_OWNER} has {len(columns)} names of columns, and arrays of {len(kernels.shift)}"
             )
-        absent = number(header, "absent", _OWNER, Domain(0.0, 1.0))
-        return cls(kernels, classes=classes, columns=columns, absent=absent, visits=visits)
+        return cls(kernels, classes=classes, columns=columns, visits=visits)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file of safetensors, in place of any that is there."""
@@ -230,6 +230,10 @@ class CompiledModel:
     def _check_classifier(self) -> None:
         if not self.classes:
             raise InvalidInput("this model predicts numbers, which have no probabilities")
+
+
+def _writable(array: Numbers) -> Numbers:
+    return array if array.flags.writeable else array.copy()
 
 
 def load(path: str | os.PathLike[str]) -> CompiledModel:

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.options import Choice, Real, Whole
-from streamk.prediction.budget import within_budget
+from streamk.prediction.budget import Shape, landmarks_within, within_budget
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.layout import laid_out
+from streamk.prediction.layout import laid_out, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.scale import Scale, as_events
@@ -36,6 +36,7 @@ class TreeOptions:
     """Options of `dc_pred`, checked."""
 
     budget: float = BUDGET
+    trees: int | None = None
     leaves: int | None = None
     landmarks: int | None = None
     products: int = 0
@@ -53,6 +54,7 @@ class TreeOptions:
 
 _DOMAINS = {
     "budget": Real(open_below=True, least=0.0),
+    "trees": Whole(least=1, optional=True),
     "leaves": Whole(least=1, optional=True),
     "landmarks": Whole(least=1, optional=True),
     "products": Whole(least=0),
@@ -71,6 +73,7 @@ def dc_pred(
     *,
     task: str = "classification",
     budget: float = BUDGET,
+    trees: int | None = None,
     leaves: int | None = None,
     landmarks: int | None = None,
     products: int = 0,
@@ -90,8 +93,9 @@ def dc_pred(
     weight being the square of its coefficient in kernel ridge regression on the leaf's events (the
     paper's section 5).
 
-    Three things go beyond the paper, and each can be turned off. The loss moves landmarks, width
-    and weights together (``iterations=0``: they stay where k-means and ridge regression put them).
+    Four things go beyond the paper, and each can be turned off. The loss moves landmarks, weights
+    and a width for each column together (``iterations=0``: they stay where k-means and ridge
+    regression put them). Several trees are averaged (``trees=1``).
     A leaf also learns from its halo, the nearest events around it (``halo=0``). Hyperplanes divide
     events into halves (``balance=0``: at equal distance from the two centers).
 
@@ -104,10 +108,12 @@ def dc_pred(
     task : {"classification", "regression"}, default "classification"
     budget : float, default 10
         Multiply-adds for an event over those of a linear model of the same columns and classes.
-        Leaves and landmarks follow from it: trees of several sizes are tried on events that are
-        held back. Not used if both are given.
+        Trees, leaves and landmarks follow from it: several are tried on events that are held back.
+        Not used if leaves and landmarks are given.
+    trees : int, optional
+        Trees whose predictions are averaged, 1 if leaves and landmarks are given.
     leaves : int, optional
-        Leaves of the tree; fewer if there are not so many different events.
+        Leaves of a tree; fewer if there are not so many different events.
     landmarks : int, optional
         Of a leaf, at most.
     products : int, default 0
@@ -158,6 +164,7 @@ def dc_pred(
     given = None if importance is None else _checked_importance(importance, len(rows))
     options = TreeOptions(
         budget=budget,
+        trees=trees,
         leaves=leaves,
         landmarks=landmarks,
         products=products,
@@ -185,6 +192,39 @@ def fit(
     scale = Scale.of(X)
     Z = scale(X)
     random = np.random.Generator(np.random.Philox(options.seed))
+    shape, local = _shape(Z, targets, options, random)
+    draws = random.spawn(shape.trees)
+    grown = [
+        grow(Z, shape.leaves, balance=options.balance, halo=options.halo, random=each)
+        for each in draws
+    ]
+    if options.landmarks is None:
+        work = options.budget * linear_cost(X.shape[1], targets.values.shape[1])
+        allowed = landmarks_within(grown, targets, work, options.products)
+        local = replace(local, landmarks=max(1, min(local.landmarks, allowed)))
+    models, visits, absent = [], [], 0.0
+    for (_, parts), each in zip(grown, draws, strict=True):
+        for part in parts:
+            rows = np.concatenate([part.own, part.halo])
+            T, outputs, rest = targets.of_leaf(rows)
+            given = None if importance is None else importance[rows]
+            model = fit_local(Z[rows], T, outputs, local, each, given)
+            models.append(_in_unit(model, targets))
+            visits.append(len(part.own) / len(X))
+            absent += rest * visits[-1] / shape.trees
+    trees = [tree for tree, _ in grown]
+    return CompiledModel(
+        laid_out(scale, trees, models, _log_absent(models, absent, targets)),
+        classes=targets.classes,
+        columns=columns,
+        visits=np.array(visits),
+    )
+
+
+def _shape(
+    Z: Numbers, targets: Targets, options: TreeOptions, random: np.random.Generator
+) -> tuple[Shape, LocalOptions]:
+    """Return trees, leaves and landmarks, as given or found, and the options of the leaves."""
     local = LocalOptions(
         landmarks=options.landmarks or 0,
         products=options.products,
@@ -193,29 +233,32 @@ def fit(
         iterations=options.iterations,
         is_classifier=targets.is_classifier,
     )
-    balance, halo, leaves = options.balance, options.halo, options.leaves
-    if leaves is None or options.landmarks is None:
-        shape = within_budget(
-            Z, targets, options.budget, local, balance=balance, halo=halo, random=random
+    if options.leaves is None or options.landmarks is None:
+        found = within_budget(
+            Z,
+            targets,
+            options.budget,
+            local,
+            balance=options.balance,
+            halo=options.halo,
+            random=random,
         )
-        leaves = leaves or shape.leaves
-        local = replace(local, landmarks=options.landmarks or shape.landmarks)
-    tree, parts = grow(Z, leaves, balance=balance, halo=halo, random=random)
-    models, absent = [], 0.0
-    for part, each in zip(parts, random.spawn(len(parts)), strict=True):
-        rows = np.concatenate([part.own, part.halo])
-        T, outputs, rest = targets.of_leaf(rows)
-        given = None if importance is None else importance[rows]
-        model = fit_local(Z[rows], T, outputs, local, each, given)
-        models.append(_in_unit(model, targets))
-        absent += rest * len(part.own) / len(X)
-    return CompiledModel(
-        laid_out(scale.shift, scale.factor, scale.fill, tree, models),
-        classes=targets.classes,
-        columns=columns,
-        absent=float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT)),
-        visits=np.array([len(part.own) for part in parts]) / len(X),
+    else:
+        found = Shape(1, options.leaves, options.landmarks)
+    shape = Shape(
+        options.trees or found.trees,
+        options.leaves or found.leaves,
+        options.landmarks or found.landmarks,
     )
+    return shape, replace(local, landmarks=shape.landmarks)
+
+
+def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -> Numbers:
+    """Return the logarithm of the probability of each class that a leaf does not have."""
+    share = float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT))
+    missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
+    found: Numbers = np.log(share / np.maximum(missing, 1))
+    return found
 
 
 def _in_unit(model: LocalModel, targets: Targets) -> LocalModel:

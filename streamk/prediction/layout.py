@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES, LEAF, NOWHERE, LocalKernels
-from streamk.declared import SHARES, Declared, Domain, taken, within
+from streamk.declared import Declared, Domain, taken, within
 from streamk.errors import StateError
 from streamk.prediction.local_model import LocalModel
+from streamk.prediction.scale import Scale
 from streamk.prediction.tree import Tree
 
 __all__ = ["checked", "depths", "laid_out", "linear_cost"]
@@ -32,19 +33,29 @@ DECLARED = (
     Declared("normals", "float32", ("nodes", "columns")),
     Declared("offsets", "float32", ("nodes",)),
     Declared("children", "int64", ("nodes", 2)),
-    Declared("leaves", "int64", (("nodes", 1), LEAF), _PLACES),
+    Declared("roots", "int64", ("trees",)),
+    Declared("absent", "float32", ("leaves",), Domain(-100.0, 0.0)),
+    Declared("leaves", "int64", ("leaves", LEAF), _PLACES),
     Declared("numbers", "float32", ("numbers",), _SINGLE),
     Declared("pairs", "int64", ("pairs", 2), _PLACES),
     Declared("outputs", "int64", ("outputs",), _PLACES),
-    Declared("visits", "float64", (("nodes", 1),), SHARES),
+    Declared("visits", "float64", ("leaves",), Domain(0.0, 1.0)),
 )
-"""The arrays of `LocalKernels`, and the share of training events in each leaf."""
+"""The arrays of `LocalKernels`, and the share of training events in each leaf of its tree."""
 
 
 def laid_out(
-    shift: Numbers, factor: Numbers, fill: Numbers, tree: Tree, models: Sequence[LocalModel]
+    scale: Scale,
+    trees: Sequence[Tree],
+    models: Sequence[LocalModel],
+    absent: Numbers,
 ) -> LocalKernels:
-    """Return the arrays of a tree with a model for each leaf, on columns scaled so."""
+    """Return the arrays of trees with a model for each leaf, on scaled columns.
+
+    `models` are those of the first tree's leaves, then of the second one's and so on, and `absent`
+    the logarithm of the probability of each class that a leaf does not have.
+    """
+    children, roots = _joined(trees)
     numbers = [_numbers(model) for model in models]
     leaves = np.zeros((len(models), LEAF), np.int64)
     leaves[:, 0] = [len(model.landmarks) for model in models]
@@ -54,12 +65,14 @@ def laid_out(
     leaves[:, 4] = _starts(leaves[:, 1])
     leaves[:, 5] = _starts(leaves[:, 2])
     return LocalKernels(
-        np.ascontiguousarray(shift, np.float64),
-        np.ascontiguousarray(factor, np.float64),
-        np.ascontiguousarray(fill, np.float64),
-        np.ascontiguousarray(tree.normals, np.float32),
-        np.ascontiguousarray(tree.offsets, np.float32),
-        np.ascontiguousarray(tree.children, np.int64),
+        np.ascontiguousarray(scale.shift, np.float64),
+        np.ascontiguousarray(scale.factor, np.float64),
+        np.ascontiguousarray(scale.fill, np.float64),
+        np.concatenate([tree.normals for tree in trees]).astype(np.float32),
+        np.concatenate([tree.offsets for tree in trees]).astype(np.float32),
+        children,
+        roots,
+        np.ascontiguousarray(absent, np.float32),
         leaves,
         np.concatenate(numbers).astype(np.float32),
         np.concatenate([model.pairs for model in models]).astype(np.int64).reshape(-1, 2),
@@ -108,10 +121,21 @@ def linear_cost(columns: int, outputs: int) -> int:
     return max(columns, LANES) * outputs
 
 
-def depths(children: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of hyperplanes above each leaf."""
+def _joined(trees: Sequence[Tree]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the children and the roots of trees whose nodes and leaves are numbered on."""
+    children, roots, nodes, leaves = [], [], 0, 0
+    for tree in trees:
+        below = tree.children
+        children.append(np.where(below >= 0, below + nodes, below - leaves))
+        roots.append(nodes if len(below) else -1 - leaves)
+        nodes, leaves = nodes + len(below), leaves + tree.n_leaves
+    return np.concatenate(children).astype(np.int64), np.array(roots, np.int64)
+
+
+def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
+    """Return the number of hyperplanes above each of the leaves."""
     above = np.zeros(len(children), np.int64)
-    found = np.zeros(len(children) + 1, np.int64)
+    found = np.zeros(leaves, np.int64)
     for node, below in enumerate(children.tolist()):
         for child in below:
             if child >= 0:
@@ -132,7 +156,7 @@ def checked(arrays: Mapping[str, Numbers], outputs: int) -> tuple[LocalKernels, 
     found, _ = taken(DECLARED, arrays, {}, _OWNER)
     visits = found.pop("visits")
     model = LocalKernels(**{name: np.ascontiguousarray(each) for name, each in found.items()})
-    _check_tree(model.children)
+    _check_trees(model.children, model.roots, len(model.leaves))
     d = len(model.shift)
     m, p, q = (model.leaves[:, i] for i in range(3))
     within(q, Domain(1, outputs), "leaves", _OWNER)
@@ -152,17 +176,17 @@ def checked(arrays: Mapping[str, Numbers], outputs: int) -> tuple[LocalKernels, 
     return model, visits
 
 
-def _check_tree(children: NDArray[np.int64]) -> None:
-    """Raise StateError unless each node and leaf is the child of one node before it."""
+def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: int) -> None:
+    """Raise StateError unless each node and leaf is a root or the child of one node before it."""
     nodes = len(children)
-    every = np.sort(children.ravel())
-    expected = np.setdiff1d(np.arange(-1 - nodes, nodes), [0]) if nodes else every
+    every = np.sort(np.concatenate([children.ravel(), roots]))
     if (
-        len(every) != len(expected)
-        or (every != expected).any()
+        not len(roots)
+        or len(every) != nodes + leaves
+        or (every != np.arange(-leaves, nodes)).any()
         or ((children >= 0) & (children <= np.arange(nodes)[:, None])).any()
     ):
-        raise StateError(f"array 'children' of {_OWNER} is no tree")
+        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are no trees")
 
 
 def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streamk import prediction
 from streamk.errors import InvalidInput, StateError
-from streamk.prediction import CompiledModel, compile, dc_pred, importance_of, load
+from streamk.prediction import CompiledModel, dc_pred, importance_of, load
 from streamk.state import State
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
@@ -29,10 +30,11 @@ def labels(X: Any, classes: int = 2) -> Any:
 SMALL: dict[str, Any] = {"leaves": 4, "landmarks": 8, "iterations": 30}
 
 
+@pytest.mark.parametrize("trees", [1, 2])
 @pytest.mark.parametrize("classes", [2, 5])
-def test_classes(classes: int) -> None:
+def test_classes(classes: int, trees: int) -> None:
     X, test = events(), events(seed=1)
-    model = dc_pred(X, labels(X, classes), **SMALL)
+    model = dc_pred(X, labels(X, classes), trees=trees, **SMALL)
     expected = labels(test, classes)
     found = model.predict_many(test)
     assert (found == expected).mean() > 0.93
@@ -48,7 +50,7 @@ def test_numbers_in_any_unit() -> None:
     X, test = events(3000), events(seed=1)
     f = lambda X: 1e6 + 1e4 * np.sin(3 * X[:, 0]) * X[:, 1]  # noqa: E731
     model = dc_pred(X, f(X), task="regression", **SMALL)
-    assert model.task == "regression" and model.classes == ()
+    assert (model.task, model.classes) == ("regression", ())
     errors = model.predict_many(test) - f(test)
     assert np.mean(errors**2) < 0.05 * f(test).var()
     with pytest.raises(InvalidInput, match="no probabilities"):
@@ -147,7 +149,8 @@ def test_a_file(tmp_path: Path) -> None:
     model.save(path)
     model.save(path)
     again = load(path)
-    assert again.columns == ("a", "b", 3) and again.classes == model.classes
+    assert again.columns == ("a", "b", 3)
+    assert again.classes == model.classes
     assert np.array_equal(again.decision_many(X), model.decision_many(X))
     assert np.array_equal(again.predict_proba_many(X), model.predict_proba_many(X))
     assert again.cost == model.cost
@@ -167,6 +170,9 @@ def test_a_file(tmp_path: Path) -> None:
     ("name", "change"),
     [
         ("children", lambda a: a[::-1]),
+        ("roots", lambda a: a[:0]),
+        ("roots", lambda a: a - 1),
+        ("absent", lambda a: a + 10.0),
         ("children", lambda a: np.where(a == a.max(), 0, a)),
         ("children", lambda a: np.where(a == a.min(), -100, a)),
         ("leaves", lambda a: a + np.array([100, 0, 0, 0, 0, 0])),
@@ -180,13 +186,13 @@ def test_a_file(tmp_path: Path) -> None:
         ("numbers", lambda a: a[:-16]),
         ("numbers", lambda a: a * np.float32(np.nan)),
         ("shift", lambda a: a[:-1]),
-        ("visits", lambda a: a * 2.0),
+        ("visits", lambda a: a + 1.0),
         ("normals", lambda a: a[:-1]),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(name: str, change: Any) -> None:
     X = events()
-    state = dc_pred(X, labels(X, 5), products=3, **SMALL).state()
+    state = dc_pred(X, labels(X, 5), trees=2, products=3, **SMALL).state()
     arrays = {**state.arrays, name: np.ascontiguousarray(change(state.arrays[name]))}
     with pytest.raises(StateError, match="compiled model"):
         CompiledModel.from_state(State(state.header, arrays))
@@ -205,15 +211,15 @@ def test_compile_takes_estimators_and_learners() -> None:
         (labels(X, 5), HistGradientBoostingClassifier(max_iter=20)),
     ):
         teacher.fit(X, y)
-        fast = compile(teacher, X, budget=20)
+        fast = prediction.compile(teacher, X, budget=20)
         assert fast.cost <= 20
         assert (fast.predict_many(X) == teacher.predict(X)).mean() > 0.93
     ridge = KernelRidge(kernel="rbf", gamma=1.0).fit(X, X[:, 0] * X[:, 1])
-    fast = compile(ridge, X, budget=20)
+    fast = prediction.compile(ridge, X, budget=20)
     assert np.mean((fast.predict_many(X) - ridge.predict(X)) ** 2) < 1e-2
     learner = create("multi-kernel", task="classification")
     learner.learn_many(X, labels(X))
-    fast = compile(learner, X, budget=20)
+    fast = prediction.compile(learner, X, budget=20)
     assert fast.columns == learner.columns
     assert set(fast.classes) == {"same", "other"}
     assert (fast.predict_many(X) == np.asarray(learner.predict_many(X))).mean() > 0.93
@@ -224,9 +230,9 @@ def test_what_cannot_be_compiled() -> None:
 
     X = events(50)
     with pytest.raises(InvalidInput, match="neither predict_many"):
-        compile(object(), X)
+        prediction.compile(object(), X)
     with pytest.raises(InvalidInput, match="predicts 2 numbers"):
-        compile(LinearRegression().fit(X, X[:, :2]), X)
+        prediction.compile(LinearRegression().fit(X, X[:, :2]), X)
 
 
 def test_importance_of_kernel_machines() -> None:

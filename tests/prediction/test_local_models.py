@@ -119,7 +119,7 @@ def test_unbalanced_leaves_are_the_clusters() -> None:
 
 def test_a_halo_has_the_nearest_points() -> None:
     Z = np.linspace(0.0, 1.0, 64)[:, None]
-    tree, parts = grow(Z, 4, balance=0.5, halo=0.5, random=random())
+    _, parts = grow(Z, 4, balance=0.5, halo=0.5, random=random())
     for part in parts:
         low, high = part.own.min(), part.own.max()
         nearest = sorted(

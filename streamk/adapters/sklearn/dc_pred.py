@@ -25,6 +25,7 @@ class _DCPred(BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
     budget: float = BUDGET
+    trees: int | None = None
     leaves: int | None = None
     landmarks: int | None = None
     products: int = 0
@@ -54,7 +55,7 @@ class _DCPred(BaseEstimator):  # type: ignore[misc]
 
 
 class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
-    """A tree of small kernel models, which predicts in the time of a few linear models (DC-Pred++).
+    """Trees of small kernel models, which predict in the time of some linear models (DC-Pred++).
 
     `streamk.prediction.dc_pred` has the method. Columns are scaled by the model itself, and NaN is
     missing.
@@ -63,8 +64,8 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
     ----------
     budget : float, default 10
         Multiply-adds for a prediction over those of a linear model.
-    leaves, landmarks : int, optional
-        Of the tree and of each leaf; they follow from the budget by default.
+    trees, leaves, landmarks : int, optional
+        Trees, leaves of each, and landmarks of each leaf. They follow from the budget by default.
     products : int, default 0
         Products of two kernel values that a leaf uses beside them.
     halo : float, default 3
@@ -115,7 +116,8 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
 
     def decision_function(self, X: ArrayLike) -> Numbers:
         """Return scores (n,) of two classes, positive for the second, or (n, n_classes)."""
-        scores = self.model_.decision_many(self._events(X)).astype(np.float64)
+        events = self._events(X)
+        scores = self.model_.decision_many(events).astype(np.float64)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: ArrayLike) -> Numbers:

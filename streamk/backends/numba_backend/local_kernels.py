@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import ABSENT, FARTHEST_LOCAL, LANES, Array, LocalKernels
+from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels
 from streamk.backends.numba_backend.compilation.compiling import compiling, parts
 from streamk.backends.numba_backend.experts.compiled import exponential
 from streamk.backends.numba_backend.simd import rows_16
@@ -28,8 +28,8 @@ _MANY = 256
 
 
 def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
-    """Write the number of the leaf of each raw event of X, float64 (n, d), to out, int64 (n,)."""
-    _find(*model[:6], X, np.empty(len(model.shift), np.float32), out)
+    """Write the leaves of raw events X, float64 (n, d), to out, int64 (n, trees)."""
+    _find(*model[:7], X, np.empty(len(model.shift), np.float32), out)
 
 
 class Evaluator:
@@ -38,7 +38,7 @@ class Evaluator:
     def __init__(self, model: LocalKernels) -> None:
         self._model = tuple(model)
         m, p, q = (-(-model.leaves[:, i].max() // LANES) * LANES for i in range(3))
-        self._size = int(-(-len(model.shift) // LANES) * LANES + m + p + q)
+        self._size = int(-(-len(model.shift) // LANES) * LANES + m + p + 2 * q)
         self._workspace = np.zeros(self._size, np.float32)
 
     def scores(self, X: Array, out: Array) -> int:
@@ -87,10 +87,7 @@ def _weighted_square(z: Any, weights: Any) -> Any:
 
 
 @_part
-def _leaf(normals: Any, offsets: Any, children: Any, z: Any) -> Any:
-    if len(children) == 0:
-        return 0
-    node = 0
+def _leaf(normals: Any, offsets: Any, children: Any, node: Any, z: Any) -> Any:
     while node >= 0:
         right = _product(z, normals[node]) >= offsets[node]
         node = children[node, 1 if right else 0]
@@ -105,13 +102,15 @@ def _find(
     normals: Any,
     offsets: Any,
     children: Any,
+    roots: Any,
     X: Any,
     z: Any,
     out: Any,
 ) -> None:
     for i in range(len(X)):
         _rescale(shift, factor, fill, X[i], z)
-        out[i] = _leaf(normals, offsets, children, z)
+        for t in range(len(roots)):
+            out[i, t] = _leaf(normals, offsets, children, roots[t], z)
 
 
 @_part
@@ -120,11 +119,40 @@ def _exponentials(c: Any, count: Any, exponent: Any) -> None:
         c[j] = exponential(min(c[j] + exponent, np.float32(0.0)))
 
 
+@_sums
+def _total(numbers: Any, count: Any) -> Any:
+    total = np.float32(0.0)
+    for k in range(count):
+        total += numbers[k]
+    return total
+
+
 @_part
-def _of_leaf(
-    leaf: Any, numbers: Any, pairs: Any, outputs: Any, d: Any, z: Any, room: Any, row: Any
+def _log_of_sum(scores: Any, count: Any, workspace: Any) -> Any:
+    """Return the logarithm of the sum of the exponentials of so many scores."""
+    largest = scores[0]
+    for k in range(1, count):
+        largest = max(largest, scores[k])
+    for k in range(count):
+        workspace[k] = scores[k]
+    _exponentials(workspace, count, -largest)
+    return largest + np.log(_total(workspace, count))
+
+
+@_part
+def _add_leaf(
+    leaf: Any,
+    absent: Any,
+    numbers: Any,
+    pairs: Any,
+    outputs: Any,
+    d: Any,
+    z: Any,
+    room: Any,
+    weight: Any,
+    row: Any,
 ) -> None:
-    """Write the scores of a scaled event z whose leaf it is; room is workspace."""
+    """Add the scores of a scaled event z by its leaf, times the weight; room is workspace."""
     m, p, q, at, pair, output = leaf[0], leaf[1], leaf[2], leaf[3], leaf[4], leaf[5]
     vectors, wide = (m + LANES - 1) // LANES, (q + LANES - 1) // LANES
     exponent = _weighted_square(z, numbers[at : at + d])
@@ -138,18 +166,25 @@ def _of_leaf(
     for n in range(p):
         room[basis + n] = room[pairs[pair + n, 0]] * room[pairs[pair + n, 1]]
     basis += p
-    for k in range(len(row)):
-        row[k] = ABSENT
     filled = (basis + LANES - 1) // LANES
     if q == 1:
         room[basis : filled * LANES] = 0.0
-        row[outputs[output]] = numbers[at] + rows_16.dot(room, numbers, at + LANES, filled)
+        score = numbers[at] + rows_16.dot(room, numbers, at + LANES, filled)
+        if len(row) == 1:
+            row[0] += weight * score
+        else:
+            for k in range(len(row)):
+                row[k] += weight * absent
+            row[outputs[output]] -= weight * absent
         return
     totals = room[filled * LANES :]
     totals[: wide * LANES] = numbers[at : at + wide * LANES]
     rows_16.combine(room, numbers, at + wide * LANES, totals, basis, wide)
+    less = _log_of_sum(totals, q, totals[wide * LANES :]) + absent
+    for k in range(len(row)):
+        row[k] += weight * absent
     for k in range(q):
-        row[outputs[output + k]] = totals[k]
+        row[outputs[output + k]] += weight * (totals[k] - less)
 
 
 def _evaluate(
@@ -159,6 +194,8 @@ def _evaluate(
     normals: Any,
     offsets: Any,
     children: Any,
+    roots: Any,
+    absent: Any,
     leaves: Any,
     numbers: Any,
     pairs: Any,
@@ -170,11 +207,15 @@ def _evaluate(
     d = len(shift)
     z = workspace[: (d + LANES - 1) // LANES * LANES]
     room = workspace[len(z) :]
+    weight = np.float32(1.0 / len(roots))
     for i in range(len(X)):
         if not _rescale(shift, factor, fill, X[i], z):
             return i
-        leaf = leaves[_leaf(normals, offsets, children, z)]
-        _of_leaf(leaf, numbers, pairs, outputs, d, z, room, out[i])
+        row = out[i]
+        row[:] = 0.0
+        for t in range(len(roots)):
+            n = _leaf(normals, offsets, children, roots[t], z)
+            _add_leaf(leaves[n], absent[n], numbers, pairs, outputs, d, z, room, weight, row)
     return len(X)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamk.backends.codes import ABSENT, FARTHEST_LOCAL, LANES, Array, LocalKernels
+from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels
 
 __all__ = ["Evaluator", "find_leaves"]
 
@@ -13,10 +13,12 @@ _AT_ONCE = 1024
 
 
 def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
-    """Write the number of the leaf of each raw event of X, float64 (n, d), to out, int64 (n,)."""
+    """Write the leaves of raw events X, float64 (n, d), to out, int64 (n, trees)."""
     for first in range(0, len(X), _AT_ONCE):
         rows = slice(first, first + _AT_ONCE)
-        out[rows] = _leaves(model, _scaled(model, X[rows]))
+        Z = _scaled(model, X[rows])
+        for tree, root in enumerate(model.roots.tolist()):
+            out[rows, tree] = _leaves(model, Z, root)
 
 
 class Evaluator:
@@ -40,13 +42,9 @@ class Evaluator:
         for first in range(0, len(X), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
             Z, part = _scaled(model, X[rows]), out[rows]
-            part[...] = ABSENT
-            leaves = _leaves(model, Z)
-            for leaf in np.unique(leaves):
-                mine = np.flatnonzero(leaves == leaf)
-                _, _, q, _, _, first_output = model.leaves[leaf].tolist()
-                columns = model.outputs[first_output : first_output + q]
-                part[np.ix_(mine, columns)] = _of_leaf(model, int(leaf), Z[mine])
+            part[...] = 0.0
+            for root in model.roots.tolist():
+                part += _of_tree(model, root, Z, out.shape[1]) / np.float32(len(model.roots))
         return len(X)
 
 
@@ -56,8 +54,23 @@ def _scaled(model: LocalKernels, X: Array) -> Array:
     return np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL).astype(np.float32)
 
 
-def _leaves(model: LocalKernels, Z: Array) -> Array:
-    nodes = np.full(len(Z), 0 if len(model.children) else -1)
+def _of_tree(model: LocalKernels, root: int, Z: Array, outputs: int) -> Array:
+    """Return the scores (n, outputs) of scaled events by one of the trees."""
+    leaves = _leaves(model, Z, root)
+    found = np.repeat(model.absent[leaves, None], outputs, axis=1)
+    for leaf in np.unique(leaves).tolist():
+        mine = np.flatnonzero(leaves == leaf)
+        _, _, q, _, _, first = model.leaves[leaf].tolist()
+        scores = _of_leaf(model, leaf, Z[mine])
+        if outputs > 1:
+            scores -= scores.max(axis=1, keepdims=True)
+            scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        found[np.ix_(mine, model.outputs[first : first + q])] = scores
+    return found
+
+
+def _leaves(model: LocalKernels, Z: Array, root: int) -> Array:
+    nodes = np.full(len(Z), root)
     while True:
         (inner,) = np.nonzero(nodes >= 0)
         if not len(inner):
