@@ -157,7 +157,7 @@ def dc_pred(
     >>> model.predict_one([0.5, 0.5]), model.predict_one([-0.5, 0.5])
     ('same', 'other')
     """
-    rows = as_events(X)
+    rows = as_events(X, least=2)
     _TASK.check("task", task)
     made = Targets.labels if task == "classification" else Targets.numbers
     targets = made(y, len(rows))

@@ -253,12 +253,3 @@ def test_importance_of_kernel_machines() -> None:
             importance_of(model, X[:5])
     with pytest.raises(InvalidInput, match="no dual_coef_"):
         importance_of(LogisticRegression().fit(X, y), X)
-
-
-def test_estimators_keep_scikit_learns_rules() -> None:
-    from sklearn.utils.estimator_checks import check_estimator
-
-    from streamk.adapters.sklearn import DCPredClassifier, DCPredRegressor
-
-    for estimator in (DCPredClassifier(iterations=20), DCPredRegressor(iterations=20, budget=20)):
-        check_estimator(estimator)

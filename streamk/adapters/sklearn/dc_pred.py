@@ -160,7 +160,13 @@ class DCPredRegressor(RegressorMixin, _DCPred):  # type: ignore[misc]
             If events or numbers do not fit, as scikit-learn says it.
         """
         events, numbers = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2,
+            y_numeric=True,
         )
         self._fit(events, numbers, "regression")
         return self
