@@ -64,7 +64,8 @@ class PseudoLandmarks:
         landmark v, ``max_j | |x-u_j| - |v-u_j| |`` or ``min_j (|x-u_j| + |v-u_j|)`` (equation 6); s
         is m. Where the kernel falls with the distance, the lower bound of the distance gives an
         upper bound of the kernel, and the upper one a lower one. They need a kernel of the
-        Euclidean distance: Gaussian, Matern or RationalQuadratic.
+        Euclidean distance, Gaussian, Matern or RationalQuadratic, and pay where there are hundreds
+        of columns: with few, more landmarks do more for the price of p m multiplications.
 
     Raises
     ------
