@@ -17,7 +17,7 @@ import pytest
 from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
 from streamk import cli
-from streamk.cli import COMMANDS, models
+from streamk.cli import dispatch, models
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
@@ -54,7 +54,7 @@ RUN = ("run", "file:events.ndjson", "--label", "clicked")
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)])
+@pytest.mark.parametrize("arguments", [(), *((name,) for name in dispatch.COMMANDS)])
 def test_help_fits_80_columns_and_names_every_command(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -62,7 +62,7 @@ def test_help_fits_80_columns_and_names_every_command(
     assert not err
     assert max(map(len, out.splitlines())) <= 80
     if not arguments:
-        assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
+        assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in dispatch.COMMANDS)
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
@@ -505,6 +505,49 @@ def test_a_signal_ends_it_in_order(home: Path, number: signal.Signals) -> None:
     out, _ = streamk("inspect", "state", "--json", cwd=home)
     (checkpoint,) = json.loads(out)["checkpoints"]
     assert checkpoint["events"] == N_EVENTS
+
+
+INTERRUPTED = """
+import signal, sys
+from streamk.cli import main
+
+class AtTurn:
+    turn = int(sys.argv[1])
+
+    def find_spec(self, name, path=None, target=None):
+        self.turn -= 1
+        if not self.turn:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, AtTurn())
+sys.exit(main(["run", "file:events.ndjson", "--label", "clicked"]))
+"""
+"""The command, interrupted when it imports so many modules."""
+
+
+@pytest.mark.parametrize("turn", [1, 2, 5, 20, 33, 50, 100, 200, 400])
+def test_an_interrupt_of_its_imports_shows_no_traceback(home: Path, turn: int) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(turn)], cwd=home, capture_output=True, check=False
+    )
+    assert process.returncode == 130
+    assert process.stderr == b""
+
+
+def test_an_interrupt_that_a_module_in_c_makes_another_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def imported(_: str) -> Any:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("could not import") from None
+
+    monkeypatch.setattr(dispatch, "_command", imported)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["models"]) == 130
+    assert capsys.readouterr().err == ""
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_bad_events_go_to_the_dead_letters(home: Path) -> None:
