@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
-from streamk.errors import InvalidInput
+from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Option, Whole
 
@@ -174,6 +174,8 @@ def build(
         If there is no such model or option, or a value cannot be read.
     InvalidInput
         If a value is out of its domain.
+    BackendUnavailable
+        If there is no device for a model, or for an expert, which is named.
     """
     from streamk.learners import MODELS, MultiKernel, create
 
@@ -209,6 +211,8 @@ def _expert(text: str, task: str, seed: int) -> Learner:
         found = build(name, task=task, seed=seed, settings=settings)
     except (argparse.ArgumentTypeError, UsageError, InvalidInput) as error:
         raise UsageError(f"--expert {text}: {str(error).removeprefix('--set ')}") from None
+    except BackendUnavailable as error:  # no fault of the command line
+        raise BackendUnavailable(f"--expert {text}: {error}") from None
     if not isinstance(found, Scaled):
         raise UsageError(f"--expert {text}: {name} is not a model of one kernel")
     return found.learner

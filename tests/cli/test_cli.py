@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
-from streamk import cli
+from streamk import backends, cli
 from streamk.cli import dispatch, models
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
-from streamk.errors import InvalidInput, StreamkError
+from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
 from streamk.kernels import KERNELS
 from streamk.learners import (
     MODELS,
@@ -151,6 +151,21 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
         assert message in err
     _, err = streamk(*RUN, "--model", "eigenpro", *experts, cwd=home, status=2)
     assert "--expert joins the experts of multi-kernel, not eigenpro" in err
+
+
+@pytest.mark.parametrize("model", ["eigenpro", "doubly-stochastic"])
+def test_an_expert_whose_device_is_missing_is_named(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any) -> Any:
+        raise BackendUnavailable("backend 'cupy' needs a GPU")
+
+    monkeypatch.setattr(backends, "select", missing)
+    monkeypatch.setattr(backends, "select_devices", missing)
+    expert = f"{model}:backend=cupy"
+    said = f"^--expert {expert}: backend 'cupy' needs a GPU$"
+    with pytest.raises(BackendUnavailable, match=said):
+        build("multi-kernel", task="regression", seed=0, settings=[], experts=[expert])
 
 
 def test_depth_is_an_option_of_the_neural_tangent_kernel(home: Path) -> None:
