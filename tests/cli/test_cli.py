@@ -116,16 +116,47 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         "shards",
     }  # no words or numbers
     many = {"delta", "q"}
-    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
     of_kernel = composed - {"delta", "epsilon", "q"}
     for learner, more in (
-        *((one, composed) for one in of_one),
+        (DoublyStochastic, composed - {"depth"}),
+        (StreamingMeka, composed - {"depth"}),
+        (OnlineNystrom, composed),
         (MultiKernel, many),
         (OnlineKernelRidge, of_kernel),
         (EigenPro, of_kernel),
     ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != MultiKernel.TYPE])
+def test_the_kernels_of_a_model_and_their_options_are_those_shown(model: str) -> None:
+    shown = options_of(model)
+    without = re.findall(r"(linear|ntk)", shown["kernel"].about)
+    settings = {
+        "bandwidth": ("gaussian", "0.3"),
+        "gamma": ("laplacian", "0.3"),
+        "nu": ("matern", "0.5"),
+        "alpha": ("rational_quadratic", "2"),
+        "depth": ("ntk", "2"),
+    }
+    for kernel in KERNELS:
+        settled = [("kernel", kernel)]
+        if kernel in without:
+            with pytest.raises(InvalidInput, match=f"(?i){kernel}"):
+                build(model, task="classification", seed=0, settings=settled)
+        else:
+            build(model, task="classification", seed=0, settings=settled)
+    for option, (kernel, value) in settings.items():
+        if option in shown:
+            settled = [("kernel", kernel), (option, value)]
+            made: Any = build(model, task="classification", seed=0, settings=settled)
+            found = made.learner.kernel
+            if option == "gamma":
+                assert found.bandwidth == 1 / float(value)
+            else:
+                assert getattr(found, option) == float(value)
+    assert ("depth" in shown) == ("ntk" not in without)
 
 
 def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
