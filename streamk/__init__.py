@@ -10,7 +10,6 @@ Importing this package is cheap. Each part is imported where it is used::
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from streamk.errors import (
     BackendUnavailable,
@@ -35,6 +34,7 @@ __all__ = [
     "warm_up",
 ]
 
+TYPE_CHECKING = False  # typing, whose own it is, would take longer to import than all else here
 if TYPE_CHECKING:
     from streamk.serving import TrainedModel
 

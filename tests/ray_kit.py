@@ -1,10 +1,18 @@
-"""Ray as far as `streamk.distributed` uses it, in this process, with deaths where a test wants."""
+"""Ray as far as `streamk.distributed` uses it, in this process, with deaths where a test wants.
+
+And the real one, for those that kill processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import pytest
 
 
 class ActorDied(Exception):
@@ -85,3 +93,34 @@ class FakeActor:
             raise error
 
         return answer
+
+
+Fake = Callable[..., FakeRay]
+"""Puts a `FakeRay` of these arguments in the place of Ray, and returns it."""
+
+
+def faking(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> Fake:
+    """A function that puts a `FakeRay` in the place of Ray in modules that import it."""
+
+    def install(*arguments: Any) -> FakeRay:
+        ray = FakeRay(*arguments)
+        for module in modules:
+            monkeypatch.setattr(module, "import_ray", lambda: ray)
+        return ray
+
+    return install
+
+
+@contextmanager
+def real_ray() -> Iterator[Any]:
+    """The module ray, with a folder of its own for its files; skips where it is missing."""
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'streamk[ray]'")
+    folder = tempfile.mkdtemp(prefix="ray")  # sockets lie below it, whose paths must be short
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)

@@ -97,7 +97,8 @@ def _chosen(X: Numbers, p: int, selection: str, seed: int) -> Numbers:
 def _pass(
     X: Numbers, y: Numbers, test: Numbers, expected: Numbers, Z: Numbers | None, p: int, solver: str
 ) -> dict[str, float]:
-    model = EigenPro(KERNEL, centers=Z, n_centers=p, solver=solver)
+    centers: dict[str, Any] = {"n_centers": p} if Z is None else {"centers": Z}
+    model = EigenPro(KERNEL, solver=solver, **centers)
     began = time.perf_counter()
     model.learn_many(X, y)
     model.finish()

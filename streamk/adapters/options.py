@@ -92,16 +92,23 @@ def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callabl
 def chosen(made: Any) -> dict[str, Any]:
     """Return the options of an estimator that are those of its learner.
 
+    The default bandwidth is none beside a kernel that has its own, or needs none; another one is,
+    and `streamk.learners.create` refuses it.
+
     Examples
     --------
     >>> chosen(OneKernel(bandwidth=2.0))["bandwidth"]
     2.0
+    >>> "bandwidth" in chosen(OneKernel(kernel="linear"))
+    False
     """
-    return {
-        option.name: getattr(made, option.name)
-        for option in fields(made)
-        if option.name not in _OF_ESTIMATORS
-    }
+    defaults = {option.name: option.default for option in fields(made)}
+    found = {name: getattr(made, name) for name in defaults if name not in _OF_ESTIMATORS}
+    kernel = found.get("kernel")
+    needs_none = isinstance(kernel, Kernel) or kernel == "linear"
+    if needs_none and found["bandwidth"] == defaults["bandwidth"]:
+        del found["bandwidth"]
+    return found
 
 
 def written(made: Any) -> str:

@@ -1,54 +1,19 @@
-"""The command `streamk`: its subcommands, and how it ends.
+"""The command `streamk`: how it begins and ends.
 
 Exit status: 0 done, also when stopped by a signal and closed in order; 1 something failed while
 running; 2 the command line, a configuration, an address or a column is wrong; 130 interrupted
 before there was anything to close in order.
-
-A subcommand's module is imported when it is called, so that ``streamk --help`` is quick.
 """
 
 from __future__ import annotations
 
-import importlib
-import io
-import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-
-from connectors.errors import BadRecord, BadURL, ConnectorError
-from streamk import __version__
-from streamk.cli.arguments import UsageError, nearest
-from streamk.errors import InvalidInput, StreamkError
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 __all__ = ["main"]
-
-COMMANDS = {
-    "run": "learn and predict on a stream, until it ends or is stopped",
-    "predict": "predict a stream with a model that has been learned",
-    "demo": "see it learn on a small real data set that comes along",
-    "inspect": "show what a checkpoint holds, and check it",
-    "plot": "draw the figures of a run along its stream",
-    "models": "list the models, their options, the kernels and the losses",
-}
-
-HELP = """\
-usage: streamk COMMAND ...
-
-streamk attaches to a stream, and a kernel model learns and predicts on it one
-event at a time. Stopped or killed, it goes on exactly where it was.
-
-commands:
-{commands}
-
-streamk COMMAND --help tells the options of one; streamk --version the version.
-
-examples:
-  streamk demo
-  streamk run file:events.ndjson --label clicked --to file:predictions.ndjson
-  streamk run kafka://localhost:9092/events --label clicked --checkpoint state \\
-      --to kafka://localhost:9092/predictions
-  streamk inspect state
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,59 +30,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, see above.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a letter shows a question mark.
-            stream.reconfigure(errors="replace")
-    name = given[0] if given and given[0] in COMMANDS else ""
     try:
-        status = _command(name)(given[1:]) if name else _top(given)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of a table has enough. Python's own flush at the end must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        with _interrupts() as came:
+            # Here, as most of the time before anything is there to be closed is that of imports.
+            from streamk.cli.dispatch import dispatch
+
+            return dispatch(given, came)
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Yield a list of the interrupts that come inside, each of which raises KeyboardInterrupt.
+
+    Where a module in C is imported at that moment, it may put another error in its place.
+    """
+    came: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with suppress(ValueError):  # another thread than the main one may not, and gets none
+            signal.signal(signal.SIGINT, note)
+    try:
+        yield came
     except Exception as error:
-        if "--debug" in given:
-            raise
-        return _failed(f"streamk {name}".rstrip(), error)
-    return status
-
-
-def _command(name: str) -> Callable[[Sequence[str]], int]:
-    found: Callable[[Sequence[str]], int]
-    found = importlib.import_module(f"streamk.cli.{name}").main
-    return found
-
-
-def _top(given: Sequence[str]) -> int:
-    listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
-    help_text = HELP.format(commands=listed)
-    match given[:1]:
-        case []:
-            print(help_text, end="", file=sys.stderr)
-            return 2
-        case ["-h" | "--help" | "help"]:
-            print(help_text, end="")
-        case ["--version"]:
-            print(f"streamk {__version__}")
-        case [word]:
-            kind = "option" if word.startswith("-") else "command"
-            word = word.partition("=")[0]
-            raise UsageError(f"no {kind} {word!r}{nearest(word, COMMANDS)}")
-    return 0
-
-
-def _failed(program: str, error: Exception) -> int:
-    """Say what went wrong in one line, and return the exit status for it."""
-    known = isinstance(error, StreamkError | ConnectorError | OSError)
-    message = str(error) if known else f"unexpected {type(error).__name__}: {error}"
-    wrong_input = isinstance(error, UsageError | BadURL | BadRecord | InvalidInput)
-    print(f"{program}: {message}", file=sys.stderr)
-    if isinstance(error, UsageError):
-        print(f"Try '{program} --help'.", file=sys.stderr)
-    elif not known:
-        print("Run it again with --debug to see where.", file=sys.stderr)
-    return 2 if wrong_input else 1
+        if came:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
-from streamk.errors import InvalidInput
+from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Option, Whole
 
@@ -76,11 +76,13 @@ def _class_weight(text: str) -> Any:
 
 _OF_KERNEL = {
     "bandwidth": Setting(number, "of the kernel; two events are 1.4 apart on average"),
-    "gamma": Setting(number, "instead of it: 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
+    "gamma": Setting(number, "instead: gaussian 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
     "alpha": Setting(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
     "depth": Setting(whole(1), "hidden layers of ntk, up to 12 (3)"),
 }
+_NO_NTK = ("doubly-stochastic", "streaming-meka")
+"""Models that refuse the neural tangent kernel, whose option `depth` they lack."""
 _OF_LOSS = {
     "delta": Setting(number, "of huber, in standard deviations of the label (1)"),
     "epsilon": Setting(number, "of epsilon_insensitive, likewise (0.1)"),
@@ -113,6 +115,8 @@ def options_of(model: str) -> Mapping[str, Setting]:
         found[name] = Setting(_READ.get(name) or _reader(option), about)
         if name in _OF_PARTS:
             found |= _OF_POOLS if model == "multi-kernel" else _OF_PARTS[name]
+        if model in _NO_NTK:
+            found.pop("depth", None)
         if name == "kernel":
             of_all = _OF_KERNEL["bandwidth"]
             about = f"{of_all.about} ({values.get('bandwidth', BANDWIDTH):g})"
@@ -174,6 +178,8 @@ def build(
         If there is no such model or option, or a value cannot be read.
     InvalidInput
         If a value is out of its domain.
+    BackendUnavailable
+        If there is no device for a model, or for an expert, which is named.
     """
     from streamk.learners import MODELS, MultiKernel, create
 
@@ -209,6 +215,8 @@ def _expert(text: str, task: str, seed: int) -> Learner:
         found = build(name, task=task, seed=seed, settings=settings)
     except (argparse.ArgumentTypeError, UsageError, InvalidInput) as error:
         raise UsageError(f"--expert {text}: {str(error).removeprefix('--set ')}") from None
+    except BackendUnavailable as error:  # no fault of the command line
+        raise BackendUnavailable(f"--expert {text}: {error}") from None
     if not isinstance(found, Scaled):
         raise UsageError(f"--expert {text}: {name} is not a model of one kernel")
     return found.learner

@@ -24,7 +24,7 @@ KERNELS = {
     "matern": "Matérn of |x-y| / bandwidth with smoothness nu",
     "rational_quadratic": "(1 + |x-y|² / (2 alpha bandwidth²))^-alpha",
     "cauchy": "Π 1 / (1 + (xⱼ-yⱼ)² / bandwidth²)",
-    "ntk": "neural tangent kernel, ReLU network, depth hidden layers",
+    "ntk": "neural tangent kernel: depth ReLU layers on (bandwidth, x)",
     "linear": "x·y, no bandwidth",
 }
 LOSSES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError, WorkerLost
 
@@ -27,7 +27,21 @@ def import_ray() -> Any:
     return ray
 
 
-class Actors:
+class Closing:
+    """Base of the classes whose objects are closed at the end of a ``with`` statement."""
+
+    def close(self) -> None:
+        """Free what is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+class Actors(Closing):
     """One actor for each shard of some work.
 
     One that dies is replaced by another, anywhere in the cluster, which `_restore` tells all that

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -147,14 +146,3 @@ class ActorShards(Actors):
         for worker in self._workers:
             with contextlib.suppress(Exception):  # of one that is dead, the next call will tell
                 worker.call.remote("drop", number)
-
-    def __enter__(self) -> ActorShards:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

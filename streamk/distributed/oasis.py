@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from streamk.distributed.actors import Closing
 from streamk.distributed.shards import LandmarkFactor, Shard
 from streamk.distributed.worker_pool import WorkerPool
 from streamk.errors import InvalidInput
@@ -24,7 +24,7 @@ from streamk.landmarks.oasis import check_options, least_of_start
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShardedLandmarks:
+class ShardedLandmarks(Closing):
     """Landmarks of points that stay on their machines, as does each shard's part of the factor.
 
     Made by `oasis_parallel`. The workers live as long as it does; `close` it, or use it in a
@@ -119,17 +119,6 @@ class ShardedLandmarks:
     def close(self) -> None:
         """Dismiss the workers: their parts of the factor are gone, all else stays."""
         self._workers.close()
-
-    def __enter__(self) -> ShardedLandmarks:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def oasis_parallel(

@@ -46,36 +46,47 @@ class Display:
         *,
         epoch: int | None,
         trouble: str | None,
+        last: bool = False,
     ) -> None:
-        """Show where the run stands, after all events taken have been learned."""
+        """Show where the run stands, after all events taken have been learned.
+
+        The last time, at the end of the run, only if anything has changed since it was shown.
+        """
         if self._on_progress is None:
             return
         sequencer = feed.sequencer
         trainer.settle()
         lag = source.lag()
-        self._tell(
-            Snapshot(
-                events=sequencer.events,
-                learned=trainer.counts.learned,
-                predicted=trainer.counts.predicted,
-                bad=sum(trainer.counts.bad.values()),
-                events_per_s=self._pace.rate(sequencer.events),
-                lag=None if lag is None else lag + sequencer.buffered,
-                features=trainer.model.n_features,
-                model_bytes=trainer.model.nbytes,
-                process_bytes=process_bytes(),
-                whole=trainer.metrics.whole(),
-                window=trainer.metrics.window(),
-                baselines=trainer.metrics.baselines()["window"],
-                epoch=epoch,
-                trouble=trouble,
-            )
+        snapshot = Snapshot(
+            events=sequencer.events,
+            learned=trainer.counts.learned,
+            predicted=trainer.counts.predicted,
+            bad=sum(trainer.counts.bad.values()),
+            events_per_s=self._pace.rate(sequencer.events),
+            lag=None if lag is None else lag + sequencer.buffered,
+            features=trainer.model.n_features,
+            model_bytes=trainer.model.nbytes,
+            process_bytes=process_bytes(),
+            whole=trainer.metrics.whole(),
+            window=trainer.metrics.window(),
+            baselines=trainer.metrics.baselines()["window"],
+            epoch=epoch,
+            trouble=trouble,
         )
+        if not last or self._is_news(snapshot):
+            self._tell(snapshot)
 
     def show_again(self, trouble: str | None) -> None:
         """Show the last snapshot with what is wrong, from another thread, while the run waits."""
         if self._shown is not None and self._pace.overdue():
             self._tell(replace(self._shown, events_per_s=0.0, trouble=trouble))
+
+    def _is_news(self, snapshot: Snapshot) -> bool:
+        """Return whether a snapshot tells more than the last one, of the stream and the model."""
+        shown = self._shown
+        return shown is None or shown != replace(
+            snapshot, events_per_s=shown.events_per_s, process_bytes=shown.process_bytes
+        )
 
     def _tell(self, snapshot: Snapshot) -> None:
         if self._on_progress is not None:

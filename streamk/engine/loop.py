@@ -143,8 +143,8 @@ class Engine:
         Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
         Where they are of one class it is True or 1, or named, as "F1=spam".
     on_progress : function of a Snapshot, optional
-        Called every `progress_interval` seconds, and at the end; by another thread where the run
-        waits for a source or sink that is gone.
+        Called every `progress_interval` seconds, and at the end unless it is as it was then; by
+        another thread where the run waits for a source or sink that is gone.
     progress_interval : float, default 1.0
 
     Raises
@@ -322,7 +322,7 @@ class Engine:
                 if not is_new or saving.save(events, last=True) or stopped == "request":
                     break
             coordinator.release()
-            self._show(coordinator, saving)
+            self._show(coordinator, saving, last=True)
             return report_of(
                 self._trainer,
                 self._feed,
@@ -386,13 +386,16 @@ class Engine:
         if self._store is not None:
             self._store.note(passes)
 
-    def _show(self, coordinator: CheckpointCoordinator, saving: Saving) -> None:
+    def _show(
+        self, coordinator: CheckpointCoordinator, saving: Saving, *, last: bool = False
+    ) -> None:
         self._display.show(
             self._source,
             self._feed,
             self._trainer,
             epoch=coordinator.epoch,
             trouble=self._health.short or saving.trouble,
+            last=last,
         )
 
     def _show_trouble(self) -> None:

@@ -93,6 +93,35 @@ def _options(kind: type[Kernel]) -> tuple[str, ...]:
     return tuple(inspect.signature(kind).parameters)
 
 
+def check_scales(kernel: object, **scales: float | None) -> None:
+    """Check that a kernel that is not given by name comes without a scale beside it.
+
+    Parameters
+    ----------
+    kernel : object
+    **scales : float, optional
+        Options that a name has beside it, by their names; None is not given.
+
+    Raises
+    ------
+    InvalidInput
+        If one is given, naming it.
+
+    Examples
+    --------
+    >>> check_scales(Gaussian(bandwidth=2.0), bandwidth=0.5)
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: leave out bandwidth: kernel=Gaussian(bandwidth=2.0) is not...
+    """
+    given = [name for name, scale in scales.items() if scale is not None]
+    if given:
+        raise InvalidInput(
+            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name and "
+            "has its own or none"
+        )
+
+
 def from_json(data: dict[str, Any]) -> Kernel:
     """Make the kernel that `Kernel.to_json` described.
 

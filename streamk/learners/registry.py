@@ -33,6 +33,15 @@ def _kernel(kernel: str | Kernel, bandwidth: float) -> Kernel:
     return kernel
 
 
+def _check_bandwidth(options: dict[str, Any]) -> None:
+    """Check that a bandwidth is given only beside the name of a kernel that has one."""
+    kernel, bandwidth = options.get("kernel"), options.get("bandwidth")
+    if isinstance(kernel, Kernel):
+        kernels.check_scales(kernel, bandwidth=bandwidth)
+    elif kernel == "linear" and bandwidth is not None:
+        kernels.by_name(kernel, bandwidth=bandwidth)  # which says who takes one
+
+
 def _step(step: float | Step | None, task: str) -> Step:
     if step is None:
         step = 1.0 if task == "classification" else 0.5
@@ -154,11 +163,13 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
         `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel`` ("laplacian"), ``bandwidth``
         (1, and 2 of "eigenpro"), and the other options of `OnlineKernelRidge` and of `EigenPro`.
+        A bandwidth is that of a kernel given by name.
 
     Raises
     ------
     InvalidInput
-        If there is no such model or option, or a value is out of its domain.
+        If there is no such model or option, a value is out of its domain, or there is a bandwidth
+        beside a Kernel, which has its own.
 
     Examples
     --------
@@ -167,6 +178,7 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     """
     if name not in MODELS:
         raise InvalidInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
+    _check_bandwidth(options)
     try:
         return MODELS[name](task=task, seed=seed, **options)
     except TypeError as error:

@@ -441,6 +441,31 @@ def test_gamma_is_a_bandwidth(estimator: Any) -> None:
         estimator(bandwith=2.0)
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DoublyStochasticClassifier,
+        EigenProRegressor,
+        KernelRidgeClassifier,
+        NystromRegressor,
+        StreamingMekaClassifier,
+    ],
+)
+def test_a_kernel_has_its_own_bandwidth(estimator: Any) -> None:
+    kernel = Matern(nu=0.5, bandwidth=3.0)
+    with pytest.raises(InvalidInput, match=r"leave out bandwidth: kernel=Matern\(bandwidth=3\.0"):
+        estimator(kernel=kernel, bandwidth=0.25)
+    for options in ({}, {"bandwidth": estimator().bandwidth}):
+        made: Any = estimator(kernel=kernel, **options)
+        assert made._model.learner.learner.kernel == kernel
+
+
+def test_a_linear_kernel_has_no_bandwidth() -> None:
+    assert DoublyStochasticRegressor(kernel="linear").kernel == "linear"
+    with pytest.raises(InvalidInput, match="'linear' takes no bandwidth, which is for gaussian"):
+        DoublyStochasticRegressor(kernel="linear", bandwidth=0.25)
+
+
 def test_rbf_is_gaussian() -> None:
     models = [classifier(kernel=kernel) for kernel in ("rbf", "gaussian")]
     for model in models:
@@ -591,7 +616,7 @@ def test_clones_keep_options_and_forget_the_rest() -> None:
     assert clone._get_params() == model._get_params()
     assert clone.kernel == kernel
     assert clone.predict_one({"a": 1}) is None
-    assert model.clone({"bandwidth": 2.0, "seed": 5}).bandwidth == 2.0
+    assert model.clone({"step": 2.0, "seed": 5}).step == 2.0
     whole = model.clone(include_attributes=True)
     x, _ = next(phishing())
     assert whole.predict_proba_one(x) == model.predict_proba_one(x)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -220,6 +220,30 @@ def test_partial_fit_wants_to_know_the_classes() -> None:
         model.partial_fit(X, y + 5)
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DoublyStochasticClassifier,
+        DoublyStochasticRegressor,
+        EigenProClassifier,
+        KernelRidgeRegressor,
+        NystromClassifier,
+    ],
+)
+def test_a_kernel_has_its_own_bandwidth(estimator: Any) -> None:
+    X, y = moons()
+    kernel = Matern(nu=0.5, bandwidth=3.0)
+    model = estimator(kernel=kernel, bandwidth=0.25)
+    said = r"leave out bandwidth: kernel=Matern\(bandwidth=3\.0"
+    with pytest.raises(InvalidInput, match=said):
+        model.fit(X, y)
+    first = {"classes": [0, 1]} if is_classifier(model) else {}
+    with pytest.raises(InvalidInput, match=said):
+        model.partial_fit(X, y, **first)
+    model.set_params(bandwidth=estimator().bandwidth).partial_fit(X[:10], y[:10], **first)
+    assert model.learner_.learner.kernel == kernel
+
+
 def test_partial_fit_goes_on_after_fit() -> None:
     X, y = moons()
     model = classifier(n_epochs=1).fit(X, y)
@@ -231,10 +255,14 @@ def test_partial_fit_goes_on_after_fit() -> None:
 
 def test_bad_options_and_data() -> None:
     X, y = moons()
-    with pytest.raises(InvalidInput, match="n_epochs"):
-        classifier(n_epochs=0).fit(X, y)
+    for n_epochs in (0, "a", 2.5):
+        said = f"n_epochs={n_epochs!r} must be a whole number of at least 1"
+        with pytest.raises(InvalidInput, match=said):
+            classifier(n_epochs=n_epochs).fit(X, y)
     with pytest.raises(InvalidInput, match="gausian"):
         classifier(kernel="gausian").fit(X, y)
+    with pytest.raises(InvalidInput, match="'linear' takes no bandwidth"):
+        classifier(kernel="linear", bandwidth=2.0).fit(X, y)
     with pytest.raises(ValueError, match="infinity"):
         classifier().fit(np.where(X > 1, np.inf, X), y)
     with pytest.raises(ValueError, match="3 features"):

@@ -65,8 +65,10 @@ def test_repeated_points_are_no_trouble() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_epochs": 0}, "n_epochs=0"),
+        ({"n_epochs": 0}, "n_epochs=0 must be a whole number of at least 1"),
+        ({"n_epochs": "a"}, "n_epochs='a' must be a whole number of at least 1"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number of at least 1"),
         ({"kernel": "linear"}, "linear"),
         ({"bandwidth": -1.0}, "bandwidth"),
     ],

@@ -10,17 +10,18 @@ from cuda_kit import GPU_LACKS, PLACES, backend_at
 from eigenpro_kit import (
     TASKS,
     Place,
+    assert_a_run_gives_the_same_bits_again,
+    assert_a_state_does_not_say_where_the_centers_were,
     assert_alike,
+    assert_an_output_is_the_same_in_whatever_batch,
     assert_it_goes_on_exactly,
-    assert_same_states,
-    learner,
     life_of_a_model,
     stream,
 )
 
 from streamk import backends
 from streamk.cli.model_options import build
-from streamk.learners import EigenPro, create
+from streamk.learners import create
 from streamk.learners.eigenpro import learner as module
 
 
@@ -51,9 +52,7 @@ def test_outputs_are_those_of_the_host(
 @pytest.mark.usefixtures("devices")
 def test_a_run_gives_the_same_bits_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BYTES", 1)
-    found = [life_of_a_model("classification", place(None)) for _ in range(2)]
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_a_run_gives_the_same_bits_again(lambda: place(None))
 
 
 @pytest.mark.usefixtures("devices")
@@ -64,25 +63,12 @@ def test_a_restored_learner_goes_on_exactly(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("devices")
 def test_an_output_is_the_same_in_whatever_batch() -> None:
-    X, y = stream("regression", 600)
-    model = learner("regression", place(3))
-    model.learn_many(X, y)
-    every = model.decision_many(X[:70])
-    for at in (0, 33, 69):
-        np.testing.assert_array_equal(model.decision_one(X[at]), every[at])
+    assert_an_output_is_the_same_in_whatever_batch(place(3))
 
 
 @pytest.mark.usefixtures("devices")
 def test_a_model_goes_on_in_another_place() -> None:
-    X, y = stream("classification", 1010)
-    host, there = learner("classification", {}), learner("classification", place(3))
-    for model in (host, there):
-        model.learn_many(X, y)
-    assert there.state().header == host.state().header
-    for model, other in ((host, place(1)), (there, {})):
-        opened = EigenPro.from_state(model.state(), **other)
-        assert_same_states(opened, model)
-        assert_alike([opened.decision_many(X)], [model.decision_many(X)])
+    assert_a_state_does_not_say_where_the_centers_were(place(3), place(1))
 
 
 @pytest.mark.usefixtures("devices")

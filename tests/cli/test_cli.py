@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
-from streamk import cli
-from streamk.cli import COMMANDS, models
+from streamk import backends, cli
+from streamk.cli import dispatch, models
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
-from streamk.errors import InvalidInput, StreamkError
+from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
 from streamk.kernels import KERNELS
 from streamk.learners import (
     MODELS,
@@ -54,7 +54,7 @@ RUN = ("run", "file:events.ndjson", "--label", "clicked")
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)])
+@pytest.mark.parametrize("arguments", [(), *((name,) for name in dispatch.COMMANDS)])
 def test_help_fits_80_columns_and_names_every_command(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -62,7 +62,7 @@ def test_help_fits_80_columns_and_names_every_command(
     assert not err
     assert max(map(len, out.splitlines())) <= 80
     if not arguments:
-        assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
+        assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in dispatch.COMMANDS)
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
@@ -116,16 +116,47 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         "shards",
     }  # no words or numbers
     many = {"delta", "q"}
-    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka)
     of_kernel = composed - {"delta", "epsilon", "q"}
     for learner, more in (
-        *((one, composed) for one in of_one),
+        (DoublyStochastic, composed - {"depth"}),
+        (StreamingMeka, composed - {"depth"}),
+        (OnlineNystrom, composed),
         (MultiKernel, many),
         (OnlineKernelRidge, of_kernel),
         (EigenPro, of_kernel),
     ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != MultiKernel.TYPE])
+def test_the_kernels_of_a_model_and_their_options_are_those_shown(model: str) -> None:
+    shown = options_of(model)
+    without = re.findall(r"(linear|ntk)", shown["kernel"].about)
+    settings = {
+        "bandwidth": ("gaussian", "0.3"),
+        "gamma": ("laplacian", "0.3"),
+        "nu": ("matern", "0.5"),
+        "alpha": ("rational_quadratic", "2"),
+        "depth": ("ntk", "2"),
+    }
+    for kernel in KERNELS:
+        settled = [("kernel", kernel)]
+        if kernel in without:
+            with pytest.raises(InvalidInput, match=f"(?i){kernel}"):
+                build(model, task="classification", seed=0, settings=settled)
+        else:
+            build(model, task="classification", seed=0, settings=settled)
+    for option, (kernel, value) in settings.items():
+        if option in shown:
+            settled = [("kernel", kernel), (option, value)]
+            made: Any = build(model, task="classification", seed=0, settings=settled)
+            found = made.learner.kernel
+            if option == "gamma":
+                assert found.bandwidth == 1 / float(value)
+            else:
+                assert getattr(found, option) == float(value)
+    assert ("depth" in shown) == ("ntk" not in without)
 
 
 def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
@@ -151,6 +182,21 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
         assert message in err
     _, err = streamk(*RUN, "--model", "eigenpro", *experts, cwd=home, status=2)
     assert "--expert joins the experts of multi-kernel, not eigenpro" in err
+
+
+@pytest.mark.parametrize("model", ["eigenpro", "doubly-stochastic"])
+def test_an_expert_whose_device_is_missing_is_named(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any) -> Any:
+        raise BackendUnavailable("backend 'cupy' needs a GPU")
+
+    monkeypatch.setattr(backends, "select", missing)
+    monkeypatch.setattr(backends, "select_devices", missing)
+    expert = f"{model}:backend=cupy"
+    said = f"^--expert {expert}: backend 'cupy' needs a GPU$"
+    with pytest.raises(BackendUnavailable, match=said):
+        build("multi-kernel", task="regression", seed=0, settings=[], experts=[expert])
 
 
 def test_depth_is_an_option_of_the_neural_tangent_kernel(home: Path) -> None:
@@ -505,6 +551,49 @@ def test_a_signal_ends_it_in_order(home: Path, number: signal.Signals) -> None:
     out, _ = streamk("inspect", "state", "--json", cwd=home)
     (checkpoint,) = json.loads(out)["checkpoints"]
     assert checkpoint["events"] == N_EVENTS
+
+
+INTERRUPTED = """
+import signal, sys
+from streamk.cli import main
+
+class AtTurn:
+    turn = int(sys.argv[1])
+
+    def find_spec(self, name, path=None, target=None):
+        self.turn -= 1
+        if not self.turn:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, AtTurn())
+sys.exit(main(["run", "file:events.ndjson", "--label", "clicked"]))
+"""
+"""The command, interrupted when it imports so many modules."""
+
+
+@pytest.mark.parametrize("turn", [1, 2, 5, 20, 33, 50, 100, 200, 400])
+def test_an_interrupt_of_its_imports_shows_no_traceback(home: Path, turn: int) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(turn)], cwd=home, capture_output=True, check=False
+    )
+    assert process.returncode == 130
+    assert process.stderr == b""
+
+
+def test_an_interrupt_that_a_module_in_c_makes_another_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def imported(_: str) -> Any:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("could not import") from None
+
+    monkeypatch.setattr(dispatch, "_command", imported)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["models"]) == 130
+    assert capsys.readouterr().err == ""
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_bad_events_go_to_the_dead_letters(home: Path) -> None:

@@ -458,6 +458,19 @@ def test_a_terminal_sees_bad_events_at_once() -> None:
     assert text.rindex("3 bad") > text.index(second)
 
 
+@pytest.mark.parametrize("interval", [0.0, 1e6])
+def test_where_a_run_ends_is_shown_once(interval: float) -> None:
+    shown: list[Snapshot] = []
+    source = MemorySource(events(4 * BATCH))
+    engine = Engine(
+        source, learner(), label="y", on_progress=shown.append, progress_interval=interval
+    )
+    engine.run()
+    assert len(shown) == 1 or interval == 0.0
+    whole = [one for one in shown if one.events == 4 * BATCH]
+    assert len(whole) == 1
+
+
 def test_elsewhere_there_are_json_lines() -> None:
     stream = io.StringIO()
     log = logging.getLogger("streamk.engine")

@@ -7,12 +7,10 @@ kill real processes.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ray_kit import FakeRay
+from ray_kit import Fake, faking, real_ray
 
 from streamk.distributed import ShardedLandmarks, actors, oasis_parallel, worker_pool
 from streamk.distributed.oasis import Run
@@ -38,14 +36,8 @@ KERNEL = Gaussian(bandwidth=1.5)
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRay]:
-    def install(*arguments: Any) -> FakeRay:
-        ray = FakeRay(*arguments)
-        for module in (actors, worker_pool):
-            monkeypatch.setattr(module, "import_ray", lambda: ray)
-        return ray
-
-    return install
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    return faking(monkeypatch, actors, worker_pool)
 
 
 def cut(points: Matrix, *edges: int) -> list[Matrix]:
@@ -82,14 +74,14 @@ def assert_alike(found: ShardedLandmarks, points: Matrix, kernel: Kernel, **opti
     ids=["count", "single", "tolerance", "laplacian", "rank"],
 )
 def test_landmarks_are_those_of_one_machine(
-    fake: Callable[..., FakeRay], kernel: Kernel, options: dict[str, Any], edges: tuple[int, ...]
+    fake: Fake, kernel: Kernel, options: dict[str, Any], edges: tuple[int, ...]
 ) -> None:
     fake()
     with oasis_parallel(cut(X, *edges), kernel, **options) as found:
         assert_alike(found, X, kernel, **options)
 
 
-def test_of_equal_complements_the_first_row_counts(fake: Callable[..., FakeRay]) -> None:
+def test_of_equal_complements_the_first_row_counts(fake: Fake) -> None:
     fake()
     grid = np.stack(np.meshgrid(range(8), range(8)), axis=-1).reshape(-1, 2)
     twins = np.concatenate([grid, grid[::-1], grid]).astype(float)
@@ -100,7 +92,7 @@ def test_of_equal_complements_the_first_row_counts(fake: Callable[..., FakeRay])
         assert len(found) == 64
 
 
-def test_all_points_may_be_landmarks(fake: Callable[..., FakeRay]) -> None:
+def test_all_points_may_be_landmarks(fake: Fake) -> None:
     fake()
     few, sharp = X[:20], Gaussian(bandwidth=0.1)
     found = oasis_parallel(cut(few, 1, 9), sharp, max_landmarks=50)
@@ -108,9 +100,7 @@ def test_all_points_may_be_landmarks(fake: Callable[..., FakeRay]) -> None:
     assert found.stopped == "all"
 
 
-def test_shards_are_files_functions_and_arrays(
-    fake: Callable[..., FakeRay], tmp_path: Path
-) -> None:
+def test_shards_are_files_functions_and_arrays(fake: Fake, tmp_path: Path) -> None:
     fake()
     np.save(tmp_path / "first.npy", X[:300])
     np.save(tmp_path / "second.npy", X[300:500])
@@ -127,7 +117,7 @@ def test_shards_are_files_functions_and_arrays(
         found.factor(4)
 
 
-def test_only_points_that_are_chosen_travel(fake: Callable[..., FakeRay]) -> None:
+def test_only_points_that_are_chosen_travel(fake: Fake) -> None:
     ray = fake()
     oasis_parallel(cut(X, 500), KERNEL, max_landmarks=40)
     assert ray.calls.count("points") == 40
@@ -138,14 +128,14 @@ def test_only_points_that_are_chosen_travel(fake: Callable[..., FakeRay]) -> Non
 OPTIONS: dict[str, Any] = {"max_landmarks": 12, "n_init": 2}
 
 
-def calls_of(fake: Callable[..., FakeRay], **options: Any) -> int:
+def calls_of(fake: Fake, **options: Any) -> int:
     ray = fake()
     oasis_parallel(cut(SMALL, 20, 50), KERNEL, **options)
     return len(ray.calls)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_worker_may_die_at_any_call(fake: Callable[..., FakeRay], when: str) -> None:
+def test_a_worker_may_die_at_any_call(fake: Fake, when: str) -> None:
     for fatal in range(calls_of(fake, **OPTIONS)):
         fake(lambda number, _, fatal=fatal: when if number == fatal else "")
         found = oasis_parallel(cut(SMALL, 20, 50), KERNEL, **OPTIONS)
@@ -153,7 +143,7 @@ def test_a_worker_may_die_at_any_call(fake: Callable[..., FakeRay], when: str) -
         assert_alike(found, SMALL, KERNEL, **OPTIONS)
 
 
-def test_workers_may_die_again_and_again(fake: Callable[..., FakeRay]) -> None:
+def test_workers_may_die_again_and_again(fake: Fake) -> None:
     ray = fake(lambda number, _: "after" if number % 9 == 8 else "")
     found = oasis_parallel(cut(SMALL, 20, 50), KERNEL, max_restarts=99, **OPTIONS)
     deaths = found.restarts
@@ -163,7 +153,7 @@ def test_workers_may_die_again_and_again(fake: Callable[..., FakeRay]) -> None:
     assert_alike(found, SMALL, KERNEL, **OPTIONS)
 
 
-def test_a_death_in_a_block_changes_nothing(fake: Callable[..., FakeRay]) -> None:
+def test_a_death_in_a_block_changes_nothing(fake: Fake) -> None:
     options = {**OPTIONS, "block_size": 4}
     calls = calls_of(fake, **options)
     quiet = oasis_parallel(cut(SMALL, 20, 50), KERNEL, **options)
@@ -175,7 +165,7 @@ def test_a_death_in_a_block_changes_nothing(fake: Callable[..., FakeRay]) -> Non
         assert np.array_equal(found.schur, quiet.schur)
 
 
-def test_a_factor_is_found_again_when_its_worker_is_gone(fake: Callable[..., FakeRay]) -> None:
+def test_a_factor_is_found_again_when_its_worker_is_gone(fake: Fake) -> None:
     ray = fake()
     found = oasis_parallel(cut(SMALL, 20, 50), KERNEL, **OPTIONS)
     ray.kill(ray.hired[1][1])
@@ -192,14 +182,14 @@ def test_a_factor_is_found_again_when_its_worker_is_gone(fake: Callable[..., Fak
     assert len(found.transform(SMALL)) == len(SMALL)
 
 
-def test_a_shard_whose_workers_keep_dying_is_given_up(fake: Callable[..., FakeRay]) -> None:
+def test_a_shard_whose_workers_keep_dying_is_given_up(fake: Fake) -> None:
     ray = fake(lambda number, method: "before" if method == "load" and number else "")
     with pytest.raises(WorkerLost, match=r"shard 1 died.*2 times.*max_restarts.*before call"):
         oasis_parallel(cut(SMALL, 50), KERNEL, max_landmarks=5, max_restarts=2)
     assert not any(actor.alive for _, actor in ray.hired)
 
 
-def test_a_shard_must_be_the_same_when_it_is_read_again(fake: Callable[..., FakeRay]) -> None:
+def test_a_shard_must_be_the_same_when_it_is_read_again(fake: Fake) -> None:
     reads: list[int] = []
 
     def growing() -> Matrix:
@@ -212,9 +202,7 @@ def test_a_shard_must_be_the_same_when_it_is_read_again(fake: Callable[..., Fake
 
 
 @pytest.mark.parametrize("block_size", [2, 8, 32])
-def test_a_block_is_an_approximation_within_a_factor_of_two(
-    fake: Callable[..., FakeRay], block_size: int
-) -> None:
+def test_a_block_is_an_approximation_within_a_factor_of_two(fake: Fake, block_size: int) -> None:
     ray = fake()
     shards = cut(X, 300, 310, 800)
     found = oasis_parallel(shards, KERNEL, max_landmarks=100, block_size=block_size)
@@ -231,7 +219,7 @@ def test_a_block_is_an_approximation_within_a_factor_of_two(
     assert rounds <= {2: 60, 8: 30, 32: 20}[block_size]
 
 
-def test_a_block_stops_where_one_by_one_stops(fake: Callable[..., FakeRay]) -> None:
+def test_a_block_stops_where_one_by_one_stops(fake: Fake) -> None:
     fake()
     for options, stopped in (({"tol": 1e-2}, "tolerance"), ({}, "rounding"), ({}, "all")):
         points, kernel = (X[:15], Gaussian(bandwidth=0.05)) if stopped == "all" else (X, Linear())
@@ -257,7 +245,7 @@ def test_a_worker_has_the_landmarks_once() -> None:
     assert held < 10 * count**2  # 8 for L
 
 
-def test_options_reach_ray(fake: Callable[..., FakeRay]) -> None:
+def test_options_reach_ray(fake: Fake) -> None:
     ray = fake()
     oasis_parallel(cut(SMALL, 50), KERNEL, max_landmarks=3, options={"num_cpus": 2})
     assert [chosen for chosen, _ in ray.hired] == [{"num_cpus": 2, "max_restarts": 0}] * 2
@@ -288,7 +276,7 @@ def test_options_reach_ray(fake: Callable[..., FakeRay]) -> None:
     ],
 )
 def test_bad_input_is_explained(
-    fake: Callable[..., FakeRay], shards: Any, options: dict[str, Any], says: str
+    fake: Fake, shards: Any, options: dict[str, Any], says: str
 ) -> None:
     ray = fake()
     arguments: dict[str, Any] = {"kernel": KERNEL, "max_landmarks": 5, **options}
@@ -297,7 +285,7 @@ def test_bad_input_is_explained(
     assert not any(actor.alive for _, actor in ray.hired)
 
 
-def test_an_error_of_a_users_function_is_its_own(fake: Callable[..., FakeRay]) -> None:
+def test_an_error_of_a_users_function_is_its_own(fake: Fake) -> None:
     fake()
 
     def broken() -> Matrix:
@@ -317,14 +305,9 @@ def test_ray_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two raylets on this machine, the second of which may be killed."""
-    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'streamk[ray]'")
-    from ray.cluster_utils import Cluster
+    with real_ray() as ray:
+        from ray.cluster_utils import Cluster
 
-    # Sockets lie below it, whose paths must be short.
-    folder = tempfile.mkdtemp(prefix="ray")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_TMPDIR", folder)
         node = {"num_cpus": 2, "object_store_memory": 80 << 20}
         # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
         quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
@@ -338,7 +321,6 @@ def cluster() -> Iterator[Any]:
         finally:
             ray.shutdown()
             both.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def preferably_on(node: Any) -> dict[str, Any]:

@@ -532,6 +532,8 @@ def test_a_bad_event_leaves_the_learner_as_it_is(solver: str) -> None:
         ({"forgetting": 1.5}, "forgetting"),
         ({"batch_size": 0}, "batch_size"),
         ({"centers": [[0.0, np.nan]]}, "nan"),
+        ({"centers": [[0.0], [1.0]], "n_centers": 9}, "centers= gives 2; leave n_centers out"),
+        ({"centers": [[0.0], [1.0]], "selection": "oasis"}, "leave selection out"),
         ({"centers": [[0.0, 1.0], [0.0, 1.0]]}, "center 1 of 2 lies in the span of the others"),
         ({"centers": [[0.0], [1e-9], [1.0]]}, "center 0 is nearest"),
     ],

@@ -7,11 +7,9 @@ kill real processes.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ from eigenpro_kit import (
     life_of_a_model,
     stream,
 )
-from ray_kit import FakeRay
+from ray_kit import Fake, faking, real_ray
 
 from streamk.backends import select
 from streamk.distributed import ActorShards, actors
@@ -35,17 +33,10 @@ from streamk.learners import EigenPro
 from streamk.learners.eigenpro import learner as eigenpro
 from streamk.learners.eigenpro.shards import DeviceShards
 
-Fake = Callable[..., FakeRay]
-
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
-    def install(*arguments: Any) -> FakeRay:
-        ray = FakeRay(*arguments)
-        monkeypatch.setattr(actors, "import_ray", lambda: ray)
-        return ray
-
-    return install
+    return faking(monkeypatch, actors)
 
 
 def outputs(shards: Any) -> Any:
@@ -180,23 +171,15 @@ def test_ray_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """Ray on this machine."""
-    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'streamk[ray]'")
-    folder = tempfile.mkdtemp(prefix="ray")  # sockets lie below it, whose paths must be short
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_TMPDIR", folder)
-        try:
-            ray.init(
-                num_cpus=3,
-                object_store_memory=80 << 20,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-            )
-            yield ray
-        finally:
-            ray.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
+    with real_ray() as ray:
+        ray.init(
+            num_cpus=3,
+            object_store_memory=80 << 20,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+        yield ray
 
 
 @pytest.mark.slow

@@ -11,9 +11,11 @@ import pytest
 from eigenpro_kit import (
     TASKS,
     Place,
+    assert_a_run_gives_the_same_bits_again,
+    assert_a_state_does_not_say_where_the_centers_were,
     assert_alike,
+    assert_an_output_is_the_same_in_whatever_batch,
     assert_it_goes_on_exactly,
-    assert_same_states,
     learner,
     life_of_a_model,
     stream,
@@ -72,8 +74,7 @@ def test_the_direct_solver_predicts_by_shards() -> None:
 
 @pytest.mark.usefixtures("projection")
 def test_a_run_gives_the_same_bits_again() -> None:
-    for one, other in zip(*(life_of_a_model(TASKS[0], place(3)) for _ in range(2)), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_a_run_gives_the_same_bits_again(lambda: place(3))
 
 
 @pytest.mark.usefixtures("projection")
@@ -82,28 +83,12 @@ def test_a_restored_learner_goes_on_exactly() -> None:
 
 
 def test_an_output_is_the_same_in_whatever_batch() -> None:
-    X, y = stream("regression", 1000)
-    model = learner("regression", place(3))
-    model.learn_many(X, y)
-    every = model.decision_many(X[:70])
-    for at in (0, 33, 69):
-        np.testing.assert_array_equal(model.decision_many(X[at : at + 1]), every[at : at + 1])
-        np.testing.assert_array_equal(model.decision_one(X[at]), every[at])
+    assert_an_output_is_the_same_in_whatever_batch(place(3))
 
 
 @pytest.mark.usefixtures("projection")
 def test_a_state_does_not_say_where_the_centers_were() -> None:
-    X, y = stream("classification", 1010)
-    host, there = learner("classification", {}), learner("classification", place(3))
-    for model in (host, there):
-        model.learn_many(X, y)
-    assert there.state().header == host.state().header
-    for model, other in ((host, place(2)), (there, {}), (there, place(4))):
-        opened = EigenPro.from_state(model.state(), **other)
-        assert_same_states(opened, model)
-        assert_alike([opened.decision_many(X)], [model.decision_many(X)])
-        opened.learn_many(X[:200], y[:200])
-        assert opened.n_events == 1210
+    assert_a_state_does_not_say_where_the_centers_were(place(3), place(2), place(4))
 
 
 def test_a_shard_has_its_part_alone_and_forgets_what_is_gone() -> None:

@@ -65,6 +65,14 @@ def test_numbers_past_the_range_are_refused_by_every_learner(name: str, label: A
     assert fingerprint(model.state()) == before
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_text_among_numbers_is_named_with_what_every_learner_has(name: str) -> None:
+    model = create(name, task="regression", seed=0)
+    said = "must be numbers; 'high' of row 1 is none; to learn classes choose classification$"
+    with pytest.raises(InvalidInput, match=said):
+        model.learn_many(X[:3], [1.0, "high", 10**400])
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_largest_numbers_do_no_harm(name: str, sign: int) -> None:

@@ -26,7 +26,8 @@ from streamk.backends.pool_arrays import LEARNED
 from streamk.engine import Engine
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.learners import MultiKernel, create, from_state
+from streamk.kernels import Gaussian
+from streamk.learners import MODELS, MultiKernel, create, from_state
 from streamk.learners.experts.expert_pool import ALPHAS
 from streamk.state import State
 
@@ -413,6 +414,15 @@ def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(InvalidInput, match="bandwidth"):
         create("multi-kernel", task="classification", bandwidth=1.0)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != MultiKernel.TYPE])
+def test_a_model_of_one_kernel_takes_a_bandwidth_beside_a_name_only(name: str) -> None:
+    said = r"leave out bandwidth: kernel=Gaussian\(bandwidth=2\.0\)"
+    with pytest.raises(InvalidInput, match=said):
+        create(name, task="regression", kernel=Gaussian(bandwidth=2.0), bandwidth=1.0)
+    with pytest.raises(InvalidInput, match="'linear' takes no bandwidth"):
+        create(name, task="regression", kernel="linear", bandwidth=1.0)
 
 
 def test_before_anything_is_learned() -> None:

@@ -6,14 +6,17 @@ Blocks marked `python` run as they stand; those marked `py` need a broker or the
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from connectors.registry import schemes
+from streamk.adapters import river, sklearn
 from streamk.cli import predict
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
@@ -53,6 +56,16 @@ def test_the_guide_has_its_pages() -> None:
 )
 def test_examples_run(page: str, source: str) -> None:
     exec(compile(source, page, "exec"), {"__name__": "guide"})
+
+
+@pytest.mark.parametrize("adapter", [river, sklearn])
+def test_every_estimator_is_in_the_table_and_has_no_backend(adapter: ModuleType) -> None:
+    (table,) = re.findall(r"^\| estimators .*?\n\n", TEXT["models.md"], re.MULTILINE | re.DOTALL)
+    for name in adapter.__all__:
+        made = getattr(adapter, name)
+        if isinstance(made, type) and not name.endswith("Nystroem"):  # those are transformers
+            assert f"`{name}`" in table
+            assert not {"backend", "devices"} & inspect.signature(made).parameters.keys()
 
 
 @pytest.mark.parametrize("page", TEXT)

@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
+from streamk.landmarks.checks import check_count
 from streamk.learners import Learner, Scaled
 
 _EVENTS: dict[str, Any] = {
@@ -133,8 +134,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _passes(self) -> int:
         """Return how often `fit` passes over its events."""
         n: int = getattr(self, "n_epochs", 1)
-        if n < 1:
-            raise InvalidInput(f"n_epochs={n!r} must be at least 1")
+        check_count("n_epochs", n)
         return n
 
     def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:

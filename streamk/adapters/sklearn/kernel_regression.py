@@ -11,6 +11,7 @@ from streamk.adapters.sklearn.options import drawn_seed
 from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Linear
+from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
 from streamk.learners.eigenpro.interpolation import Interpolation
 
@@ -72,8 +73,7 @@ class KernelRegression(BaseRidge):
 
     def _fit(self, points: Numbers, y: Numbers) -> None:
         for name in ("n_epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name}={getattr(self, name)!r} must be at least 1")
+            check_count(name, getattr(self, name))
         if isinstance(self.kernel_, Linear):
             raise InvalidInput("kernel='linear' has too few functions to interpolate; take another")
         X, targets = points.astype(np.float32), y.reshape(len(y), -1)

@@ -66,11 +66,7 @@ def made_kernel(
             far = columns if kernel == "laplacian" else math.sqrt(columns / 2)
             given = {"bandwidth": float(far)}
         return kernels.by_name(kernel, **given)
-    if given:
-        raise InvalidInput(
-            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name and "
-            "has its own or none"
-        )
+    kernels.check_scales(kernel, **given)
     return kernel
 
 

@@ -133,8 +133,8 @@ class Classes:
             if rows:
                 raise InvalidInput(
                     f"the label of row {rows[0]}, {labels[rows[0]]!r}, would be one class more "
-                    f"than max_classes={self.most}; drop the event, raise max_classes, or predict "
-                    "a number (task='regression')"
+                    f"than max_classes={self.most}; drop the event, raise max_classes, or choose "
+                    "regression to predict a number"
                 )
 
     def add(self, labels: Iterable[Any]) -> NDArray[np.intp]:
@@ -222,6 +222,17 @@ def is_number(label: Any) -> bool:
     return isinstance(label, float | int) and abs(label) <= LARGEST_NUMBER
 
 
+def _odd(label: Any) -> bool:
+    """Return whether a label is neither a number nor the text of one."""
+    try:
+        float(label)
+    except OverflowError:
+        return False
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
 def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64]:
     """Return regression labels as a finite float64 array of shape (n,), else raise InvalidInput.
 
@@ -230,8 +241,12 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
     try:
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
+        odd = next(
+            (f" {label!r:.60} of row {row} is none;" for row, label in enumerate(y) if _odd(label)),
+            "",
+        )
         raise InvalidInput(
-            "labels of a regression must be numbers; for classes use a loss such as 'softmax'"
+            f"labels of a regression must be numbers;{odd} to learn classes choose classification"
         ) from None
     except OverflowError as error:
         raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None

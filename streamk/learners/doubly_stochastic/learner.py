@@ -115,7 +115,7 @@ class DoublyStochastic(Supervised):
     """From 2 on with gathered events."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below (gaussian)"
+            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but ntk (gaussian)"
         ),
         "loss": OF_KERNEL_LEARNERS["loss"],
         "step": Made(

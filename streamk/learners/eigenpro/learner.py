@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -77,8 +78,9 @@ class EigenPro(OnCenters):
     n_centers : int, default 2000
         Centers, p. Events whose kernels lie in the span of others are left out.
     centers : array of shape (p, d), optional
-        The centers, if they are known; they are learned with from the first batch on, and
-        `n_centers` is their number. Behind `Scaled` they are in its units.
+        The centers, if they are known; they are learned with from the first batch on. Their
+        number is `n_centers`, and `selection` chooses none: leave both out. Behind `Scaled` they
+        are in its units.
     selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
         How centers are chosen among the events. The others do so once there are four events for
         each center, and centers are random until then: "k-means" takes centres of clusters, and
@@ -110,8 +112,8 @@ class EigenPro(OnCenters):
     Raises
     ------
     InvalidInput
-        If an option is out of its domain or is one of the other solver, or a given center is not
-        finite or lies in the span of the others.
+        If an option is out of its domain, is one of the other solver or chooses centers where they
+        are given, or a given center is not finite or lies in the span of the others.
     BackendUnavailable
         If "cupy" finds no GPU, or fewer than `devices`; with the first batch if "k-means" finds no
         scikit-learn.
@@ -174,6 +176,8 @@ class EigenPro(OnCenters):
         shards: Shards | None = None,
     ) -> None:
         given = None if centers is None else check_events(centers, np.dtype(np.float32), columns)
+        if given is not None:
+            _check_chosen(len(given), n_centers=n_centers, selection=selection)
         self.n_centers = n_centers if given is None else len(given)
         self.selection, self.solver, self.batch_size = selection, solver, batch_size
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
@@ -504,3 +508,14 @@ class EigenPro(OnCenters):
         outputs = self._n_outputs()
         parts = np.split(A, A.shape[1] // outputs, axis=1)
         return np.hstack([aligned(part, there, self.classes, outputs, self.loss) for part in parts])
+
+
+def _check_chosen(count: int, **options: Any) -> None:
+    """Raise InvalidInput if an option that chooses centers is given beside so many centers."""
+    parameters = inspect.signature(EigenPro).parameters
+    for name, value in options.items():
+        if value != parameters[name].default:
+            raise InvalidInput(
+                f"{name}={value!r} is for centers that are chosen, and centers= gives {count}; "
+                f"leave {name} out"
+            )

@@ -143,6 +143,10 @@ class StreamingMeka(OnEmbeddedFeatures):
     """From 3 on with `swap_delay`, once `lag`."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         **OF_KERNEL_LEARNERS,
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"],
+            about="one of the kernels below but linear and ntk (gaussian)",
+        ),
         **OF_OPTIMIZERS,
         "step": replace(
             OF_OPTIMIZERS["step"], about="of sgd, see below, not adagrad (1; regression: 0.1)"

@@ -1,0 +1,112 @@
+"""The subcommands of `streamk`: finding the one that is called, and saying what went wrong.
+
+A subcommand's module is imported when it is called, so that ``streamk --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from connectors.errors import BadRecord, BadURL, ConnectorError
+from streamk import __version__
+from streamk.cli.arguments import UsageError, nearest
+from streamk.errors import InvalidInput, StreamkError
+
+__all__ = ["COMMANDS", "dispatch"]
+
+COMMANDS = {
+    "run": "learn and predict on a stream, until it ends or is stopped",
+    "predict": "predict a stream with a model that has been learned",
+    "demo": "see it learn on a small real data set that comes along",
+    "inspect": "show what a checkpoint holds, and check it",
+    "plot": "draw the figures of a run along its stream",
+    "models": "list the models, their options, the kernels and the losses",
+}
+
+HELP = """\
+usage: streamk COMMAND ...
+
+streamk attaches to a stream, and a kernel model learns and predicts on it one
+event at a time. Stopped or killed, it goes on exactly where it was.
+
+commands:
+{commands}
+
+streamk COMMAND --help tells the options of one; streamk --version the version.
+
+examples:
+  streamk demo
+  streamk run file:events.ndjson --label clicked --to file:predictions.ndjson
+  streamk run kafka://localhost:9092/events --label clicked --checkpoint state \\
+      --to kafka://localhost:9092/predictions
+  streamk inspect state
+"""
+
+
+def dispatch(given: Sequence[str], interrupts: Sequence[int]) -> int:
+    """Run the subcommand that the arguments name, and return the exit status.
+
+    Parameters
+    ----------
+    given : sequence of str
+    interrupts : sequence of int
+        The interrupts that came so far. An error after one of them is raised.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a letter shows a question mark.
+            stream.reconfigure(errors="replace")
+    name = given[0] if given and given[0] in COMMANDS else ""
+    try:
+        status = _command(name)(given[1:]) if name else _top(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a table has enough. Python's own flush at the end must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if interrupts or "--debug" in given:
+            raise
+        return _failed(f"streamk {name}".rstrip(), error)
+    return status
+
+
+def _command(name: str) -> Callable[[Sequence[str]], int]:
+    found: Callable[[Sequence[str]], int]
+    found = importlib.import_module(f"streamk.cli.{name}").main
+    return found
+
+
+def _top(given: Sequence[str]) -> int:
+    listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+    help_text = HELP.format(commands=listed)
+    match given[:1]:
+        case []:
+            print(help_text, end="", file=sys.stderr)
+            return 2
+        case ["-h" | "--help" | "help"]:
+            print(help_text, end="")
+        case ["--version"]:
+            print(f"streamk {__version__}")
+        case [word]:
+            kind = "option" if word.startswith("-") else "command"
+            word = word.partition("=")[0]
+            raise UsageError(f"no {kind} {word!r}{nearest(word, COMMANDS)}")
+    return 0
+
+
+def _failed(program: str, error: Exception) -> int:
+    """Say what went wrong in one line, and return the exit status for it."""
+    known = isinstance(error, StreamkError | ConnectorError | OSError)
+    message = str(error) if known else f"unexpected {type(error).__name__}: {error}"
+    wrong_input = isinstance(error, UsageError | BadURL | BadRecord | InvalidInput)
+    print(f"{program}: {message}", file=sys.stderr)
+    if isinstance(error, UsageError):
+        print(f"Try '{program} --help'.", file=sys.stderr)
+    elif not known:
+        print("Run it again with --debug to see where.", file=sys.stderr)
+    return 2 if wrong_input else 1
