@@ -7,9 +7,8 @@ same bytes. "map" is what new points need beside: landmarks, and the maps to coo
 are the kernel values that a prediction takes. Problems are two of Table 7 of MEKA's paper; errors
 are those of 1,000 rows.
 
-Such a basis is here and not in the library because it has never been better at equal bytes: its map
-is as large as that of nearly as many landmarks, whose errors are no larger. It takes fewer kernel
-values for the same error.
+Such a basis is here and not in the library because at equal bytes its mean error is no smaller: its
+map is as large as that of nearly as many landmarks. What it saves is kernel values.
 """
 
 from __future__ import annotations
