@@ -6,6 +6,9 @@ that `streamk.factorization.meka` has, at the same k, clusters and links, so tha
 same bytes. "map" is what new points need beside: landmarks, and the maps to coordinates. "values"
 are the kernel values that a prediction takes. Problems are two of Table 7 of MEKA's paper; errors
 are those of 1,000 rows.
+
+Such a basis is here and not in the library because at equal bytes its mean error is no smaller: its
+map is as large as that of nearly as many landmarks. What it saves is kernel values.
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ class PseudoLandmarks:
     """Landmarks, and pseudo landmarks whose kernel values are made of the landmarks' own.
 
     `expand` gives the m kernel values of a point with the landmarks and p numbers more that are
-    made of them (section 4), by O(m d + p s) multiplications. A linear model of these m + p numbers
-    predicts nearly as one of more landmarks would, for little more than m of them take. `of` draws
-    pseudo landmarks; `PseudoNystrom` approximates the kernel by them. Its length is m + p, and it
-    does not change once it is made.
+    made of them (Hsieh, Si and Dhillon 2014, section 4), by O(m d + p s) multiplications. A linear
+    model of these m + p numbers predicts nearly as one of more landmarks would, for little more
+    than m of them take. `of` draws pseudo landmarks; `PseudoNystrom` approximates the kernel by
+    them. Its length is m + p, and it does not change once it is made.
 
     Parameters
     ----------
