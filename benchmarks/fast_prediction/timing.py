@@ -22,15 +22,13 @@ _compiled = compiling(fastmath={"contract"})
 
 
 @_compiled
-def _products(X: Any, W: Any, bias: Any, z: Any, out: Any) -> None:
-    """Write the products of events (n, d) with a linear model (d, outputs filled up)."""
-    vectors = W.shape[1] // LANES
+def _products(X: Any, W: Any, z: Any, out: Any) -> None:
+    """Write the products of events (n, d) with a linear model, its bias in the last row of W."""
+    wide = W.shape[1]
     for i in range(len(X)):
         for j in range(len(z)):
             z[j] = X[i, j]
-        row = out[i]
-        row[:] = bias
-        rows_16.combine(z, W, 0, row, len(z), vectors)
+        rows_16.affine(z, W, 0, len(z) * wide, out, i * wide, len(z), wide // LANES)
 
 
 @_compiled
@@ -45,25 +43,27 @@ def _product(X: Any, w: Any, bias: Any, z: Any, out: Any) -> None:
 def linear(coefficients: NDArray[Any], bias: NDArray[Any]) -> Predict:
     """A linear model (outputs, d) in one fused loop, in single precision, as ours are."""
     outputs, d = coefficients.shape
-    wide = outputs if outputs == 1 else -(-outputs // LANES) * LANES
     if outputs == 1:
         w = np.zeros((1, -(-d // LANES) * LANES), np.float32)
         w[0, :d] = coefficients[0]
-        z = np.zeros(w.shape[1], np.float32)
-        start = np.float32(bias[0])
-    else:
-        w = np.zeros((d, wide), np.float32)
-        w[:, :outputs] = coefficients.T
-        z, start = np.zeros(d, np.float32), np.zeros(wide, np.float32)
-        start[:outputs] = bias
-    loop = _product if outputs == 1 else _products
+        z, start = np.zeros(w.shape[1], np.float32), np.float32(bias[0])
 
-    def predict(X: NDArray[Any]) -> NDArray[Any]:
-        out = np.empty((len(X), wide), np.float32)
-        loop(X, w, start, z, out)
+        def predict(X: NDArray[Any]) -> NDArray[Any]:
+            out = np.empty((len(X), 1), np.float32)
+            _product(X, w, start, z, out)
+            return out
+
+        return predict
+    W = np.zeros((d + 1, -(-outputs // LANES) * LANES), np.float32)
+    W[:d, :outputs], W[d, :outputs] = coefficients.T, bias
+    room = np.zeros(d, np.float32)
+
+    def predict_all(X: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty((len(X), W.shape[1]), np.float32)
+        _products(X, W, room, out)
         return out
 
-    return predict
+    return predict_all
 
 
 def times(models: Mapping[str, Predict], X: NDArray[Any]) -> dict[str, dict[str, float]]:

@@ -75,12 +75,13 @@ class LocalKernels(NamedTuple):
 
     A leaf has m landmarks l, p pairs of them and q outputs. Its basis is ``c_j = exp(-|s z -
     l_j|^2)`` and ``c_a c_b`` of each pair, its scores are ``bias + W' c``. With several outputs in
-    all, their logarithmic probabilities are scores less the logarithm of the sum of exponentials,
-    and `absent` of the outputs that the leaf does not have. An event's scores are the means over
-    the trees. In `numbers` there are, from the leaf's place on and each filled up to LANES numbers
-    or a multiple: ``-s^2`` (d,); ``-|l_j|^2``; ``2 s l_j``, as (d, landmarks); bias; and W, as (m +
-    p, outputs) with m filled up, or as one row if there is one output, with both filled up. Of the
-    landmarks that fill up, the numbers in the place of ``-|l_j|^2`` are `NOWHERE`.
+    all, the greatest of them is subtracted, and outputs that the leaf does not have are `absent`.
+    An event's scores are the means over the trees.
+
+    In `numbers` there are, from the leaf's place on and each filled up to LANES numbers or a
+    multiple: ``-s^2`` (d,); ``-|l_j|^2``; ``2 s l_j``, as (d, landmarks); bias; and W, as (m + p,
+    outputs) with m filled up, or as one row if there is one output, with both filled up. The
+    numbers in the places of ``-|l_j|^2`` and of the bias are `NOWHERE` where they fill up.
     """
 
     shift: Array
@@ -116,7 +117,7 @@ FARTHEST_LOCAL = 1e6
 """Scaled value from which on a value counts as this far out in `LocalKernels`: kernels are 0 there,
 and single precision holds the squares."""
 NOWHERE = -1e30
-"""Exponent of a landmark that is none: its kernel is 0."""
+"""Exponent of a landmark that is none: its kernel is 0. Score of an output that is none."""
 
 
 class LossCode(IntEnum):

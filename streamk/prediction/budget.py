@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LANES
 from streamk.errors import InvalidInput
 from streamk.prediction.layout import depths, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
@@ -27,7 +28,7 @@ _FEWEST, _MOST = 2, 256
 """Landmarks of the trees that are tried."""
 _ITERATIONS = 20
 """Of L-BFGS, for the trees that are tried."""
-_LEARNED = 20_000
+_LEARNED = 12_000
 """Events that a tree learns, at most, when it is tried: of a larger one, some leaves are fitted."""
 _HELD_BACK = 0.25
 _ABSENT = 9.0
@@ -61,7 +62,7 @@ def within_budget(
 
     One tree of 1, 4, 16 ... leaves has as many landmarks as the budget allows. It learns three
     quarters of the events by few iterations, and the number of leaves with the least loss on the
-    last quarter is taken; then half and twice as many, and several smaller trees, are tried.
+    last quarter is taken; then half and twice as many, and several trees, are tried.
 
     Parameters
     ----------
@@ -101,8 +102,10 @@ def within_budget(
         raise InvalidInput(
             f"budget={budget!r} allows for fewer than {_FEWEST} landmarks; give more"
         )
-    for trees in (1, *_SEVERAL):
-        sizes = best.leaves // 2, best.leaves, 2 * best.leaves
+    sizes = best.leaves // 2, 2 * best.leaves
+    best = trials.take((1, leaves) for leaves in sizes if leaves <= most) or best
+    for trees in _SEVERAL:
+        sizes = best.leaves, 2 * best.leaves
         best = trials.take((trees, leaves) for leaves in sizes if leaves <= most) or best
     return best
 
@@ -110,7 +113,10 @@ def within_budget(
 def landmarks_within(
     grown: Sequence[tuple[Tree, list[Part]]], targets: Targets, work: float, products: int
 ) -> int:
-    """Return how many landmarks of a leaf so many multiply-adds for an event allow for."""
+    """Return how many landmarks of a leaf so many multiply-adds for an event allow for.
+
+    They fill vectors of the processor if there are more than one vector has.
+    """
     left, each = work, 0.0
     for tree, parts in grown:
         d = tree.normals.shape[1]
@@ -120,7 +126,8 @@ def landmarks_within(
         above = float(share @ depths(tree.children, len(parts)))
         left -= d * (1.0 + above) + products * (1.0 + q)
         each += d + EXPONENTIAL + q
-    return min(_MOST, int(left / each))
+    m = min(_MOST, int(left / each))
+    return m if m < LANES else m // LANES * LANES
 
 
 def _of_leaf(targets: Targets, part: Part) -> tuple[Numbers, NDArray[np.int64], float]:
@@ -158,7 +165,7 @@ class _Trials:
         m = landmarks_within(grown, self.targets, self.work, self.options.products)
         if m < _FEWEST:
             return
-        few = replace(self.options, landmarks=m, iterations=_ITERATIONS)
+        few = replace(self.options, landmarks=m, iterations=_ITERATIONS, weighted=False)
         rows = self._rows(*grown[0])
         scores = np.zeros((len(rows), self.expected.shape[1]))
         for tree, parts in grown:

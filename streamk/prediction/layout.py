@@ -53,7 +53,7 @@ def laid_out(
     """Return the arrays of trees with a model for each leaf, on scaled columns.
 
     `models` are those of the first tree's leaves, then of the second one's and so on, and `absent`
-    the logarithm of the probability of each class that a leaf does not have.
+    how far the scores of outputs that they do not have are below the greatest.
     """
     children, roots = _joined(trees)
     numbers = [_numbers(model) for model in models]
@@ -102,7 +102,7 @@ def _numbers(model: LocalModel) -> Numbers:
     else:
         laid = np.zeros((len(weights), outputs))
         laid[:, :q] = weights
-    bias = np.zeros(outputs)
+    bias = np.full(outputs, NOWHERE)
     bias[:q] = model.bias
     squares = np.zeros(_filled(d))
     squares[:d] = -np.square(model.scale)

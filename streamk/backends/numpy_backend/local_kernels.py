@@ -64,7 +64,6 @@ def _of_tree(model: LocalKernels, root: int, Z: Array, outputs: int) -> Array:
         scores = _of_leaf(model, leaf, Z[mine])
         if outputs > 1:
             scores -= scores.max(axis=1, keepdims=True)
-            scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
         found[np.ix_(mine, model.outputs[first : first + q])] = scores
     return found
 
