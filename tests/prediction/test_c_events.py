@@ -11,6 +11,7 @@ import pytest
 from c_kit import Header
 from local_kernels_kit import compiled, made
 
+from streamk.encoding import columns
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.schema import Absent, Schema
 from streamk.encoding.values import MISSING, Rejected
@@ -169,8 +170,33 @@ def test_texts_that_read_as_numbers_are_told(tmp_path: Path) -> None:
             np.testing.assert_array_equal(encode.x, table.row(read), text)
 
 
-def test_missing_texts_are_those_of_the_encoder() -> None:
+def test_texts_that_share_columns_find_them_by_their_hash(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    table = ColumnTable(Schema())
+    for i in range(330):
+        event = {"user": f"u{i}", "page": [f"p{i}", "first"], "few": "abc"[i % 3], "n": 1.5}
+        table.admit(table.read(event))
+    fixed = ColumnTable(Schema.from_json(table.schema.to_json() | {"mode": "fixed"}))
+    assert len([column for column in fixed.places if "#" in str(column)]) > 60
+    encode = Encoder(fixed, tmp_path)
+    lengths = [0, 1, 7, 8, 63, 64, 127, 128, 129, 255, 256, 257, 1000]
+    long = ["x" * n for n in lengths[1:]] + ["é" * n for n in lengths[1:]]
+    known = [f"u{i}" for i in range(330)] + [f"p{i}" for i in range(330)]
+    some = [*long, *known, "#5", "#70", "u-1", *(f"new{i}" for i in range(300))]
+    for text in some:
+        pages = random.choice([*some, "12", "2024-01-01", ""], 5).tolist()
+        event = {"user": text, "page": pages, "few": text}
+        np.testing.assert_array_equal(encode.row(event), fixed.row(fixed.read(event)), text)
+    assert encode.put("user", "2024-01-01T00:00") == -1
+    assert encode.put("user", "2024-01") in (0, 1)
+    assert encode.put("few", "2024-01-01T00:00") == 0
+    assert encode.put("user", None) == 1
+    assert np.isnan(encode.x).sum() == sum(str(c).startswith("user=") for c in fixed.places)
+
+
+def test_constants_are_those_of_the_encoder() -> None:
     assert set(fields.MISSING) == MISSING
+    assert (fields.OWN, fields.SHARED) == (columns.OWN, columns.SHARED)
 
 
 def test_fields_are_numbered_by_name(tmp_path: Path) -> None:
@@ -183,19 +209,19 @@ def test_fields_are_numbered_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "kinds", "refused"),
+    ("names", "kinds", "refused"),
     [
         (("n", "t@elapsed"), {"n": "number", "t": "time"}, "'t@elapsed' is made from times"),
-        (("c=a", "c=#7"), {"c": "text"}, "'c=#7' is shared by texts, by a hash"),
+        (("c=a", "c=#7"), {"c": "text"}, "'c=#7' is shared by texts, and fewer than 256 have"),
         (("c=2024-01-01",), {"c": "text"}, "'c=2024-01-01' is that of a text in lists"),
     ],
 )
 def test_columns_that_c_cannot_make_are_refused(
-    columns: tuple[str, ...], kinds: dict[str, Any], refused: str, tmp_path: Path
+    names: tuple[str, ...], kinds: dict[str, Any], refused: str, tmp_path: Path
 ) -> None:
-    model = compiled(made(d=len(columns)), columns=columns)
+    model = compiled(made(d=len(names)), columns=names)
     with pytest.raises(InvalidInput, match=refused):
-        to_c(model, tmp_path / "model.h", schema=Schema(columns, kinds=kinds))
+        to_c(model, tmp_path / "model.h", schema=Schema(names, kinds=kinds))
     assert not (tmp_path / "model.h").exists()
 
 
@@ -205,7 +231,7 @@ def test_a_text_like_a_shared_column_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("names", "told"),
     [
         (("a", "c"), "column 1 is 'c' in the schema, and 'b' in the model"),
         (("a",), "the schema has 1 columns, and the model 2"),
@@ -213,11 +239,11 @@ def test_a_text_like_a_shared_column_is_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_schema_of_another_model_is_refused(
-    columns: tuple[str, ...], told: str, tmp_path: Path
+    names: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
     model = compiled(made(d=2), columns=("a", "b"))
     with pytest.raises(InvalidInput, match=told):
-        to_c(model, tmp_path / "model.h", schema=Schema(columns))
+        to_c(model, tmp_path / "model.h", schema=Schema(names))
 
 
 def test_a_model_without_names_takes_a_schema_of_as_many_columns(tmp_path: Path) -> None:

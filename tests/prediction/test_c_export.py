@@ -126,10 +126,18 @@ def test_the_numbers_are_read_back_to_the_same_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.view(np.int32), numbers.view(np.int32))
 
 
-@pytest.mark.parametrize("kind", MODELS)
+NAMES = ("n", *(f"c={i}" for i in range(256)), "c=#3", "m", "m=x")
+EVENTS = Schema(NAMES, kinds={"n": "number", "c": "text", "m": "number"})
+"""Fields of numbers, of many texts and of both."""
+
+
+@pytest.mark.parametrize("kind", [*MODELS, "events"])
 def test_it_is_cpp_too(kind: str, tmp_path: Path) -> None:
-    shape, classes = MODELS[kind]
-    to_c(compiled(made(**shape), classes), tmp_path / "model.h")
+    if kind == "events":
+        to_c(compiled(made(d=len(NAMES))), tmp_path / "model.h", schema=EVENTS)
+    else:
+        shape, classes = MODELS[kind]
+        to_c(compiled(made(**shape), classes), tmp_path / "model.h")
     (tmp_path / "a.cpp").write_text(
         '#include "model.h"\nint f(const double *x, float *s) { return model_scores(x, s); }\n'
     )
@@ -140,16 +148,14 @@ def test_it_calls_nothing(tmp_path: Path) -> None:
     """But for what every compiler of C asks for, and calls by itself."""
     if shutil.which("nm") is None:
         pytest.skip("the symbols of a library are listed by nm (binutils)")
-    for kind, (shape, classes) in MODELS.items():
-        schema = Schema(tuple(f"c{j}" for j in range(shape.get("d", 5))))
-        to_c(compiled(made(**shape), classes), tmp_path / "model.h", schema=schema)
-        functions = {
-            name: f"void *{name}(void) {{ return (void *)&model_{name}; }}"
-            for name in ("scores", "predict", "set_text", "set_texts", "set_number", "field")
-        }
-        if classes:
-            functions["p"] = "void *p(void) { return (void *)&model_probabilities; }"
-        (tmp_path / "a.c").write_text('#include "model.h"\n' + "\n".join(functions.values()))
+    for n_outputs in (1, 5):
+        model = compiled(made(d=len(NAMES), n_outputs=n_outputs, trees=2, products=9))
+        to_c(model, tmp_path / "model.h", schema=EVENTS)
+        names = ["scores", "predict", "set_text", "set_texts", "set_number", "field", "clear"]
+        if model.classes:
+            names.append("probabilities")
+        lines = [f"void *{name}(void) {{ return (void *)&model_{name}; }}" for name in names]
+        (tmp_path / "a.c").write_text("\n".join(['#include "model.h"', *lines]))
         for flags in (("-O3", "-march=native"), ("-O2",), ("-O0",)):
             command = [compiler(), *flags, "-c", "a.c", "-o", "a.o"]
             assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
@@ -157,7 +163,7 @@ def test_it_calls_nothing(tmp_path: Path) -> None:
                 ["nm", "-u", "a.o"], cwd=tmp_path, capture_output=True, text=True, check=True
             )
             called = set(re.findall(r"U (\w+)", listed.stdout)) - {"_GLOBAL_OFFSET_TABLE_"}
-            assert called <= {"memcpy", "memset"}, kind
+            assert called <= {"memcpy", "memset"}
 
 
 def test_two_models_go_together(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def to_c(
     ------
     InvalidInput
         If the name is none in C, the file cannot be written, or the schema's columns are not the
-        model's, or are made from times or from hashes of texts.
+        model's, or are made from times.
 
     Examples
     --------

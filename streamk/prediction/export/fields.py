@@ -10,10 +10,12 @@ from typing import Protocol
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 
-__all__ = ["MISSING", "EventSchema", "Field", "as_text", "fields_of"]
+__all__ = ["MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
 
+OWN, SHARED = 256, 64
+"""Texts of a field that have a column each, and columns that any further ones share by a hash of
+theirs, as in `streamk.encoding`."""
 _SHARED = re.compile(r"#\d\d?")
-"""Columns that texts share by a hash of theirs."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 MISSING = (
@@ -50,7 +52,9 @@ class Field:
     number: int | None = None
     """Place of the column of its numbers."""
     texts: dict[str, int] = field(default_factory=dict)
-    """Place of the column of each text."""
+    """Place of the column of each text that has its own."""
+    shared: dict[int, int] = field(default_factory=dict)
+    """Place of each of the columns that other texts share, by number."""
 
 
 def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int) -> list[Field]:
@@ -67,7 +71,7 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
     Raises
     ------
     InvalidInput
-        If the schema's columns are not the model's, or one is made from times or shared by texts.
+        If the schema's columns are not the model's, or one is made from times.
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
@@ -81,11 +85,16 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
         mark, text = str(column)[len(mine.name)], str(column)[len(mine.name) + 1 :]
         if mark == "@":
             raise _refused(column, "is made from times")
-        if _SHARED.fullmatch(text) and int(text[1:]) < 64:
-            raise _refused(column, "is shared by texts, by a hash of theirs")
+        if _SHARED.fullmatch(text) and int(text[1:]) < SHARED:
+            mine.shared[int(text[1:])] = place
+            continue
         if _DATE.match(text):
             raise _refused(column, "is that of a text in lists, which by itself may be a time")
         mine.texts[text] = place
+    for mine in found.values():
+        if mine.shared and len(mine.texts) < OWN:
+            column = f"{mine.name}=#{min(mine.shared)}"
+            raise _refused(column, f"is shared by texts, and fewer than {OWN} have their own")
     return list(found.values())
 
 

@@ -71,6 +71,11 @@ def _check(fields: Sequence[Field]) -> None:
                 f"field {field.name!r} holds numbers and texts, and an input of ONNX one of them; "
                 "give each a field, or encode events before the model (leave out schema=)"
             )
+        if field.shared:
+            raise InvalidInput(
+                f"column '{field.name}=#{min(field.shared)}' is shared by texts, by a hash that "
+                "ONNX does not have; encode events before the model (leave out schema=)"
+            )
         for text in field.texts:
             if text not in MISSING and _reads_as_number(text):
                 raise InvalidInput(

@@ -44,7 +44,7 @@ static inline void model_set_all(double *x, int field, double number, double tex
 /* The column of a text in a field, or -1. */
 static inline int model_text_column(int field, const char *text)
 {
-    int low = model_text_starts[field], high = model_text_starts[field + 1];
+    int low = model_text_starts[field], high = model_own_ends[field];
     while (low < high) {
         const int middle = low + (high - low) / 2, order = model_compare(text, model_texts[middle]);
         if (order == 0)
@@ -54,6 +54,11 @@ static inline int model_text_column(int field, const char *text)
         else
             low = middle + 1;
     }
+#ifdef MODEL_SHARED
+    if (model_shared_rows[field] >= 0)
+        return model_shared_columns[MODEL_SHARED * model_shared_rows[field] +
+                                    (int)(model_hash(text) % MODEL_SHARED)];
+#endif
     return -1;
 }
 
@@ -165,14 +170,34 @@ static inline int model_is_number(const char *text)
     return *at == 0;
 }
 
-/* Set a field to a text, in UTF-8. One such as "NA" or "" is missing; one that reads as a number, or
-   as NaN, is no use, and belongs to model_set_number. */
+/* Whether a text begins like a date. Only where texts share columns does that matter: elsewhere a
+   time has no column, as another unknown text. */
+static inline int model_may_be_time(int field, const char *text)
+{
+#ifdef MODEL_SHARED
+    const char *like = "0000-00-00";
+    if (field < 0 || model_shared_rows[field] < 0)
+        return 0;
+    for (; *like != 0; like++, text++)
+        if (*like == '0' ? !model_is_digit(*text) : *text != *like)
+            return 0;
+    return 1;
+#else
+    (void)field;
+    (void)text;
+    return 0;
+#endif
+}
+
+/* Set a field to a text, in UTF-8. One such as "NA" or "" is missing. One that reads as a number, or
+   as NaN, is no use, and belongs to model_set_number; nor is one that begins like a date where texts
+   share columns. */
 static inline int model_set_text(double *x, int field, const char *text)
 {
     int column;
     if (model_is_missing(text))
         return model_set_missing(x, field);
-    if (model_is_number(text))
+    if (model_is_number(text) || model_may_be_time(field, text))
         return -1;
     if (field < 0)
         return 0;
