@@ -54,7 +54,10 @@ def test_the_guide_has_its_pages() -> None:
 @pytest.mark.parametrize(
     ("page", "source"), EXAMPLES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(EXAMPLES)]
 )
-def test_examples_run(page: str, source: str) -> None:
+def test_examples_run(
+    page: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for the files that they write
     exec(compile(source, page, "exec"), {"__name__": "guide"})
 
 
