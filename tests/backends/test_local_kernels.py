@@ -113,3 +113,9 @@ def test_threads_share_an_evaluator(twin: Any) -> None:
         found = list(pool.map(evaluate, batches))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_loops_with_and_without_the_lock_have_caches_of_their_own() -> None:
+    """One that let go of the interpreter's lock would share its workspace among threads."""
+    loops = (compiled._scores, compiled._scores_of_many)
+    assert len({loop._cache._cache_file._index_path for loop in loops}) == 2

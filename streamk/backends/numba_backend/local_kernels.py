@@ -6,6 +6,7 @@ numbers in single precision. Nothing is allocated: `scores` has its workspace fr
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -180,4 +181,15 @@ def _evaluate(
     return len(X)
 
 
-_scores, _scores_of_many = _called(_evaluate), _in_parallel(_evaluate)
+def _named_otherwise(function: Any, name: str) -> FunctionType:
+    """Return the same function with a cache of its own.
+
+    numba's cache tells functions apart by their names, and not by `nogil`.
+    """
+    copy = FunctionType(function.__code__, function.__globals__, name)
+    copy.__qualname__ = name
+    return copy
+
+
+_scores = _called(_evaluate)
+_scores_of_many = _in_parallel(_named_otherwise(_evaluate, "_evaluate_many"))
