@@ -16,6 +16,7 @@ from benchmarks import adult, common, first_light, first_use, headlines, scaling
 from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.eigenpro import __main__ as eigenpro
 from benchmarks.engine import __main__ as engine
+from benchmarks.fast_prediction import __main__ as fast_prediction
 from benchmarks.features import __main__ as features
 from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
@@ -51,6 +52,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "oasis.md": {oasis.NAME: oasis.render},
     TOPICS / "meka.md": {meka.NAME: meka.render},
     TOPICS / "eigenpro.md": {eigenpro.NAME: eigenpro.render},
+    TOPICS / "fast_prediction.md": {fast_prediction.NAME: fast_prediction.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {

@@ -10,9 +10,9 @@ import numpy as np
 
 from connectors.base import Chunk
 from connectors.memory import MemorySource
-from streamk.engine.checkpoints.packing import fingerprint
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
+from streamk.packing import fingerprint
 
 BATCH = 16
 

@@ -66,6 +66,60 @@ class Hadamard(NamedTuple):
 Basis = Dense | Hadamard
 
 
+class LocalKernels(NamedTuple):
+    """Trees of hyperplanes with a small kernel model at each leaf, laid out for prediction.
+
+    A raw event x (d,) becomes ``z = (x - shift) * factor``, with `fill` where x is NaN and bounded
+    by `FARTHEST_LOCAL`. From the root of each tree it goes to the second child where ``normal . z
+    >= offset``, to the first one else; a root or child below 0 is the leaf numbered ``-1 - child``.
+
+    A leaf has m landmarks l, p pairs of them and q outputs. Its basis is ``c_j = exp(-|s z -
+    l_j|^2)`` and ``c_a c_b`` of each pair, its scores are ``bias + W' c``. With several outputs in
+    all, the greatest of them is subtracted, and outputs that the leaf does not have are `absent`.
+    An event's scores are the means over the trees.
+
+    In `numbers` there are, from the leaf's place on and each filled up to LANES numbers or a
+    multiple: ``-s^2`` (d,); ``-|l_j|^2``; ``2 s l_j``, as (d, landmarks); bias; and W, as (m + p,
+    outputs) with m filled up, or as one row if there is one output, with both filled up. The
+    numbers in the places of ``-|l_j|^2`` and of the bias are `NOWHERE` where they fill up.
+    """
+
+    shift: Array
+    """float64 (d,)"""
+    factor: Array
+    """float64 (d,)"""
+    fill: Array
+    """float64 (d,)"""
+    normals: Array
+    """float32 (nodes, d)"""
+    offsets: Array
+    """float32 (nodes,)"""
+    children: Array
+    """int64 (nodes, 2)"""
+    roots: Array
+    """int64 (trees,)"""
+    absent: Array
+    """float32 (leaves,)"""
+    leaves: Array
+    """int64 (leaves, LEAF): landmarks, pairs and outputs; and where the leaf begins in `numbers`,
+    in `pairs` and in `outputs`"""
+    numbers: Array
+    """float32"""
+    pairs: Array
+    """int64 (all pairs, 2)"""
+    outputs: Array
+    """int64: numbers of the outputs of each leaf, in ascending order"""
+
+
+LEAF = 6
+"""Numbers about a leaf of `LocalKernels`."""
+FARTHEST_LOCAL = 1e6
+"""Scaled value from which on a value counts as this far out in `LocalKernels`: kernels are 0 there,
+and single precision holds the squares."""
+NOWHERE = -1e30
+"""Exponent of a landmark that is none: its kernel is 0. Score of an output that is none."""
+
+
 class LossCode(IntEnum):
     """Integer code of a loss."""
 

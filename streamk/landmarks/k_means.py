@@ -7,6 +7,7 @@ iterations of it, as the authors' own program runs it.
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,14 @@ def k_means(
     return of_points(matrix, centers, real, threads, stopped)
 
 
+@cache
+def _thread_pools() -> Any:
+    """Return the thread pools there are: to look for them takes longer than to find clusters."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def check_available() -> None:
     """Raise BackendUnavailable if scikit-learn is not installed."""
     try:
@@ -91,7 +100,13 @@ def check_available() -> None:
 
 
 def centers_of(
-    points: Numbers, count: int, random: np.random.Generator, *, init: str, iterations: int
+    points: Numbers,
+    count: int,
+    random: np.random.Generator,
+    *,
+    init: str,
+    iterations: int,
+    weights: Numbers | None = None,
 ) -> Numbers:
     """Return the centres of clusters that k-means finds, in ascending order and all different.
 
@@ -104,6 +119,8 @@ def centers_of(
     init : {"random", "k-means++"}
     iterations : int
         At most so many of Lloyd's.
+    weights : float64 array of shape (n,), optional
+        Of the points, at least one above 0. By default all have the same.
 
     Raises
     ------
@@ -113,7 +130,6 @@ def centers_of(
     check_available()
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     model = KMeans(
         min(count, len(points)),
@@ -124,8 +140,8 @@ def centers_of(
         random_state=int(random.integers(2**31)),
     )
     # Threads add up their parts of a cluster in the order in which they finish.
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
-        model.fit(points)
+        model.fit(points, sample_weight=weights)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)
     return centers

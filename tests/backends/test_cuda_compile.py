@@ -21,7 +21,8 @@ from streamk.backends.cupy_backend.device import CUDA_OPTIONS, MODULES, THREADS,
 SINGLE, WIDE, DOUBLE = (False, False), (False, True), (True, True)
 PLAIN = [Variant(*SINGLE, False), Variant(*DOUBLE, False)]
 ALL = dict.fromkeys(MODULES, PLAIN) | {
-    "features": [Variant(*types, on) for on in (False, True) for types in (SINGLE, WIDE, DOUBLE)]
+    "features": [Variant(*types, on) for on in (False, True) for types in (SINGLE, WIDE, DOUBLE)],
+    "local_kernels": PLAIN[:1],
 }
 """Every variant that the backend launches."""
 COMMON = {

@@ -19,7 +19,7 @@ from connectors.stdio import StdinSource
 from streamk.cli import main
 from streamk.encoding import Schema
 from streamk.encoding.decoders import decoder
-from streamk.engine.checkpoints.packing import canonical
+from streamk.packing import canonical
 
 ROWS = [
     [f"Köln {i}", f"{i}.5", "a;b|c\td,e" if i % 5 == 0 else "x\ny", "ja" if i % 2 else "nein"]

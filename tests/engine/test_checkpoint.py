@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamk.engine.checkpoints import reading
-from streamk.engine.checkpoints.packing import fingerprint
 from streamk.engine.checkpoints.reading import Checkpoint, read_checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.packing import fingerprint
 from streamk.state import State
 
 

@@ -18,10 +18,10 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.engine import Engine, Key, Report, Untrusted, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoints.packing import canonical
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import InvalidInput, StateError
+from streamk.packing import canonical
 from streamk.state import State
 
 

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamk.engine import kept_model
-from streamk.engine.checkpoints.packing import canonical, pack, unpack
 from streamk.engine.checkpoints.reading import LONGEST_MANIFEST, read_checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
+from streamk.packing import canonical, pack, unpack
 from streamk.state import State
 
 WHERE = Path("model.safetensors")

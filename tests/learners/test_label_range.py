@@ -15,10 +15,10 @@ import pytest
 from connectors.memory import MemorySource
 from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Engine
-from streamk.engine.checkpoints.packing import fingerprint
 from streamk.errors import InvalidInput
 from streamk.learners import MODELS, create, from_state
 from streamk.learners.common.classes import LARGEST_NUMBER
+from streamk.packing import fingerprint
 
 X = np.random.default_rng(0).normal(size=(120, 3)).astype("f")
 Y = X[:, 0] * X[:, 1]

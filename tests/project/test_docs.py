@@ -41,7 +41,7 @@ def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
         *("factorization.md", "metrics.md", "serving.md", "running.md", "gallery.md", "words.md"),
-        "additions.md",
+        *("additions.md", "fast_prediction.md"),
         *FOLLOWED,
     }
     contents = (DOCS / "contents.rst").read_text(encoding="utf-8").split()
@@ -54,7 +54,10 @@ def test_the_guide_has_its_pages() -> None:
 @pytest.mark.parametrize(
     ("page", "source"), EXAMPLES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(EXAMPLES)]
 )
-def test_examples_run(page: str, source: str) -> None:
+def test_examples_run(
+    page: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for the files that they write
     exec(compile(source, page, "exec"), {"__name__": "guide"})
 
 

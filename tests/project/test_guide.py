@@ -56,11 +56,13 @@ def follow(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     printed = None
     blocks = FENCED.findall(text)
-    assert {language for language, _ in blocks} <= {"console", "python", "text"}
+    assert {language for language, _ in blocks} <= {"console", "python", "py", "text", "c"}
     for language, block in blocks:
         if language == "console":
             printed = "".join(command(line) for line in block.splitlines())
-        elif language == "python":
+        elif language == "c":
+            (directory / "main.c").write_text(block)
+        elif language in ("python", "py"):
             with contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(block, "guide", "exec"), names)
             printed = output.getvalue()
@@ -102,6 +104,14 @@ def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.Monkey
     follow(text, tmp_path, monkeypatch)
     assert json.loads((tmp_path / "phishing.json").read_text())["benchmark"] == "river_battery"
     assert (tmp_path / "docs" / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_is_served_without_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("the guide compiles a header where there is a C compiler (cc)")
+    pytest.importorskip("onnx", reason="the guide writes ONNX: pip install 'streamk[onnx]'")
+    pytest.importorskip("onnxruntime", reason="the guide runs ONNX by onnxruntime")
+    follow(part("fast_prediction.md", "Serve it without Python"), tmp_path, monkeypatch)
 
 
 @pytest.mark.nightly
@@ -219,7 +229,7 @@ def test_commands_of_pages_for_other_machines(page: str, prepared: Path, tmp_pat
 def test_every_page_with_commands_is_run() -> None:
     pages = {path.name for path in DOCS.glob("*.md") if "```console" in part(path.name)}
     others = {*OTHERS, *NEEDS, "quickstart.md", "tutorial.md", "gallery.md"}
-    assert pages == {"streams.md", "serving.md", *others}
+    assert pages == {"streams.md", "serving.md", "fast_prediction.md", *others}
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
-from streamk.engine.checkpoints.packing import fingerprint
+from streamk.packing import fingerprint
 
 from .checks import (
     Problem,

@@ -9,6 +9,7 @@ except ImportError as error:
 
 from streamk.adapters.sklearn.block_ridge import BlockRidge
 from streamk.adapters.sklearn.block_svc import BlockSVC
+from streamk.adapters.sklearn.dc_pred import DCPredClassifier, DCPredRegressor
 from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -30,6 +31,8 @@ from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRe
 __all__ = [
     "BlockRidge",
     "BlockSVC",
+    "DCPredClassifier",
+    "DCPredRegressor",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
     "EigenProClassifier",

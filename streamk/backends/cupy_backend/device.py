@@ -31,8 +31,11 @@ MODULES = {
         "descend",
     ),
     "pairwise": ("pairwise", "products", "add_products"),
+    "local_kernels": ("local_scores",),
 }
 """The kernels of each file of `kernels`."""
+_BEFORE = {"local_kernels": ("local_core",)}
+"""Files whose text stands before that of a module."""
 
 
 class Variant(NamedTuple):
@@ -91,7 +94,8 @@ def source(module: str) -> str:
     True
     """
     folder = resources.files("streamk.backends.cupy_backend") / "kernels"
-    return "".join((folder / f"{name}.h").read_text("utf-8") for name in ("portable", module))
+    names = ("portable", *_BEFORE.get(module, ()), module)
+    return "".join((folder / f"{name}.h").read_text("utf-8") for name in names)
 
 
 CUDA_OPTIONS = ("-std=c++14", "--fmad=false")

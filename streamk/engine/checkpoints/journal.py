@@ -15,9 +15,9 @@ from pathlib import Path
 
 from streamk.engine.checkpoints.files import private, reading, sync_directory, writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
-from streamk.engine.checkpoints.packing import canonical
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import StateError
+from streamk.packing import canonical
 
 __all__ = ["Journal"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from streamk.engine.checkpoints.files import read_bytes, reading
 from streamk.engine.checkpoints.keys import Key, Untrusted
-from streamk.engine.checkpoints.packing import canonical, header_bytes, places, unpack
 from streamk.errors import InvalidInput, StateError
+from streamk.packing import canonical, header_bytes, places, unpack
 from streamk.state import State
 
 __all__ = [

@@ -27,7 +27,6 @@ from streamk.engine.checkpoints.files import remove_any, sync_directory, write_f
 from streamk.engine.checkpoints.journal import Journal
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.locks import holder, lock
-from streamk.engine.checkpoints.packing import canonical, pack
 from streamk.engine.checkpoints.reading import (
     FORMAT,
     LONGEST_MANIFEST,
@@ -41,6 +40,7 @@ from streamk.engine.checkpoints.reading import (
 )
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput
+from streamk.packing import canonical, pack
 from streamk.state import State
 
 __all__ = ["NotSaved", "Store"]

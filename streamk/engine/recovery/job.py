@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from streamk.engine.checkpoints.packing import fingerprint
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.errors import StateError
+from streamk.packing import fingerprint
 from streamk.state import State
 
 __all__ = ["Job"]

@@ -5,7 +5,7 @@ A library's exponential would keep a loop from being vectorised, so this one is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -28,13 +28,35 @@ def _compiled_decayed(x: Any) -> Any:
     return _single() if x == types.float32 else _double()
 
 
+class Constants(NamedTuple):
+    """The numbers of the method."""
+
+    polynomial: tuple[float, ...]
+    turns: float
+    high: float
+    low: float
+    big: float
+    least: float
+    shift: int
+    bias: int
+
+
+SINGLE = Constants(
+    (
+        *(0.5, 0.166665766661199283, 0.0416665542129841503),
+        *(0.0083632328836826182, 0.00139262508314976117),
+    ),
+    *(1.4426950408889634, 0.693359375, -0.000212194440055, 1.5 * 2.0**23, -87.33654),
+    *(23, 0x3F800000),
+)
+
+
 def _single() -> Any:
-    f32, i32 = np.float32, np.int32
-    g0, g1, g2 = f32(0.5), f32(0.166665766661199283), f32(0.0416665542129841503)
-    g3, g4 = f32(0.0083632328836826182), f32(0.00139262508314976117)
-    turns, high, low = f32(1.4426950408889634), f32(0.693359375), f32(-0.000212194440055)
-    big, one, zero, least = f32(1.5 * 2.0**23), f32(1.0), f32(0.0), f32(-87.33654)
-    shift, bias = i32(23), i32(0x3F800000)
+    f32, i32, c = np.float32, np.int32, SINGLE
+    g0, g1, g2, g3, g4 = (f32(g) for g in c.polynomial)
+    turns, high, low = f32(c.turns), f32(c.high), f32(c.low)
+    big, one, zero, least = f32(c.big), f32(1.0), f32(0.0), f32(c.least)
+    shift, bias = i32(c.shift), i32(c.bias)
 
     def single(x: Any) -> Any:
         shifted = x * turns + big

@@ -1,4 +1,4 @@
-"""Checkpoints as bytes: JSON that is written in one way only, and arrays as safetensors.
+"""States as bytes: JSON that is written in one way only, and arrays as safetensors.
 
 What is read may have been written by anybody, so sizes that a file claims are held against the
 size that it has, in Python's unbounded integers, before anything is allocated by them.

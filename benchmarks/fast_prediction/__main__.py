@@ -1,0 +1,54 @@
+"""Models that predict in microseconds: DC-Pred++ and what it is made of.
+
+classes        Table 1 and Figure 2: accuracy by the time of a prediction, four data sets
+kddcup         the same of kdd99_10pct
+numbers        Figure 3: errors of regressions by the cost of a prediction
+approximation  Figure 1: errors of approximate kernels by the cost of a prediction
+ablation       what each part of the method does
+
+How each figure is taken is at the top of the modules in fast_prediction/. With --only the other
+parts stay in the results as they were, with the machine and the date of their own run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks import common, parts
+from benchmarks.fast_prediction import ablation, approximation, classes, numbers
+
+NAME = "fast_prediction"
+PARTS: dict[str, parts.Render] = {
+    "classes": classes.render,
+    "kddcup": classes.render,
+    "numbers": numbers.render,
+    "approximation": approximation.render,
+    "ablation": ablation.render,
+}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    return parts.render(document, PARTS)
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    parser = common.arguments("benchmarks.fast_prediction", __doc__)
+    parts.add_only(parser, list(PARTS))
+    options = parser.parse_args(argv)
+    data, quick = options.data, options.quick
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "classes": lambda: classes.measure(data, quick=quick),
+        "kddcup": lambda: classes.measure(data, quick=quick, sets=classes.LARGE),
+        "numbers": lambda: numbers.measure(data, quick=quick),
+        "approximation": lambda: approximation.measure(data, quick=quick),
+        "ablation": lambda: ablation.measure(data, quick=quick),
+    }
+    results = parts.measured(NAME, options, measures)
+    common.finish(NAME, options, {}, results, render)
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))

@@ -1,0 +1,198 @@
+"""Prediction by a tree of small kernel models; see `streamk.backends.LocalKernels`.
+
+An event is scaled, routed down the tree and evaluated at its leaf in one pass, by vectors of LANES
+numbers in single precision. Nothing is allocated: `scores` has its workspace from the caller.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels
+from streamk.backends.numba_backend.compilation.compiling import compiling, parts
+from streamk.backends.numba_backend.simd import rows_16
+
+__all__ = ["Evaluator", "find_leaves"]
+
+_part = parts(fastmath={"contract"}, forceinline=True)
+_called = compiling(fastmath={"contract"})
+"""It keeps the interpreter's lock, so that two threads never share its workspace."""
+_in_parallel = compiling(nogil=True, fastmath={"contract"})
+_MANY = 256
+"""Rows from which on the interpreter's lock is let go."""
+
+
+def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
+    """Write the leaves of raw events X, float64 (n, d), to out, int64 (n, trees)."""
+    filled = _filled(model)
+    _find(*filled[:7], X, np.zeros(filled.normals.shape[1], np.float32), out)
+
+
+def _filled(model: LocalKernels) -> LocalKernels:
+    """Return the model with normals that fill vectors."""
+    nodes, d = model.normals.shape
+    normals = np.zeros((nodes, -(-d // LANES) * LANES), np.float32)
+    normals[:, :d] = model.normals
+    return model._replace(normals=normals)
+
+
+class Evaluator:
+    """Evaluates a model; several threads may do so at once."""
+
+    def __init__(self, model: LocalKernels) -> None:
+        self._model = _filled(model)
+        m, p, q = (-(-model.leaves[:, i].max() // LANES) * LANES for i in range(3))
+        self._size = int(self._model.normals.shape[1] + m + p + q)
+        self._workspace = np.zeros(self._size, np.float32)
+
+    def scores(self, X: Array, out: Array) -> int:
+        """Write the scores of raw events X, float64 (n, d), to out, float32 (n, outputs).
+
+        Returns
+        -------
+        int
+            The first row with an infinite value, where it stopped, or n.
+        """
+        if len(X) < _MANY:
+            found: int = _scores(*self._model, X, self._workspace, out)
+        else:
+            found = _scores_of_many(*self._model, X, np.zeros(self._size, np.float32), out)
+        return found
+
+
+@_part
+def _rescale(shift: Any, factor: Any, fill: Any, X: Any, i: Any, z: Any) -> Any:
+    """Write the scaled event i; return whether it is finite."""
+    finite = True
+    for j in range(len(shift)):
+        value = X[i, j]
+        finite &= abs(value) != np.inf
+        value = value if value == value else fill[j]  # NaN differs from itself
+        value = (value - shift[j]) * factor[j]
+        value = value if value < FARTHEST_LOCAL else FARTHEST_LOCAL
+        z[j] = value if value > -FARTHEST_LOCAL else -FARTHEST_LOCAL
+    return finite
+
+
+@_part
+def _leaf(normals: Any, offsets: Any, children: Any, node: Any, z: Any) -> Any:
+    wide = normals.shape[1]
+    while node >= 0:
+        right = rows_16.dot(z, normals, node * wide, wide // LANES) >= offsets[node]
+        node = children[node, 1 if right else 0]
+    return -1 - node
+
+
+@_called
+def _find(
+    shift: Any,
+    factor: Any,
+    fill: Any,
+    normals: Any,
+    offsets: Any,
+    children: Any,
+    roots: Any,
+    X: Any,
+    z: Any,
+    out: Any,
+) -> None:
+    for i in range(len(X)):
+        _rescale(shift, factor, fill, X, i, z)
+        for t in range(len(roots)):
+            out[i, t] = _leaf(normals, offsets, children, roots[t], z)
+
+
+@_part
+def _add_leaf(
+    leaves: Any,
+    leaf: Any,
+    absent: Any,
+    numbers: Any,
+    pairs: Any,
+    outputs: Any,
+    d: Any,
+    z: Any,
+    room: Any,
+    weight: Any,
+    out: Any,
+    i: Any,
+) -> None:
+    """Add the scores of the scaled event z by its leaf, times the weight, to row i of out."""
+    m, p, q, at = leaves[leaf, 0], leaves[leaf, 1], leaves[leaf, 2], leaves[leaf, 3]
+    pair, output = leaves[leaf, 4], leaves[leaf, 5]
+    vectors, some = (m + LANES - 1) // LANES, (q + LANES - 1) // LANES
+    wide = vectors * LANES
+    exponent = rows_16.squares(z, numbers, at, len(z) // LANES)
+    at += len(z)
+    rows_16.affine(z, numbers, at + wide, at, room, 0, d, vectors)
+    at += (1 + d) * wide
+    rows_16.exponentials(room, vectors, exponent)
+    for n in range(p):
+        room[wide + n] = room[pairs[pair + n, 0]] * room[pairs[pair + n, 1]]
+    basis = wide + p
+    filled = (basis + LANES - 1) // LANES * LANES
+    if out.shape[1] == 1:
+        for n in range(basis, filled):
+            room[n] = 0.0
+        score = numbers[at] + rows_16.dot(room, numbers, at + LANES, filled // LANES)
+        out[i, 0] += weight * score
+        return
+    missing = weight * absent[leaf]
+    for k in range(out.shape[1]):
+        out[i, k] += missing
+    if q == 1:  # its score is the greatest
+        out[i, outputs[output]] -= missing
+        return
+    rows_16.affine(room, numbers, at + some * LANES, at, room, filled, basis, some)
+    less = weight * rows_16.maximum(room, filled, some) + missing
+    for k in range(q):
+        out[i, outputs[output + k]] += weight * room[filled + k] - less
+
+
+def _evaluate(
+    shift: Any,
+    factor: Any,
+    fill: Any,
+    normals: Any,
+    offsets: Any,
+    children: Any,
+    roots: Any,
+    absent: Any,
+    leaves: Any,
+    numbers: Any,
+    pairs: Any,
+    outputs: Any,
+    X: Any,
+    workspace: Any,
+    out: Any,
+) -> Any:
+    d = len(shift)
+    z = workspace[: (d + LANES - 1) // LANES * LANES]
+    room = workspace[len(z) :]
+    weight = np.float32(1.0 / len(roots))
+    for i in range(len(X)):
+        if not _rescale(shift, factor, fill, X, i, z):
+            return i
+        for k in range(out.shape[1]):
+            out[i, k] = 0.0
+        for t in range(len(roots)):
+            leaf = _leaf(normals, offsets, children, roots[t], z)
+            _add_leaf(leaves, leaf, absent, numbers, pairs, outputs, d, z, room, weight, out, i)
+    return len(X)
+
+
+def _named_otherwise(function: Any, name: str) -> FunctionType:
+    """Return the same function with a cache of its own.
+
+    numba's cache tells functions apart by their names, and not by `nogil`.
+    """
+    copy = FunctionType(function.__code__, function.__globals__, name)
+    copy.__qualname__ = name
+    return copy
+
+
+_scores = _called(_evaluate)
+_scores_of_many = _in_parallel(_named_otherwise(_evaluate, "_evaluate_many"))

@@ -1,0 +1,127 @@
+"""The fields of events, and which columns a value of them fills."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column
+
+__all__ = ["MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
+
+OWN, SHARED = 256, 64
+"""Texts of a field that have a column each, and columns that any further ones share by a hash of
+theirs, as in `streamk.encoding`."""
+_SHARED = re.compile(r"#\d\d?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
+    *("NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
+    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""Texts that stand for a missing value, as in `streamk.encoding`."""
+
+
+class EventSchema(Protocol):
+    """The part of a `streamk.encoding.Schema` that is read."""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """Names of the columns, in their order."""
+        ...
+
+    @property
+    def absent(self) -> str:
+        """Value of the columns of a field that an event lacks: "zero" or "missing"."""
+        ...
+
+    def owner(self, column: Column) -> Column:
+        """Return the field that a column is made from."""
+        ...
+
+
+@dataclass
+class Field:
+    """A field and its columns."""
+
+    name: str
+    number: int | None = None
+    """Place of the column of its numbers."""
+    texts: dict[str, int] = field(default_factory=dict)
+    """Place of the column of each text that has its own."""
+    shared: dict[int, int] = field(default_factory=dict)
+    """Place of each of the columns that other texts share, by number."""
+
+
+def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int) -> list[Field]:
+    """Return the fields of a schema, in the order of their first columns.
+
+    Parameters
+    ----------
+    schema : EventSchema
+    columns : sequence of str or int, or None
+        The model's.
+    width : int
+        How many the model has.
+
+    Raises
+    ------
+    InvalidInput
+        If the schema's columns are not the model's, or one is made from times.
+    """
+    own = list(schema.columns)
+    _check_same(own, range(width) if columns is None else columns, named=columns is not None)
+    found: dict[Column, Field] = {}
+    for place, column in enumerate(own):
+        owner = schema.owner(column)
+        mine = found.setdefault(owner, Field(str(owner)))
+        if column == owner:
+            mine.number = place
+            continue
+        mark, text = str(column)[len(mine.name)], str(column)[len(mine.name) + 1 :]
+        if mark == "@":
+            raise _refused(column, "is made from times")
+        if _SHARED.fullmatch(text) and int(text[1:]) < SHARED:
+            mine.shared[int(text[1:])] = place
+            continue
+        if _DATE.match(text):
+            raise _refused(column, "is that of a text in lists, which by itself may be a time")
+        mine.texts[text] = place
+    for mine in found.values():
+        if mine.shared and len(mine.texts) < OWN:
+            column = f"{mine.name}=#{min(mine.shared)}"
+            raise _refused(column, f"is shared by texts, and fewer than {OWN} have their own")
+    return list(found.values())
+
+
+def as_text(label: Column | bool) -> str:
+    """Return a class or column as a text: a boolean as JSON has it.
+
+    >>> as_text("a"), as_text(3), as_text(True)
+    ('a', '3', 'true')
+    """
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def _check_same(ours: Sequence[Column], columns: Sequence[Column], *, named: bool) -> None:
+    advice = "give the schema by which the model's events were encoded"
+    if len(ours) != len(columns):
+        raise InvalidInput(
+            f"the schema has {len(ours)} columns, and the model {len(columns)}; {advice}"
+        )
+    for place, (one, other) in enumerate(zip(ours, columns, strict=True)):
+        if named and one != other:
+            raise InvalidInput(
+                f"column {place} is {one!r} in the schema, and {other!r} in the model; {advice}"
+            )
+
+
+def _refused(column: Column, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"column {column!r} {reason}, which cannot be exported: encode events before the model "
+        "(leave out schema=), or train without this column's field"
+    )

@@ -1,0 +1,189 @@
+"""A compiled model as ONNX, for the runtimes that read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import __version__
+from streamk.backends import FARTHEST_LOCAL
+from streamk.errors import InvalidInput
+from streamk.prediction.export.fields import EventSchema, fields_of
+from streamk.prediction.export.leaves import leaves_of, paths
+from streamk.prediction.export.models import Model
+from streamk.prediction.export.onnx_events import columns_of
+from streamk.prediction.export.onnx_graph import Graph
+
+__all__ = ["to_onnx"]
+
+
+def to_onnx(
+    model: Model,
+    path: str | os.PathLike[str],
+    *,
+    schema: EventSchema | None = None,
+) -> None:
+    """Write a model as ONNX (operators of version 17), in place of any file there.
+
+    Its input is ``X``, float32 (n, d), of which NaN is missing. Outputs are ``label`` (n,), texts,
+    int64 or booleans, and ``probabilities``, float32 (n, classes); or ``number``, float32 (n,).
+    They are what `CompiledModel.predict_many` and `predict_proba_many` give, up to the rounding of
+    float32, but an infinite value counts as a large one. The properties ``columns`` and ``classes``
+    are their names, in JSON.
+
+    All hyperplanes are evaluated at once, and what a leaf has is copied for each event of it, so
+    batches should have some thousand events at most.
+
+    Parameters
+    ----------
+    model : CompiledModel
+    path : str or path
+    schema : streamk.encoding.Schema, optional
+        How events became the model's columns. Then each field is an input (n, 1) by its name,
+        float32 or texts: NaN, an empty text and one such as "NA" are missing. What is unknown
+        counts as with ``mode="fixed"``.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be written, or the schema's columns are not the model's, or are made
+        from times, from hashes of texts, or from numbers and texts of one field.
+    BackendUnavailable
+        If the package onnx is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from streamk.prediction import dc_pred
+    >>> model = dc_pred([[0.0], [1.0]] * 20, ["no", "yes"] * 20, leaves=1, landmarks=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_onnx(model, Path(folder) / "model.onnx")
+    ...     (Path(folder) / "model.onnx").stat().st_size > 1000
+    True
+    """
+    graph = Graph()
+    if schema is None:
+        X = graph.input("X", "FLOAT", model.width)
+    else:
+        X = columns_of(graph, fields_of(schema, model.columns, model.width))
+    scores = _scores(graph, model, _scaled(graph, model, X))
+    if model.classes:
+        _classes(graph, model, scores)
+    else:
+        graph.node("Squeeze", scores, graph.constant([1], np.int64), name="number")
+        graph.output("number", "FLOAT")
+    properties = {"classes": json.dumps(model.classes), "columns": json.dumps(model.columns)}
+    try:
+        graph.onnx.save_model(graph.model(properties, __version__), os.fspath(path))
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _scaled(graph: Graph, model: Model, X: str) -> str:
+    """Return scaled events; in double precision, as large numbers may differ by little."""
+    kernels = model.kernels
+    wide = graph.cast(X, "DOUBLE")
+    known = graph.node("Where", graph.node("IsNaN", wide), graph.constant(kernels.fill), wide)
+    scaled = graph.node(
+        "Mul",
+        graph.node("Sub", known, graph.constant(kernels.shift)),
+        graph.constant(kernels.factor),
+    )
+    bounds = (graph.constant(bound, np.float64) for bound in (-FARTHEST_LOCAL, FARTHEST_LOCAL))
+    return graph.cast(graph.node("Clip", scaled, *bounds), "FLOAT")
+
+
+def _scores(graph: Graph, model: Model, Z: str) -> str:
+    """Return the scores (n, outputs), means over the trees."""
+    kernels = model.kernels
+    evaluate = _leaf_evaluation(graph, model, Z)
+    sides = ""
+    if len(kernels.children):
+        along = graph.node("MatMul", Z, graph.constant(kernels.normals.T))
+        second = graph.node("GreaterOrEqual", along, graph.constant(kernels.offsets))
+        sides = graph.cast(second, "FLOAT")
+    found = [
+        evaluate(_leaf(graph, kernels.children, root, sides, Z)) for root in kernels.roots.tolist()
+    ]
+    return graph.node("Mean", *found)
+
+
+def _leaf(graph: Graph, children: NDArray[np.int64], root: int, sides: str, Z: str) -> str:
+    """Return the numbers (n,) of leaves: of all leaves one has no step on the other side."""
+    above, numbers = paths(children, root)
+    if len(numbers) == 1:
+        value = graph.onnx.numpy_helper.from_array(numbers)
+        return graph.node("ConstantOfShape", graph.node("Shape", Z, start=0, end=1), value=value)
+    steps = graph.node("MatMul", sides, graph.constant(above))
+    wrong = graph.node("Sub", steps, graph.constant((above > 0.0).sum(axis=0), np.float32))
+    place = graph.node("ArgMax", wrong, axis=1, keepdims=0)
+    return graph.node("Gather", graph.constant(numbers), place, axis=0)
+
+
+def _leaf_evaluation(graph: Graph, model: Model, Z: str) -> Callable[[str], str]:
+    """Return the function from the numbers (n,) of leaves to their scores (n, outputs)."""
+    leaves = leaves_of(model.kernels, model.n_outputs)
+    squares, landmarks, exponents, weights, bias = map(
+        graph.constant,
+        (
+            leaves.squares[:, :, None],
+            leaves.landmarks,
+            leaves.exponents,
+            leaves.weights,
+            leaves.bias,
+        ),
+    )
+    pairs = [graph.constant(places) for places in leaves.pairs if places.size]
+    if model.n_outputs > 1:
+        lacks, absent = map(graph.constant, (leaves.lacks, model.kernels.absent[:, None]))
+    second, zero = graph.constant([1], np.int64), graph.constant(0.0, np.float32)
+    squared = graph.node("Mul", Z, Z)
+
+    def product(rows: str, matrices: str, leaf: str) -> str:
+        chosen = graph.node("Gather", matrices, leaf, axis=0)
+        found = graph.node("MatMul", graph.node("Unsqueeze", rows, second), chosen)
+        return graph.node("Squeeze", found, second)
+
+    def evaluate(leaf: str) -> str:
+        def of_leaf(array: str) -> str:
+            return graph.node("Gather", array, leaf, axis=0)
+
+        powers = graph.node("Add", product(Z, landmarks, leaf), of_leaf(exponents))
+        powers = graph.node("Add", powers, product(squared, squares, leaf))
+        basis = graph.node("Exp", graph.node("Min", powers, zero))
+        if pairs:
+            both = [graph.node("GatherElements", basis, of_leaf(each), axis=1) for each in pairs]
+            basis = graph.node("Concat", basis, graph.node("Mul", *both), axis=1)
+        scores = graph.node("Add", product(basis, weights, leaf), of_leaf(bias))
+        if model.n_outputs == 1:
+            return scores
+        below = graph.node("Sub", scores, graph.node("ReduceMax", scores, axes=[1]))
+        return graph.node("Where", of_leaf(lacks), of_leaf(absent), below)
+
+    return evaluate
+
+
+def _classes(graph: Graph, model: Model, scores: str) -> None:
+    """Add labels and probabilities."""
+    if model.n_outputs == 1:
+        both = graph.node("Concat", graph.node("Neg", scores), scores, axis=1)
+        graph.node("Sigmoid", both, name="probabilities")
+        second = graph.node("Greater", scores, graph.constant(0.0, np.float32))
+        place = graph.node("Squeeze", graph.cast(second, "INT64"), graph.constant([1], np.int64))
+    else:
+        graph.node("Softmax", scores, axis=1, name="probabilities")
+        place = graph.node("ArgMax", scores, axis=1, keepdims=0)
+    kinds = {str: ("STRING", np.str_), bool: ("BOOL", np.bool_), int: ("INT64", np.int64)}
+    kind, dtype = kinds[type(model.classes[0])]
+    try:
+        classes = graph.constant(model.classes, dtype)
+    except OverflowError:
+        raise InvalidInput("classes are past the whole numbers of ONNX; make them texts") from None
+    graph.node("Gather", classes, place, axis=0, name="label")
+    graph.output("label", kind)
+    graph.output("probabilities", "FLOAT", len(model.classes))

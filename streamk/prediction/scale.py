@@ -1,0 +1,62 @@
+"""The scale in which the tree divides events: columns of mean 0 and deviation 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.backends import FARTHEST_LOCAL, ROUNDING
+from streamk.errors import InvalidInput
+
+__all__ = ["Scale", "as_events"]
+
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Of a raw event x, ``(x - shift) * factor`` with `fill` where x is NaN; all are (d,)."""
+
+    shift: Numbers
+    factor: Numbers
+    fill: Numbers
+
+    @classmethod
+    def of(cls, X: Numbers) -> Scale:
+        """Return the scale of events (n, d): a constant column counts for nothing."""
+        known = ~np.isnan(X)
+        n = np.maximum(known.sum(axis=0), 1)
+        zeroed = np.where(known, X, 0.0)
+        shift = zeroed.sum(axis=0) / n
+        deviation = np.sqrt(np.where(known, np.square(X - shift), 0.0).sum(axis=0) / n)
+        constant = deviation <= ROUNDING * np.abs(shift)
+        factor = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
+        return cls(shift, factor, shift)
+
+    def __call__(self, X: Numbers) -> Numbers:
+        """Return scaled events (n, d)."""
+        Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
+        bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
+        return bounded
+
+
+def as_events(X: ArrayLike, least: int = 1) -> Numbers:
+    """Return events (n, d) as float64; raise InvalidInput unless they are, and enough."""
+    try:
+        rows = np.ascontiguousarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"events must be numbers: {error}") from error
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise InvalidInput(f"events of shape {rows.shape} must have shape (n, d) with columns")
+    if len(rows) < least:
+        raise InvalidInput(f"there are {len(rows)} events, and at least {least} are needed")
+    if np.isinf(rows).any():
+        row, column = np.argwhere(np.isinf(rows))[0]
+        raise InvalidInput(
+            f"column {column} of row {row} is {rows[row, column]}, which must be finite; NaN is "
+            "missing"
+        )
+    return rows

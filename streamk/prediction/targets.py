@@ -1,0 +1,127 @@
+"""Targets that a tree of local models is fitted to: numbers, classes or probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+
+__all__ = ["Label", "Targets"]
+
+Numbers = NDArray[Any]
+Label = str | int | bool
+
+_LEAST_MASS = 0.5
+"""Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What is to be predicted of each event.
+
+    Parameters
+    ----------
+    values : float64 array of shape (n, 1) or (n, classes)
+        Numbers, in units of their deviation; probabilities, those of the second of two classes.
+    classes : tuple of labels
+        () of numbers.
+    mean, deviation : float
+        Of the numbers.
+    """
+
+    values: Numbers
+    classes: tuple[Label, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    @classmethod
+    def numbers(cls, y: Any, n: int) -> Targets:
+        """Return those of n numbers."""
+        try:
+            values = np.asarray(y, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                "labels of a regression must be numbers; choose task='classification' for classes"
+            ) from None
+        _check_length(values, n)
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise InvalidInput(f"the label of row {row} is {values[row]}, which must be finite")
+        mean, deviation = float(values.mean()), float(values.std())
+        deviation = deviation if deviation > 0.0 else 1.0
+        return cls(((values - mean) / deviation)[:, None], (), mean, deviation)
+
+    @classmethod
+    def labels(cls, y: Any, n: int) -> Targets:
+        """Return those of n labels: texts, whole numbers or booleans."""
+        given = np.asarray(y)
+        _check_length(given, n)
+        plain = given.tolist()
+        for row, label in enumerate(plain):
+            if isinstance(label, float) and label.is_integer():
+                plain[row] = int(label)
+            elif not isinstance(label, str | int):
+                raise InvalidInput(
+                    f"the label of row {row}, {label!r}, must be a text, a whole number or a "
+                    "boolean; choose task='regression' for numbers"
+                )
+        try:
+            classes: list[Label] = sorted(set(plain))
+        except TypeError:
+            raise InvalidInput("labels are of several types; make them all texts") from None
+        if len(classes) < 2:
+            raise InvalidInput(f"all labels are {classes[0]!r}; there must be two classes at least")
+        places = {label: place for place, label in enumerate(classes)}
+        codes = np.array([places[label] for label in plain])
+        if len(classes) == 2:
+            return cls(codes[:, None].astype(np.float64), tuple(classes))
+        values = np.zeros((n, len(classes)))
+        values[np.arange(n), codes] = 1.0
+        return cls(values, tuple(classes))
+
+    @classmethod
+    def probabilities(cls, P: Numbers, classes: Sequence[Label]) -> Targets:
+        """Return those of probabilities (n, classes)."""
+        return cls(P[:, 1:].copy() if len(classes) == 2 else P, tuple(classes))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether there are classes."""
+        return bool(self.classes)
+
+    def take(self, rows: Any) -> Targets:
+        """Return the targets of some events."""
+        return Targets(self.values[rows], self.classes, self.mean, self.deviation)
+
+    def of_leaf(self, rows: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.int64], float]:
+        """Return the targets (n, q) of a leaf's events, its outputs, and the rest of the mass.
+
+        The leaf has the classes whose probabilities sum up to at least one half, and its targets
+        sum to 1. The rest is the mean probability of the others; of labels that are certain the
+        share of those that are the only ones of their class (Good and Turing).
+        """
+        values = self.values[rows]
+        if values.shape[1] == 1:
+            return values, np.zeros(1, np.int64), 0.0
+        mass = values.sum(axis=0)
+        (outputs,) = np.nonzero(mass >= min(_LEAST_MASS, float(mass.max())))
+        rest = 1.0 - float(mass[outputs].sum()) / len(rows)
+        single = float((mass[outputs] == 1.0).sum()) / len(rows)
+        chosen = values[:, outputs]
+        totals = chosen.sum(axis=1, keepdims=True)
+        even = np.full(len(outputs), 1.0 / len(outputs))
+        chosen = np.where(totals > 0.0, chosen / np.where(totals > 0.0, totals, 1.0), even)
+        return chosen, outputs.astype(np.int64), max(rest, single)
+
+
+def _check_length(y: Numbers, n: int) -> None:
+    if y.shape != (n,):
+        raise InvalidInput(f"labels of shape {y.shape} must have shape ({n},), one for each event")

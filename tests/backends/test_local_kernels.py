@@ -1,0 +1,121 @@
+"""The twins of prediction by trees of small kernel models, against the model itself."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from local_kernels_kit import Made, events, made
+
+from streamk.backends import LocalKernels
+from streamk.backends.numba_backend import local_kernels as compiled
+from streamk.backends.numpy_backend import local_kernels as readable
+
+TWINS = pytest.mark.parametrize("twin", [readable, compiled], ids=["numpy", "numba"])
+SHAPES: list[dict[str, Any]] = [
+    {"d": 1, "leaves": 1, "n_outputs": 1, "landmarks": 1},
+    {"d": 3, "leaves": 2, "n_outputs": 1, "landmarks": 15, "products": 5},
+    {"d": 16, "leaves": 9, "n_outputs": 1, "landmarks": 40, "products": 33},
+    {"d": 17, "leaves": 5, "n_outputs": 3, "landmarks": 16, "trees": 4},
+    {"d": 2, "leaves": 1, "n_outputs": 1, "landmarks": 9, "trees": 3},
+    {"d": 5, "leaves": 30, "n_outputs": 17, "landmarks": 33, "products": 20},
+    {"d": 100, "leaves": 4, "n_outputs": 40, "landmarks": 64, "products": 1, "alike": True},
+]
+"""Sizes around multiples of a vector's."""
+
+
+def scores(twin: Any, model: LocalKernels, X: Any, n_outputs: int) -> Any:
+    out = np.full((len(X), n_outputs), np.nan, np.float32)
+    assert twin.Evaluator(model).scores(X, out) == len(X)
+    return out
+
+
+def check(found: Any, model: Made, X: Any) -> None:
+    """Compare scores with those of the model in double precision."""
+    sure = ~model.beside_planes(X)
+    assert sure.mean() > 0.95
+    expected = model.scores(X)[sure]
+    np.testing.assert_allclose(found[sure], expected, rtol=1e-6, atol=model.tolerance)
+
+
+@TWINS
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("n", [1, 255, 2000])
+def test_scores_are_those_of_the_model(twin: Any, shape: dict[str, Any], n: int) -> None:
+    model = made(**shape, seed=n)
+    X = events(n, shape["d"], seed=n)
+    check(scores(twin, model.kernels, X, model.n_outputs), model, X)
+
+
+@TWINS
+def test_no_events_have_no_scores(twin: Any) -> None:
+    assert scores(twin, made().kernels, np.empty((0, 5)), 4).shape == (0, 4)
+
+
+@TWINS
+@pytest.mark.parametrize("n", [1, 300])
+def test_leaves(twin: Any, n: int) -> None:
+    model = made(leaves=12, trees=3)
+    X = events(n, 5, seed=3)
+    out = np.empty((n, 3), np.int64)
+    twin.find_leaves(model.kernels, X, out)
+    sure, Z = ~model.beside_planes(X), model.scale(X)
+    for number, tree in enumerate(model.trees):
+        np.testing.assert_array_equal(out[sure, number], 12 * number + tree.leaves(Z)[sure])
+
+
+@pytest.mark.parametrize("n", [20, 700])
+def test_a_row_has_the_same_scores_in_any_batch(n: int) -> None:
+    model = made(d=7, n_outputs=5)
+    X = events(n, 7)
+    together = scores(compiled, model.kernels, X, 5)
+    one_by_one = np.concatenate([scores(compiled, model.kernels, x[None], 5) for x in X])
+    np.testing.assert_array_equal(together, one_by_one)
+
+
+@TWINS
+@pytest.mark.parametrize("infinity", [np.inf, -np.inf])
+@pytest.mark.parametrize("n", [50, 1500])
+def test_an_infinite_value_stops_at_its_row(twin: Any, infinity: float, n: int) -> None:
+    model = made()
+    X = events(n, 5)
+    X[n - 10, 3] = X[n - 2, 0] = infinity
+    out = np.empty((n, 4), np.float32)
+    evaluator = twin.Evaluator(model.kernels)
+    assert evaluator.scores(X, out) == n - 10
+    X[n - 10, 3] = X[n - 2, 0] = np.nan
+    assert evaluator.scores(X, out) == n
+
+
+@TWINS
+def test_values_at_the_ends_of_their_range_are_far_away(twin: Any) -> None:
+    model = made(d=2, leaves=1, n_outputs=1)
+    X = np.array([[1.7e308, 0.0], [-1.7e308, 1e300], [1e9, -1e9]])
+    found = scores(twin, model.kernels, X, 1)
+    np.testing.assert_allclose(found, model.models[0].bias[0], rtol=1e-6)
+
+
+@TWINS
+def test_threads_share_an_evaluator(twin: Any) -> None:
+    model = made(d=9, leaves=20, n_outputs=6)
+    batches = [events(n, 9, seed=n) for n in (1, 2, 100, 255, 256, 800) for _ in range(5)]
+    expected = [scores(twin, model.kernels, X, 6) for X in batches]
+    evaluator = twin.Evaluator(model.kernels)
+
+    def evaluate(X: Any) -> Any:
+        out = np.empty((len(X), 6), np.float32)
+        assert evaluator.scores(X, out) == len(X)
+        return out
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(evaluate, batches))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_loops_with_and_without_the_lock_have_caches_of_their_own() -> None:
+    """One that let go of the interpreter's lock would share its workspace among threads."""
+    loops = (compiled._scores, compiled._scores_of_many)
+    assert len({loop._cache._cache_file._index_path for loop in loops}) == 2

@@ -1,0 +1,167 @@
+"""Trees and local models of DC-Pred++, beside the plain ones of `naive_dc_pred`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamk.prediction.local_fit import LocalOptions, fit_local
+from streamk.prediction.local_model import LocalModel
+from streamk.prediction.refinement import loss_and_slopes, refine
+from streamk.prediction.tree import grow
+from tests import naive_dc_pred as naive
+
+OPTIONS = LocalOptions(
+    landmarks=6, products=0, weighted=True, ridge=1e-6, iterations=20, is_classifier=True
+)
+
+
+def random() -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(3))
+
+
+def local_model(m: int = 5, p: int = 4, q: int = 3, d: int = 2, seed: int = 0) -> LocalModel:
+    draw = np.random.default_rng(seed)
+    pairs = draw.integers(m, size=(p, 2))
+    return LocalModel(
+        np.arange(q),
+        draw.normal(size=(m, d)),
+        draw.uniform(0.4, 0.9, size=d),
+        pairs,
+        draw.normal(size=(m + p, q)),
+        draw.normal(size=q),
+    )
+
+
+def targets(n: int, q: int, classify: bool, seed: int = 1) -> Any:
+    draw = np.random.default_rng(seed)
+    if not classify:
+        return draw.normal(size=(n, q))
+    T = draw.uniform(size=(n, q))
+    return T if q == 1 else T / T.sum(axis=1, keepdims=True)
+
+
+def test_scores_are_those_of_the_plain_model() -> None:
+    model, Z = local_model(), np.random.default_rng(2).normal(size=(7, 2))
+    np.testing.assert_allclose(model.scores(Z), [naive.scores(z, model) for z in Z], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("q", "classify"), [(1, True), (3, True), (1, False)])
+@pytest.mark.parametrize("p", [0, 4])
+def test_slopes_are_those_of_the_plain_loss(q: int, classify: bool, p: int) -> None:
+    model, Z = local_model(q=q, p=p), np.random.default_rng(2).normal(size=(9, 2))
+    T, ridge, step = targets(9, q, classify), 0.1, 1e-6
+    loss, slopes = loss_and_slopes(model, Z, T, is_classifier=classify, ridge=ridge)
+    assert loss == pytest.approx(naive.loss(Z, T, model, ridge, classify=classify))
+
+    def moved(name: str, place: Any, by: float) -> float:
+        value = np.array(getattr(model, name), np.float64)
+        value[place] += by
+        other = replace(model, **{name: value})
+        return naive.loss(Z, T, other, ridge, classify=classify)
+
+    for name, found in zip(("landmarks", "scale", "weights", "bias"), slopes, strict=True):
+        for place in np.ndindex(np.shape(found)):
+            expected = (moved(name, place, step) - moved(name, place, -step)) / (2 * step)
+            assert found[place] == pytest.approx(expected, rel=1e-4, abs=1e-7), (name, place)
+
+
+def test_refining_lowers_the_loss() -> None:
+    model, Z = local_model(q=1), np.random.default_rng(2).normal(size=(50, 2))
+    T = (Z[:, :1] * Z[:, 1:] > 0.0).astype(float)
+    before, _ = loss_and_slopes(model, Z, T, is_classifier=True, ridge=1e-6)
+    better = refine(model, Z, T, is_classifier=True, ridge=1e-6, iterations=30)
+    after, _ = loss_and_slopes(better, Z, T, is_classifier=True, ridge=1e-6)
+    assert after < 0.5 * before
+
+
+def test_importance_is_that_of_kernel_ridge_regression() -> None:
+    from streamk.prediction.local_fit import _importance
+
+    draw = np.random.default_rng(0)
+    Z, Y = draw.normal(size=(30, 2)), draw.normal(size=(30, 2))
+    K = np.array([[naive.basis(a, [b * 0.4**0.5], [0.4**0.5] * 2, [])[0] for b in Z] for a in Z])
+    found = _importance(Z, Y, 0.4, random())
+    np.testing.assert_allclose(found, naive.importance(K, Y, 0.1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.3, 0.5])
+def test_a_tree_divides_all_points(balance: float) -> None:
+    Z = np.random.default_rng(0).normal(size=(400, 3))
+    tree, parts = grow(Z, 13, balance=balance, halo=1.5, random=random())
+    assert tree.n_leaves == len(parts) == 13
+    assert sorted(np.concatenate([part.own for part in parts]).tolist()) == list(range(400))
+    leaves = tree.leaves(Z)
+    for number, part in enumerate(parts):
+        assert (leaves[part.own] == number).all()
+        assert len(part.halo) == round(1.5 * len(part.own))
+        assert not set(part.own.tolist()) & set(part.halo.tolist())
+    plain = [naive.leaf_of(z, tree.normals, tree.offsets, tree.children) for z in Z]
+    assert leaves.tolist() == plain
+
+
+def test_balanced_leaves_have_as_many_points() -> None:
+    Z = np.random.default_rng(0).normal(size=(1024, 3))
+    _, parts = grow(Z, 16, balance=0.5, halo=0.0, random=random())
+    assert {len(part.own) for part in parts} == {64}
+
+
+def test_unbalanced_leaves_are_the_clusters() -> None:
+    """The paper's own assignment: an event belongs to the nearer one of two centers."""
+    draw = np.random.default_rng(0)
+    Z = np.concatenate([draw.normal(size=(300, 2)), draw.normal(size=(20, 2)) + 50.0])
+    _, parts = grow(Z, 2, balance=0.0, halo=0.0, random=random())
+    assert sorted(len(part.own) for part in parts) == [20, 300]
+
+
+def test_a_halo_has_the_nearest_points() -> None:
+    Z = np.linspace(0.0, 1.0, 64)[:, None]
+    _, parts = grow(Z, 4, balance=0.5, halo=0.5, random=random())
+    for part in parts:
+        low, high = part.own.min(), part.own.max()
+        nearest = sorted(
+            set(range(64)) - set(part.own.tolist()), key=lambda i: max(low - i, i - high)
+        )
+        assert set(part.halo.tolist()) <= set(nearest[:10])
+
+
+@pytest.mark.parametrize("points", [np.zeros((20, 2)), np.ones((1, 2))])
+def test_points_that_do_not_differ_are_one_leaf(points: Any) -> None:
+    tree, parts = grow(points, 8, balance=0.5, halo=1.0, random=random())
+    assert tree.n_leaves == len(parts) == 1
+    assert (tree.leaves(points) == 0).all()
+
+
+def test_fewer_points_than_leaves() -> None:
+    Z = np.array([[0.0], [1.0], [1.0], [5.0]])
+    tree, parts = grow(Z, 100, balance=0.5, halo=1.0, random=random())
+    assert tree.n_leaves == 3
+    assert all(len(part.own) for part in parts)
+
+
+def test_a_leaf_of_one_class_is_constant() -> None:
+    Z = np.random.default_rng(0).normal(size=(10, 2))
+    binary = fit_local(Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random())
+    assert binary.landmarks.shape == (0, 2)
+    assert binary.scores(Z)[:, 0] == pytest.approx(np.log(10.5 / 0.5))
+    one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random())
+    assert one.outputs.tolist() == [4]
+
+
+def test_equal_points_are_constant() -> None:
+    T = np.array([[1.0], [0.0], [1.0]])
+    model = fit_local(np.ones((3, 2)), T, np.zeros(1, np.int64), OPTIONS, random())
+    assert len(model.landmarks) == 0
+    assert 0.0 < model.scores(np.ones((1, 2)))[0, 0] < 1.0
+
+
+def test_fewer_points_than_landmarks() -> None:
+    Z = np.array([[0.0], [1.0], [1.0], [2.0]])
+    model = fit_local(
+        Z, np.array([[0.0], [1.0], [1.0], [0.0]]), np.zeros(1, np.int64), OPTIONS, random()
+    )
+    assert model.landmarks.shape == (3, 1)
+    assert (model.scores(Z)[:, 0] > 0).tolist() == [False, True, True, False]

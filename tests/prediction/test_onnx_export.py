@@ -1,0 +1,209 @@
+"""Models as ONNX, run by ONNX Runtime, against `CompiledModel` itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from local_kernels_kit import compiled, events, made
+
+from streamk.encoding.columns import ColumnTable
+from streamk.encoding.schema import Absent, Schema
+from streamk.encoding.values import MISSING
+from streamk.errors import BackendUnavailable, InvalidInput
+from streamk.prediction import dc_pred
+from streamk.prediction.export import to_onnx
+from streamk.prediction.export.leaves import leaves_of, paths
+
+pytest.importorskip("onnx", reason="models are written by onnx: pip install onnx")
+runtime = pytest.importorskip("onnxruntime", reason="they are run by onnxruntime")
+
+MODELS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "two classes": ({"n_outputs": 1, "d": 6}, ("no", "yes")),
+    "many classes": ({"n_outputs": 26, "d": 16, "leaves": 20}, tuple(range(26))),
+    "all classes everywhere": ({"n_outputs": 3, "alike": True}, ("a", "b", "ü")),
+    "booleans": ({"n_outputs": 1}, (False, True)),
+    "numbers": ({"n_outputs": 1, "d": 20}, ()),
+    "one leaf": ({"n_outputs": 5, "leaves": 1}, tuple("abcde")),
+    "no landmarks": ({"n_outputs": 3, "leaves": 2, "landmarks": 1}, ("a", "b", "c")),
+    "several trees": ({"n_outputs": 17, "trees": 3, "products": 5}, tuple(range(17))),
+    "several leaves": ({"n_outputs": 3, "trees": 2, "leaves": 1}, ("a", "b", "c")),
+    "several trees, numbers": ({"n_outputs": 1, "trees": 4, "d": 16}, ()),
+    "products": ({"n_outputs": 4, "products": 30, "landmarks": 40}, tuple(range(4))),
+    "products, numbers": ({"n_outputs": 1, "products": 9, "d": 1}, ()),
+}
+
+
+def session(path: Path) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The outputs by their names."""
+    model = session(path)
+    names = [output.name for output in model.get_outputs()]
+    return dict(zip(names, model.run(None, inputs), strict=True))
+
+
+@pytest.mark.parametrize("n", [1, 3000])
+@pytest.mark.parametrize("kind", MODELS)
+def test_predictions_are_those_of_the_model(kind: str, n: int, tmp_path: Path) -> None:
+    shape, classes = MODELS[kind]
+    whole = made(**shape, seed=len(kind))
+    model = compiled(whole, classes)
+    X = events(n, model.width, seed=1).astype(np.float32)
+    to_onnx(model, tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", {"X": X})
+    sure = ~whole.beside_planes(X)
+    assert sure.mean() > 0.99
+    if not classes:
+        assert found.keys() == {"number"}
+        expected = model.predict_many(X)[sure]
+        np.testing.assert_allclose(found["number"][sure], expected, atol=whole.tolerance)
+        return
+    assert found.keys() == {"label", "probabilities"}
+    expected = model.predict_proba_many(X)
+    tolerance = max(whole.tolerance, 1e-6)
+    np.testing.assert_allclose(found["probabilities"][sure], expected[sure], atol=tolerance)
+    first, second = np.sort(expected, axis=1)[:, [-1, -2]].T
+    clear = sure & (first - second > 2 * tolerance)
+    assert clear.mean() > 0.99
+    assert found["label"][clear].tolist() == model.predict_many(X)[clear].tolist()
+
+
+def test_no_events_have_no_predictions(tmp_path: Path) -> None:
+    to_onnx(compiled(made(n_outputs=1)), tmp_path / "model.onnx")
+    assert run(tmp_path / "model.onnx", {"X": np.empty((0, 5), np.float32)})["number"].size == 0
+
+
+@pytest.mark.slow
+def test_a_trained_model(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20_000, 8)).astype(np.float32)
+    X[:, 0] += 1e4
+    X[random.random(X.shape) < 0.03] = np.nan
+    y = np.digitize(np.nan_to_num(X[:, 1] * X[:, 2]), [-1.0, 0.0, 1.0])
+    model = dc_pred(X[:4000], y[:4000], leaves=16, landmarks=20, products=10, iterations=10)
+    to_onnx(model, tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", {"X": X})
+    assert (found["label"] == model.predict_many(X)).mean() > 0.9999
+    near = np.isclose(found["probabilities"], model.predict_proba_many(X), atol=1e-4)
+    assert near.mean() > 0.9999, "rounding decides beside hyperplanes alone"
+
+
+def test_the_leaves_are_those_of_the_arrays() -> None:
+    whole = made(d=3, leaves=3, trees=2, landmarks=20, products=7, n_outputs=4)
+    leaves = leaves_of(whole.kernels, 4)
+    for leaf, model in enumerate(whole.models):
+        m, p = len(model.landmarks), len(model.pairs)
+        most = leaves.exponents.shape[1]
+        weights = leaves.weights[leaf][:, model.outputs]
+        np.testing.assert_allclose(weights[:m], model.weights[:m].astype(np.float32))
+        np.testing.assert_allclose(weights[most : most + p], model.weights[m:].astype(np.float32))
+        np.testing.assert_array_equal(leaves.pairs[:, leaf, :p].T, model.pairs)
+        others = np.setdiff1d(np.arange(4), model.outputs)
+        assert leaves.lacks[leaf].nonzero()[0].tolist() == others.tolist()
+        assert not leaves.weights[leaf][:, others].any()
+
+
+def test_paths_lead_to_their_leaves() -> None:
+    whole = made(d=3, leaves=20, trees=3)
+    Z, kernels = np.random.default_rng(0).normal(size=(200, 3)), whole.kernels
+    along = Z @ kernels.normals.T
+    sides = along >= kernels.offsets
+    for number, tree in enumerate(whole.trees):
+        above, leaves = paths(kernels.children, kernels.roots[number])
+        places = (sides @ above == (above > 0).sum(axis=0)).nonzero()[1]
+        np.testing.assert_array_equal(leaves[places], 20 * number + tree.leaves(Z))
+    assert paths(np.empty((0, 2), np.int64), -4)[1].tolist() == [3]
+
+
+def test_names_go_with_the_model(tmp_path: Path) -> None:
+    columns, classes = ("a", "ü", "c", "d", "e"), ("x", "y", "z")
+    to_onnx(compiled(made(n_outputs=3), classes, columns=columns), tmp_path / "model.onnx")
+    found = session(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(found["columns"]) == list(columns)
+    assert json.loads(found["classes"]) == list(classes)
+    to_onnx(compiled(made(n_outputs=3)), tmp_path / "model.onnx")
+    found = session(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(found["columns"]) is None
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def table_of(absent: Absent) -> ColumnTable:
+    table = ColumnTable(Schema(absent=absent))
+    for event in (
+        {"price": 3.5, "colour": "red", "size": "L"},
+        {"colour": "größer", "price": 1.0, "count": 2},
+        {"colour": "=x=y", "size": "", "tags": ["", "b"]},
+    ):
+        table.admit(table.read(event))
+    return ColumnTable(Schema.from_json(table.schema.to_json() | {"mode": "fixed"}))
+
+
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+def test_fields_become_the_columns_of_the_encoder(absent: Absent, tmp_path: Path) -> None:
+    table, random = table_of(absent), np.random.default_rng(0)
+    model = compiled(made(d=len(table), n_outputs=1), columns=table.schema.columns)
+    to_onnx(model, tmp_path / "model.onnx", schema=table.schema)
+    texts = ["red", "größer", "=x=y", "L", "b", "green", "12", *sorted(MISSING)]
+    n = 500
+    inputs: dict[str, Any] = {}
+    for name in ("price", "count"):
+        inputs[name] = random.normal(size=(n, 1)).astype(np.float32)
+        inputs[name][random.random(n) < 0.2] = np.nan
+    for name in ("colour", "size", "tags"):
+        inputs[name] = random.choice(np.array(texts, object), (n, 1))
+    rows = [
+        table.row(table.read({name: values[i, 0] for name, values in inputs.items()}))
+        for i in range(n)
+    ]
+    sure = ~made(d=len(table), n_outputs=1).beside_planes(np.array(rows))
+    found = run(tmp_path / "model.onnx", inputs)["number"][sure]
+    np.testing.assert_allclose(found, model.predict_many(rows)[sure], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds", "refused"),
+    [
+        (("t@elapsed",), {"t": "time"}, "'t@elapsed' is made from times"),
+        (("c=#7", *(f"c={i}x" for i in range(256))), {"c": "text"}, "'c=#7' is shared by texts"),
+        (("c=12",), {"c": "text"}, "'c=12' is that of a text in lists, which by itself may be a"),
+        (("c", "c=a"), {"c": "number"}, "field 'c' holds numbers and texts"),
+        (("",), {}, "a field is called ''"),
+        (("label",), {}, "a field is called 'label'"),
+        ((3, "3"), {}, "a field is called '3'"),
+    ],
+)
+def test_what_onnx_cannot_make_is_refused(
+    columns: tuple[Any, ...], kinds: dict[Any, Any], refused: str, tmp_path: Path
+) -> None:
+    model = compiled(made(d=len(columns)), columns=columns)
+    with pytest.raises(InvalidInput, match=refused):
+        to_onnx(model, tmp_path / "model.onnx", schema=Schema(columns, kinds=kinds))
+
+
+def test_classes_past_64_bits_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="past the whole numbers of ONNX"):
+        to_onnx(compiled(made(n_outputs=1), (0, 2**70)), tmp_path / "model.onnx")
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be written: No such file"):
+        to_onnx(compiled(made(n_outputs=1)), tmp_path / "nowhere" / "model.onnx")
+
+
+def test_without_onnx_it_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(BackendUnavailable, match="install it with: pip install onnx"):
+        to_onnx(compiled(made(n_outputs=1)), tmp_path / "model.onnx")
