@@ -7,8 +7,7 @@
 from streamk.prediction.compiled import CompiledModel, load
 from streamk.prediction.compiling import compile  # noqa: A004 (the name that users look for)
 from streamk.prediction.dc_pred import dc_pred
-from streamk.prediction.pseudo_landmarks import PseudoLandmarks
-from streamk.prediction.pseudo_nystrom import PseudoNystrom
+from streamk.prediction.pseudo import PseudoLandmarks, PseudoNystrom
 from streamk.prediction.teachers import importance_of
 
 __all__ = [

@@ -22,7 +22,7 @@ _LEAST_MASS = 0.5
 
 @dataclass(frozen=True)
 class Targets:
-    """What is to be predicted of each event.
+    """Numbers or probabilities that are to be predicted, one row for each event.
 
     Parameters
     ----------

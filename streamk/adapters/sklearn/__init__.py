@@ -7,7 +7,6 @@ except ImportError as error:
         f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
     ) from error
 
-from streamk.adapters.sklearn.block_ridge import BlockRidge
 from streamk.adapters.sklearn.block_svc import BlockSVC
 from streamk.adapters.sklearn.dc_pred import DCPredClassifier, DCPredRegressor
 from streamk.adapters.sklearn.doubly_stochastic import (
@@ -27,6 +26,7 @@ from streamk.adapters.sklearn.landmarks import (
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
 from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
 from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
+from streamk.adapters.sklearn.ridge import BlockRidge
 
 __all__ = [
     "BlockRidge",

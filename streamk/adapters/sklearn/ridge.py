@@ -1,7 +1,8 @@
-"""The common part of kernel ridge regressions as scikit-learn regressors."""
+"""Kernel ridge regressions as scikit-learn regressors: what all share, and the one in clusters."""
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Self
 
 import numpy as np
@@ -9,9 +10,19 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamk.adapters.sklearn.options import kernel_of_points
+from streamk.adapters.options import estimator
+from streamk.adapters.sklearn.options import (
+    count_of_parts,
+    drawn_seed,
+    kernel_of_points,
+    threads_of,
+)
+from streamk.factorization.block import BlockKernel, block_kernel
+from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
+
+__all__ = ["BaseRidge", "BlockRidge"]
 
 
 class BaseRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,3 +74,70 @@ class BaseRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
         check_is_fitted(self, "kernel_")
         return self._predict(validate_data(self, X, reset=False, dtype=np.float64))
+
+
+@estimator()
+class BlockRidge(BaseRidge):
+    """Kernel ridge regression by itself in each cluster of points.
+
+    `sklearn.kernel_ridge.KernelRidge` with the kernel between clusters taken for 0 (Si et al.,
+    §4.1): n/c points in a cluster cost (n/c)^3 operations each. A new point is predicted by the
+    cluster that it is nearest to. There is no intercept: far from all points predictions go to 0.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "gaussian"
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
+        `streamk.kernels` but NTK and Linear.
+    bandwidth : float, optional
+        Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
+        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+    gamma : float, optional
+        Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
+        ``exp(-gamma |x-y|_1)``.
+    alpha : float, default 1
+        What is added to the diagonal, as of `KernelRidge`.
+    n_clusters : int, optional
+        Most clusters. By default one for each 1,000 points, rounded down, and 1 for fewer.
+    n_jobs : int, optional
+        Threads; 1 by default, -1 for all cores. Results do not depend on it.
+    random_state : int, RandomState or None, default None
+        Of the clusters.
+
+    Attributes
+    ----------
+    dual_coef_ : float64 array of shape (n,) or (n, targets)
+    X_fit_ : float64 array of shape (n, d)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import BlockRidge
+    >>> X, y = make_friedman1(3_000, random_state=0)
+    >>> model = BlockRidge(gamma=0.1, alpha=1e-3, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
+    True
+    """
+
+    kernel: str | Kernel = field(default="gaussian", kw_only=False)
+    bandwidth: float | None = None
+    gamma: float | None = None
+    alpha: float = 1.0
+    n_clusters: int | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    def _fit(self, points: Numbers, y: Numbers) -> None:
+        check_number("alpha", self.alpha)
+        count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
+        self._blocks: BlockKernel = block_kernel(
+            points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
+        )
+        self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
+        self.dual_coef_: Numbers = self._blocks.solve(self.alpha, y)
+
+    def _predict(self, points: Numbers) -> Numbers:
+        return self._blocks.predict(points, self.dual_coef_)

@@ -51,7 +51,8 @@ class Evaluator:
 def _scaled(model: LocalKernels, X: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         Z = (np.where(np.isnan(X), model.fill, X) - model.shift) * model.factor
-    return np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL).astype(np.float32)
+    bounded: Array = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
+    return bounded.astype(np.float32)
 
 
 def _of_tree(model: LocalKernels, root: int, Z: Array, outputs: int) -> Array:

@@ -19,7 +19,7 @@ from streamk.factorization.checks import columns_of
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
-from streamk.prediction.checks import (
+from streamk.prediction.pseudo.checks import (
     LOWER,
     PRODUCTS,
     check_columns,
@@ -27,7 +27,7 @@ from streamk.prediction.checks import (
     pairs_of,
     within_range,
 )
-from streamk.prediction.distances import at_distances, distances
+from streamk.prediction.pseudo.distances import at_distances, distances
 
 _ENTRIES = 1 << 16
 """Numbers of the expansion that are computed at a time, about: half a megabyte."""

@@ -12,7 +12,7 @@ from streamk.factorization.checks import columns_of
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
 from streamk.landmarks.matrices.points import checked_points
-from streamk.prediction.pseudo_landmarks import PseudoLandmarks
+from streamk.prediction.pseudo.landmarks import PseudoLandmarks
 
 _CUT = 1e-8
 """Singular values of the sampled rows of C̄ below this part of the largest one are left out. What is

@@ -12,7 +12,7 @@ from streamk.factorization.checks import check_choice, check_range
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Indices, Numbers
 from streamk.landmarks.matrices.points import checked_points
-from streamk.prediction.distances import is_radial
+from streamk.prediction.pseudo.distances import is_radial
 
 PRODUCTS, LOWER, UPPER = "products", "lower", "upper"
 KINDS = (PRODUCTS, LOWER, UPPER)
