@@ -45,7 +45,7 @@ class Made(NamedTuple):
         if self.n_outputs == 1:
             return scores
         out = np.full((len(Z), self.n_outputs), self.absent[leaf])
-        out[:, model.outputs] = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+        out[:, model.outputs] = scores - scores.max(axis=1, keepdims=True)
         return out
 
     def beside_planes(self, X: Numbers) -> Numbers:

@@ -29,32 +29,6 @@ INLINE float local_exponential(float x)
     return x < -87.33654f ? 0.0f : (fused_real(g * r, r, r) + 1.0f) * power;
 }
 
-/* log(x) of x >= 1, within 2 units in the last place: Cephes' polynomial on a power of two times a
-   number around 1. */
-INLINE float local_logarithm(float x)
-{
-    unsigned int bits;
-    float m, n, y, squared;
-    memcpy(&bits, &x, sizeof bits);
-    /* From sqrt(1/2) on the next power of two is nearer. */
-    bits += 0x3F800000u - 0x3F3504F3u;
-    n = (float)((int)(bits >> 23) - 127);
-    bits = (bits & 0x007FFFFFu) + 0x3F3504F3u;
-    memcpy(&m, &bits, sizeof m);
-    m -= 1.0f;
-    squared = m * m;
-    y = fused_real(7.0376836292e-2f, m, -1.1514610310e-1f);
-    y = fused_real(y, m, 1.1676998740e-1f);
-    y = fused_real(y, m, -1.2420140846e-1f);
-    y = fused_real(y, m, 1.4249322787e-1f);
-    y = fused_real(y, m, -1.6668057665e-1f);
-    y = fused_real(y, m, 2.0000714765e-1f);
-    y = fused_real(y, m, -2.4999993993e-1f);
-    y = fused_real(y, m, 3.3333331174e-1f) * m * squared;
-    y = fused_real(n, -2.12194440e-4f, y) - 0.5f * squared;
-    return fused_real(n, 0.693359375f, m + y);
-}
-
 /* Write the scaled event, with `fill` where x is NaN; return whether no value is infinite. */
 INLINE int local_scale(const double *x, const double *shift, const double *factor,
                        const double *fill, whole d, whole filled, float *z, whole stride)
@@ -115,10 +89,10 @@ INLINE float local_squares(const float *z, whole stride, const float *y, whole c
     return local_sum(sums);
 }
 
-/* The logarithm of the sum of exponentials; `count` is a multiple of LANES. */
-INLINE float local_log_of_sum(const float *scores, whole stride, whole count)
+/* The greatest of a workspace's numbers; `count` is a multiple of LANES. */
+INLINE float local_greatest(const float *scores, whole stride, whole count)
 {
-    float most[LANES], sums[LANES] = {0.0f}, largest;
+    float most[LANES];
     UNROLL for (int k = 0; k < LANES; k++)
         most[k] = scores[k * stride];
     for (whole j = LANES; j < count; j += LANES)
@@ -126,11 +100,7 @@ INLINE float local_log_of_sum(const float *scores, whole stride, whole count)
             const float score = scores[(j + k) * stride];
             most[k] = score > most[k] ? score : most[k];
         }
-    largest = local_largest(most);
-    for (whole j = 0; j < count; j += LANES)
-        UNROLL for (int k = 0; k < LANES; k++)
-            sums[k] += local_exponential(scores[(j + k) * stride] - largest);
-    return largest + local_logarithm(local_sum(sums));
+    return local_largest(most);
 }
 
 /* The number of a scaled event's leaf in the tree of that root. */
@@ -177,8 +147,8 @@ INLINE void local_basis(whole wide, whole p, const float *numbers, const whole *
         c[(wide + i) * stride] = c[pairs[2 * i] * stride] * c[pairs[2 * i + 1] * stride];
 }
 
-/* Write the scores of a leaf's q outputs to `totals`, filled up to `width` with -1e30. */
-INLINE void local_totals(const float *bias, const float *c, whole count, whole q, whole width,
+/* Write the scores of a leaf's outputs to `totals`, filled up to `width` as the bias is. */
+INLINE void local_totals(const float *bias, const float *c, whole count, whole width,
                          float *totals, whole stride)
 {
     for (whole first = 0; first < width; first += LANES) {
@@ -189,8 +159,6 @@ INLINE void local_totals(const float *bias, const float *c, whole count, whole q
         UNROLL for (int k = 0; k < LANES; k++)
             totals[(first + k) * stride] = sums[k];
     }
-    for (whole k = q; k < width; k++)
-        totals[k * stride] = -1e30f;
 }
 
 /* Add `weight` times the scores of a scaled event of this leaf. c has room for kernel values,
@@ -218,8 +186,8 @@ INLINE void local_add(const whole *leaf, float absent, const float *numbers, con
     } else {
         float less;
         local_basis(wide, p, numbers + leaf[3], pairs + 2 * leaf[4], d, filled, z, c, stride);
-        local_totals(bias, c, wide + p, q, width, totals, stride);
-        less = local_log_of_sum(totals, stride, width) + absent;
+        local_totals(bias, c, wide + p, width, totals, stride);
+        less = local_greatest(totals, stride, width) + absent;
         for (whole k = 0; k < q; k++)
             scores[mine[k]] += weight * (totals[k * stride] - less);
     }
