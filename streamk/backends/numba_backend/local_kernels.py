@@ -143,7 +143,7 @@ def _add_leaf(
     missing = weight * absent[leaf]
     for k in range(out.shape[1]):
         out[i, k] += missing
-    if q == 1:  # its score is the greatest
+    if q == 1:  # the only one is the greatest, and its weights lie otherwise
         out[i, outputs[output]] -= missing
         return
     rows_16.affine(room, numbers, at + some * LANES, at, room, filled, basis, some)

@@ -162,7 +162,8 @@ def _leaf_evaluation(graph: Graph, model: Model, Z: str) -> Callable[[str], str]
         scores = graph.node("Add", product(basis, weights, leaf), of_leaf(bias))
         if model.n_outputs == 1:
             return scores
-        below = graph.node("Sub", scores, graph.node("ReduceMax", scores, axes=[1]))
+        greatest = graph.node("ReduceMax", scores, axes=[1], keepdims=1)
+        below = graph.node("Sub", scores, greatest)
         return graph.node("Where", of_leaf(lacks), of_leaf(absent), below)
 
     return evaluate

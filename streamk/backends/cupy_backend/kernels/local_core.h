@@ -89,8 +89,8 @@ INLINE float local_squares(const float *z, whole stride, const float *y, whole c
     return local_sum(sums);
 }
 
-/* The largest number of a workspace; `count` is a multiple of LANES. */
-INLINE float local_most(const float *scores, whole stride, whole count)
+/* The greatest of a workspace's numbers; `count` is a multiple of LANES. */
+INLINE float local_greatest(const float *scores, whole stride, whole count)
 {
     float most[LANES];
     UNROLL for (int k = 0; k < LANES; k++)
@@ -147,8 +147,8 @@ INLINE void local_basis(whole wide, whole p, const float *numbers, const whole *
         c[(wide + i) * stride] = c[pairs[2 * i] * stride] * c[pairs[2 * i + 1] * stride];
 }
 
-/* Write the scores of a leaf's q outputs to `totals`, filled up to `width` with -1e30. */
-INLINE void local_totals(const float *bias, const float *c, whole count, whole q, whole width,
+/* Write the scores of a leaf's outputs to `totals`, filled up to `width` as the bias is. */
+INLINE void local_totals(const float *bias, const float *c, whole count, whole width,
                          float *totals, whole stride)
 {
     for (whole first = 0; first < width; first += LANES) {
@@ -159,8 +159,6 @@ INLINE void local_totals(const float *bias, const float *c, whole count, whole q
         UNROLL for (int k = 0; k < LANES; k++)
             totals[(first + k) * stride] = sums[k];
     }
-    for (whole k = q; k < width; k++)
-        totals[k * stride] = -1e30f;
 }
 
 /* Add `weight` times the scores of a scaled event of this leaf. c has room for kernel values,
@@ -188,8 +186,8 @@ INLINE void local_add(const whole *leaf, float absent, const float *numbers, con
     } else {
         float less;
         local_basis(wide, p, numbers + leaf[3], pairs + 2 * leaf[4], d, filled, z, c, stride);
-        local_totals(bias, c, wide + p, q, width, totals, stride);
-        less = local_most(totals, stride, width) + absent;
+        local_totals(bias, c, wide + p, width, totals, stride);
+        less = local_greatest(totals, stride, width) + absent;
         for (whole k = 0; k < q; k++)
             scores[mine[k]] += weight * (totals[k * stride] - less);
     }
