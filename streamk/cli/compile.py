@@ -1,0 +1,136 @@
+"""`streamk compile`: a learned model as one that predicts in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.base import delimiter_of
+from connectors.registry import open_source
+from streamk.cli.arguments import Parser, UsageError, existing_path, whole
+from streamk.errors import InvalidInput
+
+__all__ = ["main"]
+
+DESCRIPTION = """\
+Compile the newest model of a checkpoint into one that predicts in microseconds.
+It learns what the model predicts of the events of a stream, which need no
+labels. Kernel models on few landmarks, at the leaves of a tree, take its place.
+"""
+
+EPILOG = """\
+examples:
+  streamk compile state file:events.ndjson --to model.safetensors
+  streamk compile state csv:events.csv --to model.safetensors --budget 20 \\
+      --c model.h --onnx model.onnx
+
+Python opens it by streamk.prediction.load("model.safetensors").
+"""
+
+MOST_EVENTS = 100_000
+_AT_ONCE, _PATIENCE = 4096, 1.0
+"""Events of one poll, and seconds that it waits."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compile a model, write it, and report how near it comes."""
+    options = _parser().parse(arguments)
+    if "source" not in options or "to" not in options:
+        raise UsageError(
+            "CHECKPOINT, SOURCE and --to FILE are needed: "
+            "streamk compile state file:events.ndjson --to model.safetensors"
+        )
+    from streamk.prediction import compile as compiled
+    from streamk.serving import load
+
+    directory = existing_path(options["model"], "directory of checkpoints")
+    model = load(directory, key=options.get("state_key"))
+    X = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
+    given = {name: options[name] for name in ("budget", "seed") if name in options}
+    fast = compiled(model.learner, X, **given)
+    fast.save(options["to"])
+    _export(fast, model.schema, options)
+    _report(fast, model.learner, X, options["to"])
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser("streamk compile", DESCRIPTION, EPILOG)
+    parser.usage = "streamk compile CHECKPOINT SOURCE --to FILE ..."
+    add = parser.add_argument_group("what is read and written").add_argument
+    add("model", metavar="CHECKPOINT", nargs="?", help="directory of checkpoints, or one of them")
+    add("source", metavar="SOURCE", nargs="?", help="address of the events")
+    add("--to", metavar="FILE", help="file of the compiled model (safetensors)")
+    add("--c", metavar="FILE", help="write it as a header of C, too")
+    add("--onnx", metavar="FILE", help="write it as ONNX, too")
+    parser.add_key(add)
+    add = parser.add_argument_group("compiling").add_argument
+    add(
+        "--budget",
+        metavar="TIMES",
+        type=float,
+        help="multiply-adds for an event, over those of a linear model (10)",
+    )
+    add(
+        "--max-events",
+        metavar="N",
+        type=whole(2),
+        help=f"read the first N events ({MOST_EVENTS})",
+    )
+    add("--seed", metavar="N", type=whole(0), help="of the random choices (0)")
+    parser.add_common()
+    return parser
+
+
+def _sample(address: str, model: Any, most: int) -> NDArray[np.float64]:
+    """Return events of a source, at most so many, as the model's learner takes them."""
+    from streamk.encoding import decoder
+
+    source = open_source(address)
+    try:
+        reading = decoder(
+            source.encoding, model.schema, fields=source.fields, delimiter=delimiter_of(source)
+        )
+        found: list[NDArray[np.float64]] = []
+        count = 0
+        while count < most and not source.finished():
+            for chunk in source.poll(min(_AT_ONCE, most - count), _PATIENCE):
+                found.append(reading.decode(chunk.values).X)
+                count += len(found[-1])
+    finally:
+        source.close()
+    if not count:
+        raise InvalidInput(f"{address} has no event that can be used")
+    X = np.concatenate(found)
+    return X if model.learner.takes_missing else np.nan_to_num(X)
+
+
+def _export(fast: Any, schema: Any, options: dict[str, Any]) -> None:
+    """Write the forms that were asked for beside the file."""
+    if "c" not in options and "onnx" not in options:
+        return
+    from streamk.prediction.export import to_c, to_onnx
+
+    for name, write in (("c", to_c), ("onnx", to_onnx)):
+        if name in options:
+            write(fast, Path(options[name]), schema=schema)
+
+
+def _report(fast: Any, learner: Any, X: NDArray[np.float64], path: str) -> None:
+    """Print size, cost and agreement with the model on the events that were read."""
+    theirs, ours = np.asarray(learner.predict_many(X)), fast.predict_many(X)
+    if fast.is_classifier:
+        agreement = f"{np.mean(theirs == ours):.4f} of the events get the model's class"
+    else:
+        error = float(np.sqrt(np.mean((theirs - ours) ** 2)))
+        agreement = f"{error:.4g} root of the mean squared difference from the model"
+    kernels = fast.kernels
+    print(f"  events     {len(X):,} of {X.shape[1]:,} columns")
+    print(f"  trees      {len(kernels.roots)}, with {len(kernels.leaves):,} leaves")
+    print(f"  cost       {fast.cost:.1f} times the multiply-adds of a linear model")
+    print(f"  agreement  {agreement}")
+    print(f"  written    {path}, {fast.nbytes / 1e6:.1f} MB")
