@@ -50,6 +50,15 @@ def test_scores_are_those_of_the_model(twin: Any, shape: dict[str, Any], n: int)
 
 
 @TWINS
+@pytest.mark.parametrize("seed", range(10))
+def test_leaves_of_one_class_have_its_score_alone(twin: Any, seed: int) -> None:
+    model = made(leaves=4, n_outputs=3, trees=2, seed=seed)
+    assert (model.kernels.leaves[:, 2] == 1).any()
+    X = events(200, 5, seed=seed)
+    check(scores(twin, model.kernels, X, 3), model, X)
+
+
+@TWINS
 def test_no_events_have_no_scores(twin: Any) -> None:
     assert scores(twin, made().kernels, np.empty((0, 5)), 4).shape == (0, 4)
 
