@@ -172,7 +172,10 @@ def _divide(
         offset = 0.5 * float(along.min() + along.max())
         if offset <= along.min() or offset > along.max():
             return None
-    return normal, offset
+    # Between two values: on one of them rounding would decide on its side.
+    below, above = along[along < offset].max(), along[along >= offset].min()
+    between = 0.5 * float(below + above)
+    return normal, between if between > below else float(above)
 
 
 def _two_centers(Z: Numbers, random: np.random.Generator) -> Numbers:

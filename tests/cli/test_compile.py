@@ -82,6 +82,6 @@ def test_only_the_first_events_are_read(home: Path) -> None:
 def test_mistakes_are_named(home: Path, arguments: tuple[str, ...], message: str) -> None:
     (home / "empty.ndjson").touch()
     done = command(home, "compile", *arguments)
-    assert done.returncode == 2
+    assert done.returncode in (1, 2)  # 1 where a file cannot be read
     assert message in done.stderr
     assert "Traceback" not in done.stderr
