@@ -800,7 +800,7 @@ def test_a_bad_event_is_named_and_nothing_is_learned(X, y, words):
     [
         ([0.0, math.nan], ["row 1", "nan"]),
         ([math.inf, 0.0], ["row 0", "inf"]),
-        (["a", "b"], ["numbers", "softmax"]),
+        (["a", "b"], ["numbers", "classification"]),
         ([None, 1.0], ["row 0"]),
         ([[1.0], [2.0]], ["(2,)", "(2, 1)"]),
     ],

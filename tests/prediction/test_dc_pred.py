@@ -205,15 +205,15 @@ def test_compile_takes_estimators_and_learners() -> None:
 
     from streamk.learners import create
 
-    X = events(1500)
+    X = events(700, d=2)
     for y, teacher in (
         (labels(X), SVC()),
-        (labels(X, 5), HistGradientBoostingClassifier(max_iter=20)),
+        (labels(X, 5), HistGradientBoostingClassifier(max_iter=10)),
     ):
         teacher.fit(X, y)
         fast = prediction.compile(teacher, X, budget=20)
         assert fast.cost <= 20
-        assert (fast.predict_many(X) == teacher.predict(X)).mean() > 0.93
+        assert (fast.predict_many(X) == teacher.predict(X)).mean() > 0.9
     ridge = KernelRidge(kernel="rbf", gamma=1.0).fit(X, X[:, 0] * X[:, 1])
     fast = prediction.compile(ridge, X, budget=20)
     assert np.mean((fast.predict_many(X) - ridge.predict(X)) ** 2) < 1e-2
@@ -222,7 +222,7 @@ def test_compile_takes_estimators_and_learners() -> None:
     fast = prediction.compile(learner, X, budget=20)
     assert fast.columns == learner.columns
     assert set(fast.classes) == {"same", "other"}
-    assert (fast.predict_many(X) == np.asarray(learner.predict_many(X))).mean() > 0.93
+    assert (fast.predict_many(X) == np.asarray(learner.predict_many(X))).mean() > 0.9
 
 
 def test_what_cannot_be_compiled() -> None:

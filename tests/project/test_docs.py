@@ -17,6 +17,7 @@ import pytest
 
 from connectors.registry import schemes
 from streamk.adapters import river, sklearn
+from streamk.cli import compile as compiling
 from streamk.cli import predict
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
@@ -92,7 +93,8 @@ def test_links_and_files_are_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", TEXT)
 def test_options_and_addresses_exist(page: str) -> None:
-    actions = [*_parser()._actions, *predict._parser()._actions]
+    parsers = _parser(), predict._parser(), compiling._parser()
+    actions = [action for parser in parsers for action in parser._actions]
     flags = {name for action in actions for name in action.option_strings}
     flags |= {"--data", "--schema", "--topic"}
     # What is printed, and programs that are not ours, may have others.
