@@ -94,7 +94,7 @@ def _run(
 def _methods(
     X: Matrix, kernel: Gaussian, plain: Landmarks, seed: int
 ) -> dict[str, PseudoLandmarks]:
-    """What is added to the landmarks, by method."""
+    """Pseudo landmarks that are added to the landmarks, by method."""
     Z = plain.points
     assert Z is not None
     m = len(Z)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LANES
+from streamk.backends import LANES, filled
 from streamk.backends.numba_backend.compilation.compiling import compiling
 from streamk.backends.numba_backend.simd import rows_16
 
@@ -44,7 +44,7 @@ def linear(coefficients: NDArray[Any], bias: NDArray[Any]) -> Predict:
     """A linear model (outputs, d) in one fused loop, in single precision, as ours are."""
     outputs, d = coefficients.shape
     if outputs == 1:
-        w = np.zeros((1, -(-d // LANES) * LANES), np.float32)
+        w = np.zeros((1, filled(d)), np.float32)
         w[0, :d] = coefficients[0]
         z, start = np.zeros(w.shape[1], np.float32), np.float32(bias[0])
 
@@ -54,7 +54,7 @@ def linear(coefficients: NDArray[Any], bias: NDArray[Any]) -> Predict:
             return out
 
         return predict
-    W = np.zeros((d + 1, -(-outputs // LANES) * LANES), np.float32)
+    W = np.zeros((d + 1, filled(outputs)), np.float32)
     W[:d, :outputs], W[d, :outputs] = coefficients.T, bias
     room = np.zeros(d, np.float32)
 

@@ -95,6 +95,7 @@ from streamk.backends.codes import (
     Law,
     LocalKernels,
     LossCode,
+    filled,
 )
 from streamk.backends.protocol import Backend, Single, Steps
 from streamk.errors import BackendUnavailable, InvalidInput
@@ -137,6 +138,7 @@ __all__ = [
     "LossCode",
     "Single",
     "Steps",
+    "filled",
     "select",
     "select_devices",
     "twin",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -66,6 +67,11 @@ class Hadamard(NamedTuple):
 Basis = Dense | Hadamard
 
 
+def filled(count: Any) -> Any:
+    """Return a count, or an array of counts, rounded up to a multiple of LANES."""
+    return -(-count // LANES) * LANES
+
+
 class LocalKernels(NamedTuple):
     """Trees of hyperplanes with a small kernel model at each leaf, laid out for prediction.
 
@@ -109,6 +115,19 @@ class LocalKernels(NamedTuple):
     """int64 (all pairs, 2)"""
     outputs: Array
     """int64: numbers of the outputs of each leaf, in ascending order"""
+
+    @property
+    def filled_normals(self) -> Array:
+        """Return `normals` with columns that fill vectors, of zeros."""
+        nodes, d = self.normals.shape
+        normals = np.zeros((nodes, filled(d)), np.float32)
+        normals[:, :d] = self.normals
+        return normals
+
+    @property
+    def workspace(self) -> int:
+        """Numbers of room for a leaf's kernel values, products and scores, each filled up."""
+        return int(filled(self.leaves[:, :3].max(axis=0)).sum())
 
 
 LEAF = 6

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streamk.backends import LANES, NUMBERS
+from streamk.backends import NUMBERS, filled
 from streamk.declared import FLAGS, Declared, Domain
 
 RULES = 4
@@ -204,7 +204,7 @@ def line(outputs: int) -> int:
     >>> line(1), line(3), line(4)
     (8, 16, 32)
     """
-    return 2 * RULES if outputs == 1 else -(-RULES * (outputs + 1) // LANES) * LANES
+    return 2 * RULES if outputs == 1 else filled(RULES * (outputs + 1))
 
 
 def derived(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LANES
+from streamk.backends import filled
 from streamk.backends import incremental as backend
 from streamk.declared import POSITIVE, Declared, Domain
 from streamk.errors import StateError
@@ -17,7 +17,7 @@ Matrix = NDArray[np.float64]
 
 
 def _square(size: int) -> Matrix:
-    side = -(-size // LANES) * LANES
+    side = filled(size)
     return np.zeros((side, side))
 
 

@@ -122,16 +122,12 @@ def landmarks_within(
         d = tree.normals.shape[1]
         share = np.array([len(part.own) for part in parts], np.float64)
         share /= share.sum()
-        q = float(share @ [len(_of_leaf(targets, part)[1]) for part in parts])
+        q = float(share @ [len(targets.of_leaf(part.learned)[1]) for part in parts])
         above = float(share @ depths(tree.children, len(parts)))
         left -= d * (1.0 + above) + products * (1.0 + q)
         each += d + EXPONENTIAL + q
     m = min(_MOST, int(left / each))
     return m if m < LANES else m // LANES * LANES
-
-
-def _of_leaf(targets: Targets, part: Part) -> tuple[Numbers, NDArray[np.int64], float]:
-    return targets.of_leaf(np.concatenate([part.own, part.halo]))
 
 
 @dataclass
@@ -200,10 +196,9 @@ class _Trials:
         """Add a tree's scores of the events to those of the others."""
         places = tree.leaves(self.tested[rows])
         for leaf in np.unique(places).tolist():
-            part = parts[leaf]
+            learned = parts[leaf].learned
             random = np.random.Generator(np.random.Philox([self.seed, leaf]))
-            learned = np.concatenate([part.own, part.halo])
-            T, outputs, _ = _of_leaf(self.targets, part)
+            T, outputs, _ = self.targets.of_leaf(learned)
             here = np.flatnonzero(places == leaf)
             found = fit_local(self.Z[learned], T, outputs, options, random).scores(
                 self.tested[rows[here]]

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.dc_pred import BUDGET, TreeOptions, fit
+from streamk.prediction.dc_pred import TreeOptions, fit
 from streamk.prediction.scale import as_events
 from streamk.prediction.teachers import predicted
 
@@ -15,7 +15,11 @@ __all__ = ["compile"]
 
 
 def compile(  # noqa: A001 (the name that users look for)
-    model: Any, X_sample: ArrayLike, *, budget: float = BUDGET, seed: int = 0
+    model: Any,
+    X_sample: ArrayLike,
+    *,
+    budget: float = TreeOptions.budget,
+    seed: int = TreeOptions.seed,
 ) -> CompiledModel:
     """Compile a trained model into a tree of small kernel models, see `dc_pred`.
 

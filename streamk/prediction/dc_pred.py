@@ -25,17 +25,15 @@ __all__ = ["TreeOptions", "dc_pred", "fit"]
 
 Numbers = NDArray[Any]
 
-BUDGET = 10.0
-"""Time of a prediction over a linear model's, by default."""
 _LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
 """Bounds of the probability of classes that leaves do not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions:
-    """Options of `dc_pred`, checked."""
+    """Options of `dc_pred`, checked, and their defaults."""
 
-    budget: float = BUDGET
+    budget: float = 10.0
     trees: int | None = None
     leaves: int | None = None
     landmarks: int | None = None
@@ -72,18 +70,18 @@ def dc_pred(
     y: Any,
     *,
     task: str = "classification",
-    budget: float = BUDGET,
+    budget: float = TreeOptions.budget,
     trees: int | None = None,
     leaves: int | None = None,
     landmarks: int | None = None,
-    products: int = 0,
-    halo: float = 3.0,
-    balance: float = 0.5,
-    weighted: bool = True,
+    products: int = TreeOptions.products,
+    halo: float = TreeOptions.halo,
+    balance: float = TreeOptions.balance,
+    weighted: bool = TreeOptions.weighted,
     importance: ArrayLike | None = None,
-    ridge: float = 1e-6,
-    iterations: int = 100,
-    seed: int = 0,
+    ridge: float = TreeOptions.ridge,
+    iterations: int = TreeOptions.iterations,
+    seed: int = TreeOptions.seed,
     columns: Sequence[Column] | None = None,
 ) -> CompiledModel:
     """Train a model that predicts in microseconds, by DC-Pred++ (the paper's Algorithm 2).
@@ -95,9 +93,9 @@ def dc_pred(
 
     Four things go beyond the paper, and each can be turned off. The loss moves landmarks, weights
     and a width for each column together (``iterations=0``: they stay where k-means and ridge
-    regression put them). Several trees are averaged (``trees=1``).
-    A leaf also learns from its halo, the nearest events around it (``halo=0``). Hyperplanes divide
-    events into halves (``balance=0``: at equal distance from the two centers).
+    regression put them). Several trees are averaged (``trees=1``). A leaf also learns from its
+    halo, the nearest events around it (``halo=0``). Hyperplanes divide events into halves
+    (``balance=0``: at equal distance from the two centers).
 
     Parameters
     ----------
@@ -205,7 +203,7 @@ def fit(
     models, visits, absent = [], [], 0.0
     for (_, parts), each in zip(grown, draws, strict=True):
         for part in parts:
-            rows = np.concatenate([part.own, part.halo])
+            rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
             given = None if importance is None else importance[rows]
             model = fit_local(Z[rows], T, outputs, local, each, given)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LANES, LEAF, NOWHERE, LocalKernels
+from streamk.backends import LANES, LEAF, NOWHERE, LocalKernels, filled
 from streamk.declared import Declared, Domain, taken, within
 from streamk.errors import StateError
 from streamk.prediction.local_model import LocalModel
@@ -88,7 +88,7 @@ def _numbers(model: LocalModel) -> Numbers:
     """Return the numbers of a leaf."""
     m, d = model.landmarks.shape
     q = len(model.outputs)
-    wide, outputs = _filled(m), _filled(q)
+    wide, outputs = filled(m), filled(q)
     exponents = np.full(wide, NOWHERE)
     exponents[:m] = -np.einsum("ij,ij->i", model.landmarks, model.landmarks)
     landmarks = np.zeros((d, wide))
@@ -97,20 +97,16 @@ def _numbers(model: LocalModel) -> Numbers:
     weights[:m] = model.weights[:m]
     weights[wide:] = model.weights[m:]
     if q == 1:
-        laid = np.zeros(_filled(len(weights)))
+        laid = np.zeros(filled(len(weights)))
         laid[: len(weights)] = weights[:, 0]
     else:
         laid = np.zeros((len(weights), outputs))
         laid[:, :q] = weights
     bias = np.full(outputs, NOWHERE)
     bias[:q] = model.bias
-    squares = np.zeros(_filled(d))
+    squares = np.zeros(filled(d))
     squares[:d] = -np.square(model.scale)
     return np.concatenate([squares, exponents, landmarks.ravel(), bias, laid.ravel()])
-
-
-def _filled(count: Any) -> Any:
-    return -(-count // LANES) * LANES
 
 
 def linear_cost(columns: int, outputs: int) -> int:
@@ -191,6 +187,6 @@ def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: 
 
 def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:
     """Return how many numbers leaves have, see `_numbers`."""
-    wide, outputs = _filled(m), _filled(q)
-    weights = np.where(q == 1, _filled(wide + p), (wide + p) * outputs)
-    return _filled(d) + wide * (1 + d) + outputs + weights
+    wide, outputs = filled(m), filled(q)
+    weights = np.where(q == 1, filled(wide + p), (wide + p) * outputs)
+    return filled(d) + wide * (1 + d) + outputs + weights

@@ -47,12 +47,6 @@ class LocalModel:
         """Return the kernel values and their products (n, m + p)."""
         return with_products(np.exp(-squared(Z * self.scale, self.landmarks)), self.pairs)
 
-    @property
-    def cost(self) -> int:
-        """Multiply-adds for one event."""
-        m, d = self.landmarks.shape
-        return int((m + 1) * d + m * EXPONENTIAL + len(self.pairs) + self.weights.size)
-
 
 def squared(X: Numbers, Y: Numbers) -> Numbers:
     """Return the squared distances (n, m) of points (n, d) and (m, d)."""

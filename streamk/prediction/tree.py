@@ -58,6 +58,11 @@ class Part(NamedTuple):
     halo: Places
     """The nearest outside of it."""
 
+    @property
+    def learned(self) -> Places:
+        """Return both."""
+        return np.concatenate(self)
+
 
 def grow(
     Z: Numbers, leaves: int, *, balance: float, halo: float, random: np.random.Generator

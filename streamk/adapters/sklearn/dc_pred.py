@@ -13,27 +13,30 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import check_classes, drawn_seed
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.dc_pred import BUDGET, dc_pred
+from streamk.prediction.dc_pred import TreeOptions, dc_pred
 
 __all__ = ["DCPredClassifier", "DCPredRegressor"]
 
 Numbers = NDArray[Any]
+
+_EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+"""Requirements of events."""
 
 
 @estimator()
 class _DCPred(BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
-    budget: float = BUDGET
+    budget: float = TreeOptions.budget
     trees: int | None = None
     leaves: int | None = None
     landmarks: int | None = None
-    products: int = 0
-    halo: float = 3.0
-    balance: float = 0.5
-    weighted: bool = True
-    ridge: float = 1e-6
-    iterations: int = 100
+    products: int = TreeOptions.products
+    halo: float = TreeOptions.halo
+    balance: float = TreeOptions.balance
+    weighted: bool = TreeOptions.weighted
+    ridge: float = TreeOptions.ridge
+    iterations: int = TreeOptions.iterations
     random_state: int | np.random.RandomState | None = None
 
     def _fit(self, X: Numbers, y: NDArray[Any], task: str) -> None:
@@ -43,9 +46,7 @@ class _DCPred(BaseEstimator):  # type: ignore[misc]
 
     def _events(self, X: ArrayLike) -> Numbers:
         check_is_fitted(self, "model_")
-        events: Numbers = validate_data(
-            self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
-        )
+        events: Numbers = validate_data(self, X, reset=False, **_EVENTS)
         return events
 
     def __sklearn_tags__(self) -> Any:
@@ -107,7 +108,7 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        events, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        events, labels = validate_data(self, X, y, **_EVENTS)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)
@@ -159,15 +160,7 @@ class DCPredRegressor(RegressorMixin, _DCPred):  # type: ignore[misc]
         ValueError
             If events or numbers do not fit, as scikit-learn says it.
         """
-        events, numbers = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2,
-            y_numeric=True,
-        )
+        events, numbers = validate_data(self, X, y, ensure_min_samples=2, y_numeric=True, **_EVENTS)
         self._fit(events, numbers, "regression")
         return self
 

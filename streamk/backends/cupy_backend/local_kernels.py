@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import LANES, LocalKernels
+from streamk.backends import LocalKernels, filled
 from streamk.backends.cupy_backend.device import CudaDevice, Device, Variant
 from streamk.backends.cupy_backend.launching import SCRATCH, Launcher, blocks, pieces
 
@@ -30,12 +30,10 @@ class Evaluator(Launcher):
 
     def __init__(self, model: LocalKernels, device: Device | None = None) -> None:
         super().__init__(CudaDevice() if device is None else device)
-        self._width = _filled(len(model.shift))
-        # Kernel values, products and scores of a leaf are filled up on their own.
-        self._size = self._width + sum(_filled(int(n)) for n in model.leaves[:, :3].max(axis=0))
-        normals = np.zeros((len(model.normals), self._width), np.float32)
-        normals[:, : len(model.shift)] = model.normals
-        self._model = LocalKernels(*map(self.put, model._replace(normals=normals)))
+        self._width = filled(len(model.shift))
+        self._size = self._width + model.workspace
+        laid_out = model._replace(normals=model.filled_normals)
+        self._model = LocalKernels(*map(self.put, laid_out))
 
     def scores(self, X: Any, out: Any) -> int:
         """Write the scores of raw events X, float64 (n, d), to out, float32 (n, outputs).
@@ -81,7 +79,3 @@ class Evaluator(Launcher):
             )
         (infinite,) = np.nonzero(self.get(finite) == 0)
         return int(infinite[0]) if len(infinite) else n
-
-
-def _filled(count: int) -> int:
-    return blocks(count, LANES) * LANES

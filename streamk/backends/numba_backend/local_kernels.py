@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels
+from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
 from streamk.backends.numba_backend.compilation.compiling import compiling, parts
 from streamk.backends.numba_backend.simd import rows_16
 
@@ -27,25 +27,16 @@ _MANY = 256
 
 def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
     """Write the leaves of raw events X, float64 (n, d), to out, int64 (n, trees)."""
-    filled = _filled(model)
-    _find(*filled[:7], X, np.zeros(filled.normals.shape[1], np.float32), out)
-
-
-def _filled(model: LocalKernels) -> LocalKernels:
-    """Return the model with normals that fill vectors."""
-    nodes, d = model.normals.shape
-    normals = np.zeros((nodes, -(-d // LANES) * LANES), np.float32)
-    normals[:, :d] = model.normals
-    return model._replace(normals=normals)
+    model = model._replace(normals=model.filled_normals)
+    _find(*model[:7], X, np.zeros(model.normals.shape[1], np.float32), out)
 
 
 class Evaluator:
     """Evaluates a model; several threads may do so at once."""
 
     def __init__(self, model: LocalKernels) -> None:
-        self._model = _filled(model)
-        m, p, q = (-(-model.leaves[:, i].max() // LANES) * LANES for i in range(3))
-        self._size = int(self._model.normals.shape[1] + m + p + q)
+        self._model = model._replace(normals=model.filled_normals)
+        self._size = filled(len(model.shift)) + model.workspace
         self._workspace = np.zeros(self._size, np.float32)
 
     def scores(self, X: Array, out: Array) -> int:
@@ -133,11 +124,11 @@ def _add_leaf(
     for n in range(p):
         room[wide + n] = room[pairs[pair + n, 0]] * room[pairs[pair + n, 1]]
     basis = wide + p
-    filled = (basis + LANES - 1) // LANES * LANES
+    end = (basis + LANES - 1) // LANES * LANES
     if out.shape[1] == 1:
-        for n in range(basis, filled):
+        for n in range(basis, end):
             room[n] = 0.0
-        score = numbers[at] + rows_16.dot(room, numbers, at + LANES, filled // LANES)
+        score = numbers[at] + rows_16.dot(room, numbers, at + LANES, end // LANES)
         out[i, 0] += weight * score
         return
     missing = weight * absent[leaf]
@@ -146,10 +137,10 @@ def _add_leaf(
     if q == 1:  # the only one is the greatest, and its weights lie otherwise
         out[i, outputs[output]] -= missing
         return
-    rows_16.affine(room, numbers, at + some * LANES, at, room, filled, basis, some)
-    less = weight * rows_16.maximum(room, filled, some) + missing
+    rows_16.affine(room, numbers, at + some * LANES, at, room, end, basis, some)
+    less = weight * rows_16.maximum(room, end, some) + missing
     for k in range(q):
-        out[i, outputs[output + k]] += weight * room[filled + k] - less
+        out[i, outputs[output + k]] += weight * room[end + k] - less
 
 
 def _evaluate(

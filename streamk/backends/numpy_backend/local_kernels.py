@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels
+from streamk.backends.codes import FARTHEST_LOCAL, Array, LocalKernels, filled
 
 __all__ = ["Evaluator", "find_leaves"]
 
@@ -83,9 +83,9 @@ def _leaves(model: LocalKernels, Z: Array, root: int) -> Array:
 def _of_leaf(model: LocalKernels, leaf: int, Z: Array) -> Array:
     """Return the scores (n, outputs of the leaf) of scaled events."""
     m, p, q, at, first_pair, _ = model.leaves[leaf].tolist()
-    d, wide, outputs = Z.shape[1], _filled(m), _filled(q)
+    d, wide, outputs = Z.shape[1], filled(m), filled(q)
     numbers = model.numbers[at:]
-    squares, numbers = numbers[:d], numbers[_filled(d) :]
+    squares, numbers = numbers[:d], numbers[filled(d) :]
     exponents, numbers = numbers[:wide], numbers[wide:]
     landmarks, numbers = numbers[: d * wide].reshape(d, wide), numbers[d * wide :]
     bias, numbers = numbers[:q], numbers[outputs:]
@@ -97,7 +97,3 @@ def _of_leaf(model: LocalKernels, leaf: int, Z: Array) -> Array:
     weights = numbers[: (wide + p) * stride].reshape(wide + p, stride)[:, :q]
     scores: Array = bias + c @ weights
     return scores
-
-
-def _filled(count: int) -> int:
-    return -(-count // LANES) * LANES

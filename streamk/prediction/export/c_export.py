@@ -6,15 +6,13 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
-
-from streamk.backends import LANES
+from streamk.backends import filled
 from streamk.errors import InvalidInput
+from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.export.c_events import events
 from streamk.prediction.export.c_literals import array, texts
 from streamk.prediction.export.c_text import core, part
 from streamk.prediction.export.fields import EventSchema, as_text, fields_of
-from streamk.prediction.export.models import Model
 
 __all__ = ["to_c"]
 
@@ -22,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 def to_c(
-    model: Model,
+    model: CompiledModel,
     path: str | os.PathLike[str],
     *,
     name: str = "model",
@@ -90,15 +88,15 @@ def to_c(
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _sizes(model: Model, name: str) -> str:
+def _sizes(model: CompiledModel, name: str) -> str:
     """Return sizes as macros."""
     kernels = model.kernels
     sizes: dict[str, object] = {
         "COLUMNS": model.width,
-        "FILLED": _filled(model.width),
+        "FILLED": filled(model.width),
         "TREES": len(kernels.roots),
         # Kernel values, products and scores of a leaf are filled up on their own.
-        "WORKSPACE": sum(_filled(int(most)) for most in kernels.leaves[:, :3].max(axis=0)),
+        "WORKSPACE": kernels.workspace,
         "OUTPUTS": model.n_outputs,
     }
     if model.classes:
@@ -106,7 +104,7 @@ def _sizes(model: Model, name: str) -> str:
     return "".join(f"#define {name.upper()}_{size} {value}\n" for size, value in sizes.items())
 
 
-def _names(model: Model, name: str) -> str:
+def _names(model: CompiledModel, name: str) -> str:
     """Return the names of columns and classes."""
     columns = range(model.width) if model.columns is None else model.columns
     found = texts(f"{name}_columns", map(as_text, columns))
@@ -115,14 +113,8 @@ def _names(model: Model, name: str) -> str:
     return f"\n{found}"
 
 
-def _arrays(model: Model, name: str) -> str:
+def _arrays(model: CompiledModel, name: str) -> str:
     """Return the arrays that the functions read."""
     arrays = model.kernels._asdict()
-    normals = np.zeros((len(model.kernels.normals), _filled(model.width)), np.float32)
-    normals[:, : model.width] = model.kernels.normals
-    arrays["normals"] = normals
+    arrays["normals"] = model.kernels.filled_normals
     return "".join(array(f"{name}_{what}", numbers) for what, numbers in arrays.items())
-
-
-def _filled(count: int) -> int:
-    return -(-count // LANES) * LANES

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LANES, NOWHERE, LocalKernels
+from streamk.backends import NOWHERE, LocalKernels, filled
 
 __all__ = ["Leaves", "leaves_of", "paths"]
 
@@ -52,8 +52,8 @@ def leaves_of(model: LocalKernels, n_outputs: int) -> Leaves:
         np.ones((count, n_outputs), bool),
     )
     for leaf, (m, p, q, at, pair, output) in enumerate(model.leaves.tolist()):
-        wide, width, stride = _filled(m), _filled(q), 1 if q == 1 else _filled(q)
-        lengths = (_filled(d), wide, d * wide, width, (wide + p) * stride)
+        wide, width, stride = filled(m), filled(q), 1 if q == 1 else filled(q)
+        lengths = (filled(d), wide, d * wide, width, (wide + p) * stride)
         parts = np.split(model.numbers[at:], np.cumsum(lengths))
         outputs = model.outputs[output : output + q]
         weights = parts[4].reshape(wide + p, stride)[:, :q]
@@ -97,7 +97,3 @@ def paths(children: NDArray[np.int64], root: int) -> tuple[Numbers, NDArray[np.i
             below[place] = side
             left.append((child, below))
     return np.stack(columns, axis=1), np.array(numbers, np.int64)
-
-
-def _filled(count: int) -> int:
-    return -(-count // LANES) * LANES

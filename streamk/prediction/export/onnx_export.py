@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from streamk import __version__
 from streamk.backends import FARTHEST_LOCAL
 from streamk.errors import InvalidInput
+from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.export.fields import EventSchema, fields_of
 from streamk.prediction.export.leaves import leaves_of, paths
-from streamk.prediction.export.models import Model
 from streamk.prediction.export.onnx_events import columns_of
 from streamk.prediction.export.onnx_graph import Graph
 
@@ -22,7 +22,7 @@ __all__ = ["to_onnx"]
 
 
 def to_onnx(
-    model: Model,
+    model: CompiledModel,
     path: str | os.PathLike[str],
     *,
     schema: EventSchema | None = None,
@@ -84,7 +84,7 @@ def to_onnx(
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _scaled(graph: Graph, model: Model, X: str) -> str:
+def _scaled(graph: Graph, model: CompiledModel, X: str) -> str:
     """Return scaled events; in double precision, as large numbers may differ by little."""
     kernels = model.kernels
     wide = graph.cast(X, "DOUBLE")
@@ -98,7 +98,7 @@ def _scaled(graph: Graph, model: Model, X: str) -> str:
     return graph.cast(graph.node("Clip", scaled, *bounds), "FLOAT")
 
 
-def _scores(graph: Graph, model: Model, Z: str) -> str:
+def _scores(graph: Graph, model: CompiledModel, Z: str) -> str:
     """Return the scores (n, outputs), means over the trees."""
     kernels = model.kernels
     evaluate = _leaf_evaluation(graph, model, Z)
@@ -125,7 +125,7 @@ def _leaf(graph: Graph, children: NDArray[np.int64], root: int, sides: str, Z: s
     return graph.node("Gather", graph.constant(numbers), place, axis=0)
 
 
-def _leaf_evaluation(graph: Graph, model: Model, Z: str) -> Callable[[str], str]:
+def _leaf_evaluation(graph: Graph, model: CompiledModel, Z: str) -> Callable[[str], str]:
     """Return the function from the numbers (n,) of leaves to their scores (n, outputs)."""
     leaves = leaves_of(model.kernels, model.n_outputs)
     squares, landmarks, exponents, weights, bias = map(
@@ -169,7 +169,7 @@ def _leaf_evaluation(graph: Graph, model: Model, Z: str) -> Callable[[str], str]
     return evaluate
 
 
-def _classes(graph: Graph, model: Model, scores: str) -> None:
+def _classes(graph: Graph, model: CompiledModel, scores: str) -> None:
     """Add labels and probabilities."""
     if model.n_outputs == 1:
         both = graph.node("Concat", graph.node("Neg", scores), scores, axis=1)
