@@ -10,7 +10,7 @@ from typing import Any
 from streamk.cli.tables import columns
 from streamk.engine.evaluation.confusion import Confusion
 
-__all__ = ["confusion_table", "figure_rows", "since_lines", "sparkline", "words"]
+__all__ = ["compiled_lines", "confusion_table", "figure_rows", "since_lines", "sparkline", "words"]
 
 _MOST_CLASSES = 10
 _LONGEST_NAME = 16
@@ -53,6 +53,32 @@ def since_lines(since: Mapping[str, int]) -> list[str]:
     for name, scored in since.items():
         names.setdefault(scored, []).append(words(name))
     return [f"{', '.join(some)}: from scored event {n + 1:,} on" for n, some in names.items()]
+
+
+def compiled_lines(figures: Figures) -> list[str]:
+    """How what is served compares with the model, `LiveCompiled.comparison`, in lines.
+
+    >>> compiled_lines({"events": 5000, "agreement": 0.98, "learner_accuracy": 0.9,
+    ...                 "served_accuracy": 0.895, "learner_log_loss": 0.3, "served_log_loss": 0.31})
+    ['of 5,000 labels since the last copy 98.0% get the class that the model gives', \
+'accuracy 0.8950 (model 0.9000), log loss 0.3100 (model 0.3000)']
+    >>> compiled_lines({})
+    []
+    """
+    if not figures:
+        return []
+    labels = f"of {figures['events']:,.0f} labels since the last copy"
+    if "agreement" in figures:
+        first = f"{labels} {figures['agreement']:.1%} get the class that the model gives"
+        names = ("accuracy", "log_loss")
+    else:
+        first = f"{labels} the mean difference from the model is {figures['mean_difference']:.4g}"
+        names = ("mae", "rmse")
+    second = [
+        f"{words(name)} {figures[f'served_{name}']:.4f} (model {figures[f'learner_{name}']:.4f})"
+        for name in names
+    ]
+    return [first, ", ".join(second)]
 
 
 def sparkline(values: Sequence[float | None], encoding: str | None, width: int = 32) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
-from streamk.cli.figures import figure_rows, since_lines, sparkline
+from streamk.cli.figures import compiled_lines, figure_rows, since_lines, sparkline
 from streamk.cli.model_options import learner_header
 from streamk.cli.tables import columns, features, share, size
 from streamk.engine import Checkpoint, Key, read_checkpoint
@@ -112,6 +112,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "features": model.n_features,
             "events": model.n_events,
             "array_bytes": found.model.nbytes,
+            "compiled": getattr(model, "comparison", {}),
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],
@@ -196,6 +197,7 @@ def _text(summary: dict[str, Any]) -> str:
         ("options", options),
         *(("expert", f"{one['type']}: {_listed(one['options'])}") for one in model["experts"]),
         ("learned", f"{model['events']:,} events"),
+        *(("compiled", line) for line in compiled_lines(model["compiled"])),
     ]
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))

@@ -147,9 +147,10 @@ def task_of(settings: Sequence[tuple[str, str]]) -> str:
 
 
 def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a saved model's header that of the learner itself, without the scaling around it."""
-    found: Mapping[str, Any] = header.get("parts", {}).get("learner", header)
-    return found
+    """Of a saved model's header that of the learner itself, without what is around it."""
+    while "learner" in header.get("parts", {}):
+        header = header["parts"]["learner"]
+    return header
 
 
 def build(
@@ -160,7 +161,7 @@ def build(
     settings: Sequence[tuple[str, str]],
     experts: Sequence[str] = (),
 ) -> Learner:
-    """The model of that name with these options, as text.
+    """Return the model of that name with these options, as text.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.cli.figures import confusion_table, figure_rows, since_lines
+from streamk.cli.figures import compiled_lines, confusion_table, figure_rows, since_lines
 from streamk.cli.tables import columns, features, size
 from streamk.engine import Report
 
@@ -43,13 +43,17 @@ def as_json(report: Report) -> dict[str, Any]:
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
         "absent_names": list(report.absent_names),
+        "compiled": getattr(model, "comparison", {}),
     }
 
 
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
-    kind = getattr(getattr(model, "learner", model), "TYPE", "")  # of what is scaled
+    learner: Any = model
+    while hasattr(learner, "learner"):  # of what is scaled, or compiled
+        learner = learner.learner
+    kind = getattr(learner, "TYPE", "")
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
         f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"
@@ -79,6 +83,7 @@ def as_text(report: Report) -> str:
             + size(model.nbytes),
         ),
     ]
+    facts += [("compiled", line) for line in compiled_lines(getattr(model, "comparison", {}))]
     facts += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in report.lost

@@ -5,6 +5,7 @@ from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.learners.live_compiled.learner import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -19,6 +20,7 @@ __all__ = [
     "EigenPro",
     "InverseTime",
     "Learner",
+    "LiveCompiled",
     "MultiKernel",
     "OnlineKernelRidge",
     "OnlineNystrom",

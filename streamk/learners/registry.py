@@ -16,6 +16,7 @@ from streamk.learners.common.steps import Constant, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.learners.live_compiled.learner import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -140,7 +141,7 @@ LEARNERS: dict[str, Any] = {
     )
 }
 """The learners behind them, whose options they have."""
-_TYPES = {**LEARNERS, Scaled.TYPE: Scaled}
+_TYPES = {**LEARNERS, Scaled.TYPE: Scaled, LiveCompiled.TYPE: LiveCompiled}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -203,8 +204,8 @@ def defaults(name: str) -> dict[str, Any]:
     return found
 
 
-def from_state(state: State) -> Learner:
-    """Return the learner whose state this is, whatever its type.
+def type_of(state: State) -> Any:
+    """Return the type of the learner whose state this is.
 
     Raises
     ------
@@ -215,5 +216,16 @@ def from_state(state: State) -> Learner:
         raise StateError(
             f"no learner is registered as {state.type!r}; there are {', '.join(_TYPES)}"
         )
-    learner: Learner = _TYPES[state.type].from_state(state)
+    return _TYPES[state.type]
+
+
+def from_state(state: State) -> Learner:
+    """Return the learner whose state this is, whatever its type.
+
+    Raises
+    ------
+    StateError
+        If no learner of that type is known here.
+    """
+    learner: Learner = type_of(state).from_state(state)
     return learner

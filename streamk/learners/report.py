@@ -40,7 +40,7 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     """
     rows = np.vstack([x, np.tile(x, (len(x), 1))])
     rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
-    with learner.aside() if isinstance(learner, MultiKernel) else nullcontext():
+    with getattr(learner, "aside", nullcontext)():
         if learner.is_classifier:
             answers = learner.predict_proba_many(rows)
             answers = answers[:, list(learner.classes).index(learner.predict_one(x))]

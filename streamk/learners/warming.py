@@ -36,7 +36,7 @@ def preparing(model: Learner) -> Iterator[None]:
     That takes some ten seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
-    many = isinstance(model, MultiKernel)
+    many = isinstance(getattr(model, "learner", model), MultiKernel)
     task = "classification" if model.is_classifier else "regression"
     with _compiling(task) if many else nullcontext():
         yield

@@ -99,6 +99,12 @@ class CompiledModel:
         return len(self.classes) if len(self.classes) > 2 else 1
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return trees, leaves of a tree, and landmarks of a leaf, at most, as of `dc_pred`."""
+        trees, leaves = len(self.kernels.roots), self.kernels.leaves
+        return trees, len(leaves) // trees, max(1, int(leaves[:, 0].max()))
+
+    @property
     def cost(self) -> float:
         """Multiply-adds for an event, on average, over those of a linear model.
 

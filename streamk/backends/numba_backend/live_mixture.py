@@ -1,0 +1,258 @@
+"""A mixture of one given expert and of cheap ones that follow the labels, event by event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamk.backends.live_mixture import (
+    CHANGE,
+    LEAST,
+    LINEAR_RATES,
+    LOSSES,
+    MOST,
+    PACES,
+    PRODUCT_RATES,
+)
+from streamk.backends.numba_backend.compilation.compiling import compiled, part
+
+__all__ = ["follow_classes", "follow_numbers"]
+
+_CLASS_RATES = np.array(LINEAR_RATES[True])
+_NUMBER_RATES = np.array(LINEAR_RATES[False])
+_PACES = np.array(PACES)
+_PRODUCT_RATES = np.array(PRODUCT_RATES)
+_TINY = 1e-300
+
+
+@part
+def to_log_probabilities(scores: Any) -> None:
+    """Turn scores (K,) into logarithmic probabilities."""
+    top = scores[0]
+    for c in range(1, len(scores)):
+        top = max(top, scores[c])
+    total = 0.0
+    for c in range(len(scores)):
+        total += np.exp(scores[c] - top)
+    shift = top + np.log(total)
+    for c in range(len(scores)):
+        scores[c] -= shift
+
+
+@part
+def linear_scores(weights: Any, z: Any, scores: Any) -> None:
+    """Write the scores (K,) of an event (d,) by weights (K, d + 1)."""
+    d = len(z)
+    for c in range(len(scores)):
+        score = weights[c, d]
+        for j in range(d):
+            score += weights[c, j] * z[j]
+        scores[c] = score
+
+
+@part
+def move_linear(weights: Any, z: Any, output: Any, step: Any) -> None:
+    """Move the weights of one output along an event."""
+    d = len(z)
+    for j in range(d):
+        weights[output, j] += step * z[j]
+    weights[output, d] += step
+
+
+@part
+def squared_length(z: Any) -> Any:
+    """Return the sum of squares of an event and its constant."""
+    total = 1.0
+    for j in range(len(z)):
+        total += z[j] * z[j]
+    return total
+
+
+@part
+def fixed_share(weights: Any, gains: Any) -> None:
+    """Multiply weights by gains above 0, and share out a little of them evenly."""
+    total = 0.0
+    for e in range(len(weights)):
+        weights[e] *= gains[e]
+        total += weights[e]
+    for e in range(len(weights)):
+        weights[e] = (1.0 - CHANGE) * weights[e] / max(total, _TINY) + CHANGE / len(weights)
+
+
+@part
+def class_experts(mixture: Any, z: Any, given: Any, logs: Any) -> None:
+    """Write the logarithmic probabilities (experts, K) of all experts."""
+    rates, classes = mixture.linear.shape[0], logs.shape[1]
+    for c in range(classes):
+        logs[0, c] = np.log(max(given[c], LEAST))
+    for r in range(rates):
+        linear_scores(mixture.linear[r], z, logs[1 + r])
+        to_log_probabilities(logs[1 + r])
+    for p in range(len(_PACES)):
+        row = 1 + rates + p
+        for c in range(classes):
+            logs[row, c] = np.log(max(mixture.means[p, c], LEAST))
+    least = np.log(LEAST)
+    for e in range(logs.shape[0]):
+        for c in range(classes):
+            logs[e, c] = max(logs[e, c], least)
+
+
+@part
+def mix_classes(mixture: Any, logs: Any, said: Any, out: Any) -> None:
+    """Write the probabilities of the mixers (mixers, K), and of their mixture (K,)."""
+    experts, classes = logs.shape
+    total = 0.0
+    for c in range(classes):
+        said[0, c] = 0.0
+        for e in range(experts):
+            said[0, c] += mixture.shares[e] * np.exp(logs[e, c])
+        total += said[0, c]
+    for c in range(classes):
+        said[0, c] /= total
+    for p in range(len(_PRODUCT_RATES)):
+        for c in range(classes):
+            score = 0.0
+            for e in range(experts):
+                score += mixture.products[p, e] * logs[e, c]
+            said[1 + p, c] = score
+        to_log_probabilities(said[1 + p])
+        for c in range(classes):
+            said[1 + p, c] = np.exp(said[1 + p, c])
+    total = 0.0
+    for c in range(classes):
+        out[c] = 0.0
+        for m in range(said.shape[0]):
+            said[m, c] = max(said[m, c], LEAST)
+            out[c] += mixture.mixers[m] * said[m, c]
+        total += out[c]
+    for c in range(classes):
+        out[c] /= total
+
+
+@part
+def learn_class(mixture: Any, z: Any, k: Any, logs: Any, said: Any, slopes: Any) -> None:
+    """Learn that an event is of class k."""
+    experts, classes = logs.shape
+    for p in range(len(_PRODUCT_RATES)):
+        squares = 0.0
+        for e in range(experts):
+            slopes[e] = logs[e, k]
+            for c in range(classes):
+                slopes[e] -= said[1 + p, c] * logs[e, c]
+            squares += slopes[e] * slopes[e]
+        rate = _PRODUCT_RATES[p] / (1.0 + _PRODUCT_RATES[p] * squares)
+        for e in range(experts):
+            mixture.products[p, e] += rate * slopes[e]
+    for e in range(experts):
+        slopes[e] = np.exp(logs[e, k])
+    fixed_share(mixture.shares, slopes)
+    fixed_share(mixture.mixers, said[:, k])
+    length = squared_length(z)
+    for r in range(len(_CLASS_RATES)):
+        for c in range(classes):
+            error = (1.0 if c == k else 0.0) - np.exp(logs[1 + r, c])
+            move_linear(mixture.linear[r], z, c, _CLASS_RATES[r] * error / length)
+    for p in range(len(_PACES)):
+        for c in range(classes):
+            mixture.means[p, c] += _PACES[p] * ((1.0 if c == k else 0.0) - mixture.means[p, c])
+    mixture.seen[0] += 1.0
+
+
+@compiled
+def follow_classes(mixture: Any, Z: Any, given: Any, y: Any, out: Any) -> None:
+    """Predict each event in turn, then learn its class where there is one."""
+    logs = np.empty((len(mixture.shares), out.shape[1]))
+    said = np.empty((len(mixture.mixers), out.shape[1]))
+    slopes = np.empty(len(mixture.shares))
+    for i in range(len(Z)):
+        class_experts(mixture, Z[i], given[i], logs)
+        mix_classes(mixture, logs, said, out[i])
+        if y[i] >= 0:
+            learn_class(mixture, Z[i], y[i], logs, said, slopes)
+
+
+@part
+def number_experts(mixture: Any, z: Any, given: Any, away: Any, room: Any) -> None:
+    """Write what all experts say (experts,), less the slowest running mean."""
+    rates, slowest = mixture.linear.shape[0], mixture.means[len(_PACES) - 1, 0]
+    away[0] = given[0] - slowest
+    for r in range(rates):
+        linear_scores(mixture.linear[r], z, room)
+        away[1 + r] = room[0]
+    for p in range(len(_PACES)):
+        away[1 + rates + p] = mixture.means[p, 0] - slowest
+
+
+@part
+def mix_numbers(mixture: Any, away: Any, said: Any) -> Any:
+    """Write what the mixers say (mixers,), and return their mixture, all less the slowest mean."""
+    experts = len(away)
+    said[0] = 0.0
+    for e in range(experts):
+        said[0] += mixture.shares[e] * away[e]
+    for p in range(len(_PRODUCT_RATES)):
+        said[1 + p] = 0.0
+        for e in range(experts):
+            said[1 + p] += mixture.products[p, e] * away[e]
+    mixed = 0.0
+    for m in range(len(said)):
+        mixed += mixture.mixers[m] * said[m]
+    return mixed
+
+
+@part
+def number_gains(y: Any, spread: Any, predicted: Any, gains: Any) -> None:
+    """Write by what the weight of each prediction (n,) of the number y is multiplied."""
+    for e in range(len(predicted)):
+        gains[e] = np.exp(-min(LOSSES * abs(y - predicted[e]) / spread, MOST))
+
+
+@part
+def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any) -> None:
+    """Learn that an event has the number y."""
+    paces, seen = len(_PACES), mixture.seen
+    slowest = mixture.means[paces - 1, 0]
+    seen[0] += 1.0
+    if seen[0] == 1.0:
+        for p in range(paces):
+            mixture.means[p, 0] = y
+        return
+    pace = max(_PACES[paces - 1], 1.0 / seen[0])
+    distance = abs(y - slowest)
+    # Before it is learned from, so that a first label far out is not taken for a near one.
+    seen[1] += pace * (distance - seen[1])
+    spread, least = max(seen[1], _TINY), -MOST * max(seen[1], _TINY)
+    for p in range(len(_PRODUCT_RATES)):
+        error = min(max(y - slowest - said[1 + p], least), -least) / spread
+        squares = 0.0
+        for e in range(len(away)):
+            squares += (away[e] / spread) ** 2
+        rate = _PRODUCT_RATES[p] * error / (1.0 + _PRODUCT_RATES[p] * squares)
+        for e in range(len(away)):
+            mixture.products[p, e] += rate * (away[e] / spread)
+    number_gains(y - slowest, spread, away, gains)
+    fixed_share(mixture.shares, gains)
+    number_gains(y - slowest, spread, said, gains)
+    fixed_share(mixture.mixers, gains)
+    length = squared_length(z)
+    for r in range(len(_NUMBER_RATES)):
+        error = min(max(y - slowest - away[1 + r], least), -least)
+        move_linear(mixture.linear[r], z, 0, _NUMBER_RATES[r] * error / length)
+    for p in range(paces):
+        pace = max(_PACES[p], 1.0 / seen[0])
+        mixture.means[p, 0] += pace * (y - mixture.means[p, 0])
+
+
+@compiled
+def follow_numbers(mixture: Any, Z: Any, given: Any, y: Any, out: Any) -> None:
+    """Predict each event in turn, then learn its number where it is not NaN."""
+    away, gains = np.empty(len(mixture.shares)), np.empty(len(mixture.shares))
+    said, room = np.empty(len(mixture.mixers)), np.empty(1)
+    for i in range(len(Z)):
+        number_experts(mixture, Z[i], given[i], away, room)
+        mixed = mix_numbers(mixture, away, said)
+        out[i, 0] = mixture.means[len(_PACES) - 1, 0] + mixed
+        if y[i] == y[i]:
+            learn_number(mixture, Z[i], y[i], away, said, gains)

@@ -1,0 +1,544 @@
+"""A learner whose predictions come from a compiled copy of it, which is kept up to date."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.declared import ANY, Declared, count, number, taken
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column
+from streamk.features.random_features import check_events, check_seed
+from streamk.learners.base import Learner
+from streamk.learners.common.classes import Label
+from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.predictor import Predictor, one_row
+from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none
+from streamk.learners.live_compiled.background import Background, Order
+from streamk.learners.live_compiled.comparison import Comparison
+from streamk.learners.live_compiled.mixture import Mixture
+from streamk.learners.live_compiled.recent import RecentEvents
+from streamk.options import Real
+from streamk.prediction import CompiledModel
+from streamk.prediction.dc_pred import TreeOptions
+from streamk.prediction.teachers import predicted
+from streamk.state import JSON, State
+
+__all__ = ["LiveCompiled"]
+
+Numbers = NDArray[Any]
+
+_log = logging.getLogger("streamk.compiling")
+
+_FLOAT64 = np.dtype(np.float64)
+_OWNER = "a compiled learner"
+
+BUDGET = 20.0
+"""Default of the multiply-adds of the copy for an event, over those of a linear model."""
+FIRST = 20_000
+"""Labels after which the first copy is begun."""
+GROWTH, LONGEST = 4, 200_000
+"""The next copy is begun after so many times as many labels, and after so many more at most."""
+MEANWHILE = 4
+"""A copy is taken into service when a quarter as many labels more were learned."""
+_SAMPLE, _SAMPLE_BYTES = 100_000, 64 << 20
+"""Last events that a copy learns from, and the memory that they may take."""
+_ITERATIONS = 50
+"""Of L-BFGS: a new copy comes soon."""
+_BEHIND = 0.01
+"""Part by which the loss is larger than the learner's, from which on a new copy is compiled."""
+
+
+class LiveCompiled(OneAtATime, Predictor):
+    """A learner that learns each label, and is served by a compiled copy of itself.
+
+    Predictions come from `streamk.prediction.compile`'s copy of the learner, mixed with what moves
+    too fast for a copy: linear models and running means of the labels, which learn each label as it
+    comes, and weights that say what to rely on (`streamk.backends.live_mixture`). That takes a
+    fraction of the learner's time where there are more events than labels; a label takes the
+    learner's time as before.
+
+    The first copy is begun after 20,000 labels, the next ones after 80,000, 280,000 and then every
+    200,000, unless what is served is as good as the learner. A process beside this one compiles it,
+    of the last 100,000 events (64 MiB) and what the learner predicts of them. It is taken into
+    service at a fixed event, a quarter more labels later, so predictions do not depend on how long
+    that took: if it is not ready then, the learner waits for it. Before the first copy the learner
+    itself is served.
+
+    `comparison` tells how far the two are apart on the labels since.
+
+    Parameters
+    ----------
+    learner : Learner
+        It has not learned yet. Of numbers it predicts the mean or the median.
+    budget : float, default 20
+        Multiply-adds of the copy for an event, over those of a linear model of the same columns and
+        classes.
+    seed : int, default 0
+        Of the copies.
+
+    Raises
+    ------
+    InvalidInput
+        If the learner has learned, predicts a quantile, or an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import LiveCompiled, MultiKernel
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (500, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = LiveCompiled(MultiKernel(seed=1), budget=10)
+    >>> model.learn_many(X, y)
+    >>> model.comparison  # no copy yet: the learner itself is served
+    {}
+    """
+
+    TYPE = "live-compiled"
+    FORMAT = 1
+
+    def __init__(self, learner: Learner, *, budget: float = BUDGET, seed: int = 0) -> None:
+        if learner.n_events:
+            raise InvalidInput(
+                f"the learner has learned {learner.n_events} events already; give a new one"
+            )
+        Real(open_below=True, least=0.0).check("budget", budget)
+        loss = getattr(learner, "loss", None) or getattr(
+            getattr(learner, "learner", None), "loss", None
+        )
+        if getattr(loss, "name", loss) == "quantile":
+            raise InvalidInput(
+                "a learner of a quantile cannot be served by a compiled copy, whose mixture "
+                "predicts the middle; leave out loss='quantile', or serve the learner itself"
+            )
+        self.learner = learner
+        self.budget, self.seed = float(budget), check_seed(seed)
+        self._mixture = Mixture(is_classifier=learner.is_classifier, seed=seed)
+        self._copy: CompiledModel | None = None
+        self._copied = 0
+        """Events that the copy was compiled of."""
+        self._order: Order | None = None
+        self._background: Background | None = None
+        """The copy that comes next, and the process that compiles it."""
+        self._at, self._serve_at = FIRST, 0
+        """Labels after which the next copy is begun, and the one that was begun is served."""
+        self._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
+        self._comparison = Comparison()
+        self._follow_columns()
+        self._follow_classes()
+
+    # What it is
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes (else numbers)."""
+        return self.learner.is_classifier
+
+    @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """Whether a value may be missing (NaN)."""
+        return self.learner.takes_missing
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self.learner.columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self.learner.classes
+
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return self.learner.max_classes
+
+    @property
+    def n_events(self) -> int:
+        """Events learned."""
+        return self.learner.n_events
+
+    @property
+    def n_features(self) -> int:
+        """Random features or landmarks in use by the learner."""
+        return self.learner.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the learner, its copy and the events that the next copy learns, in bytes."""
+        copy = 0 if self._copy is None else self._copy.nbytes
+        return self.learner.nbytes + self._mixture.nbytes + self._recent.nbytes + copy
+
+    @property
+    def drifts(self) -> tuple[int, ...]:
+        """After how many events the learner's experts began anew because of drift."""
+        return tuple(getattr(self.learner, "drifts", ()))
+
+    @property
+    def copy(self) -> CompiledModel | None:
+        """The copy in service, None before the first."""
+        return self._copy
+
+    @property
+    def comparison(self) -> dict[str, float]:
+        """Figures of the learner and of what is served, over the labels since the copy came.
+
+        Of classes ``events``, ``agreement``, ``learner_accuracy``, ``served_accuracy``,
+        ``learner_log_loss`` and ``served_log_loss``; of numbers ``events``, ``mean_difference``,
+        ``learner_mae``, ``served_mae``, ``learner_rmse`` and ``served_rmse``.
+        """
+        return self._comparison.figures(is_classifier=self.is_classifier)
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as the learner does, or raise InvalidInput."""
+        return self.learner.check_labels(y, n)
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns; in all events so far they were zero."""
+        self.learner.add_columns(names)
+        self._follow_columns()
+
+    def _follow_columns(self) -> None:
+        new = len(self.columns or ()) - self._recent.events.shape[1]
+        if new:
+            self._mixture.add_columns(new)
+            self._recent.add_columns(new)
+
+    def _follow_classes(self) -> None:
+        if self.classes:
+            self._mixture.add_classes(len(self.classes))
+
+    # Learning
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d) with labels y (n,), one by one.
+
+        Raises
+        ------
+        InvalidInput
+            As the learner's own; nothing is learned.
+        """
+        events = self._check(X)
+        labels = self.learner.check_labels(y, len(events))
+        self._follow(events, labels, np.ones(len(events), bool), None)
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
+
+        Raises
+        ------
+        InvalidInput
+            As of `learn_many`.
+        """
+        events = self._check(X)
+        labels, known = labels_or_none(self, y, len(events))
+        recorder = Recorder(self, len(events))
+        self._follow(events, labels, known, recorder)
+        return recorder.result()
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        self.learn_many(one_row(x), [y])
+
+    def _follow(
+        self, X: Numbers, labels: Numbers, known: NDArray[np.bool_], recorder: Recorder | None
+    ) -> None:
+        """Predict events (n, d) where they are recorded, and learn those whose label is known."""
+        if self.columns is None and known.any():
+            self.add_columns(range(X.shape[1]))
+        first = 0
+        while first < len(X):
+            stop = first + self._run(labels[first:], known[first:])
+            part = slice(first, stop)
+            out = self._follow_run(X[part], labels[part], known[part])
+            if recorder is not None:
+                recorder.add(out)
+            if known[first] and self.is_classifier and labels[first] not in self.classes:
+                self._learn_new_class(X[part], labels[part])
+            self._turn()
+            first = stop
+
+    def _run(self, labels: Numbers, known: NDArray[np.bool_]) -> int:
+        """Return of how many events all are taken alike: no copy comes, and no class is new."""
+        (rows,) = np.nonzero(known)
+        due = (self._serve_at if self._order is not None else self._at) - self.n_events
+        rows = rows[:due]
+        stop = int(rows[-1]) + 1 if len(rows) == due else len(known)
+        if self.is_classifier:
+            there = set(self.classes)
+            for row in rows.tolist():
+                if labels[row] not in there:
+                    return max(1, row)
+        return stop
+
+    def _follow_run(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
+        """Predict events, learn those whose labels are known classes or numbers."""
+        if self.is_classifier and len(X) == 1 and known[0] and labels[0] not in self.classes:
+            return self._predicted(X)
+        mine: Numbers | None = None
+        if self._copy is None:
+            wanted = zip(labels.tolist(), known.tolist(), strict=True)
+            y = labels if known.all() else [label if yes else None for label, yes in wanted]
+            given = _outputs(self.learner.predict_then_learn_many(X, y))
+            mine = given[known]
+        else:
+            given = self._given(self._copy, X)
+            if known.any():
+                mine = _outputs(self.learner.predict_then_learn_many(X[known], labels[known]))
+        if not given.shape[1] or self.columns is None:
+            return given
+        numbers = self._numbers(labels, known)
+        mixed = self._mixture.follow(X, given, numbers)
+        self._recent.add(X[known])
+        if self._copy is None:
+            return given
+        if mine is not None:
+            self._comparison.add(
+                mine, mixed[known], numbers[known], is_classifier=self.is_classifier
+            )
+        return mixed
+
+    def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
+        """Learn an event (1, d) of a class that was not there when it was predicted."""
+        self.learner.learn_many(X, labels)
+        self._follow_classes()
+        given = np.full((1, len(self.classes)), 1.0 / len(self.classes))
+        self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
+        self._recent.add(X)
+
+    def _numbers(self, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
+        """Return the labels as the mixture takes them."""
+        if not self.is_classifier:
+            return np.where(known, labels, np.nan).astype(np.float64)
+        places = {label: place for place, label in enumerate(self.classes)}
+        there = zip(labels.tolist(), known.tolist(), strict=True)
+        return np.array([places[label] if yes else -1 for label, yes in there], np.int64)
+
+    # Copies
+
+    def _turn(self) -> None:
+        """Begin a copy, or take one into service, where it is time to."""
+        if self._order is not None:
+            self._background = self._background or Background(self._order)
+            if self.n_events >= self._serve_at:
+                self._serve(self._background.result())
+        elif self.n_events >= self._at:
+            n = self.n_events
+            self._at = min(GROWTH * n, n + LONGEST)
+            if self._copy is None or self._comparison.behind(_BEHIND):
+                self._begin()
+
+    def _begin(self) -> None:
+        """Have a copy compiled of what the learner says of the last events."""
+        if self.is_classifier and len(self.classes) < 2:
+            return
+        X = self._recent.events.copy()
+        with self.aside():
+            targets = predicted(self.learner, X)
+        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
+        if self._copy is not None:  # no trees are tried again, but more events have more leaves
+            trees, leaves, landmarks = self._copy.shape
+            leaves = max(1, leaves * len(X) // self._copied)
+            options = replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
+        self._order = Order(X, targets, options)
+        self._background = Background(self._order)
+        self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
+        self._at = max(self._at, self._serve_at + 1)
+
+    def _serve(self, copy: CompiledModel) -> None:
+        """Take a copy into service."""
+        if self._copy is not None:
+            _log.info("a compiled copy leaves service", extra={"streamk": self.comparison})
+        assert self._order is not None
+        self._copied = len(self._order.X)
+        self._copy, self._order, self._background = copy, None, None
+        self._comparison = Comparison()
+
+    def _given(self, copy: CompiledModel, X: Numbers) -> Numbers:
+        """Return what a copy says: probabilities (n, classes) of all classes, or numbers (n, 1)."""
+        rows = X[:, : copy.width]
+        if not self.is_classifier:
+            return copy.predict_many(rows)[:, None]
+        found = np.zeros((len(X), len(self.classes)))
+        places = [self.classes.index(label) for label in copy.classes]
+        found[:, places] = copy.predict_proba_many(rows)
+        return found
+
+    # Predicting
+
+    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of all classes, float64 (n, classes), or numbers (n, 1), of events (n, d).
+
+        Raises
+        ------
+        NotLearned
+            If no class is known yet.
+        InvalidInput
+            If the columns do not fit or a value is infinite.
+        """
+        return self._predicted(self._check(X))
+
+    def _predicted(self, X: Numbers) -> Numbers:
+        if self._copy is not None:
+            return self._mixture.predict(X, self._given(self._copy, X))
+        if not self.is_classifier:
+            return np.asarray(self.learner.predict_many(X))[:, None]
+        if not self.classes:
+            return np.empty((len(X), 0))
+        return np.asarray(self.learner.predict_proba_many(X))
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of all classes (classes,), or the number (1,), of one event x (d,)."""
+        found: Numbers = self.decision_many(one_row(x))[0]
+        return found
+
+    def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the numbers of the classes predicted where `predict_proba_many` gave P."""
+        return self.learner.choices(P)
+
+    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
+        """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
+        if not self.is_classifier:
+            return F[:, 0]
+        if not self.classes:
+            self.learner.predict_many(np.empty((0, len(self.columns or ()))))  # which raises
+        table = np.empty(len(self.classes), object)
+        table[:] = self.classes
+        return np.asarray(table[self.choices(F)])
+
+    def prediction(self, F: NDArray[np.float64]) -> Any:
+        """Predicted label or number, where `decision_one` gave F."""
+        return self.predictions(F[None])[0]
+
+    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, shape (n, classes), where `decision_many` gave F."""
+        if not self.is_classifier:
+            raise InvalidInput("a regression has no class probabilities; use predict_many")
+        return F
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Predict without a trace in the learner, see `MultiKernel.aside`."""
+        found: AbstractContextManager[None] = getattr(self.learner, "aside", nullcontext)()
+        return found
+
+    def _check(self, X: ArrayLike) -> Numbers:
+        return check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
+
+    def __repr__(self) -> str:
+        return f"LiveCompiled({self.learner!r})"
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here, a copy that is being compiled too."""
+        parts = {
+            "learner": self.learner.state(),
+            "mixture": self._mixture.state(),
+            "comparison": self._comparison.state(),
+        }
+        if self._copy is not None:
+            parts["copy"] = self._copy.state()
+        if self._order is not None:
+            parts["order"] = self._order.state()
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            "budget": self.budget,
+            "seed": self.seed,
+            "at": self._at,
+            "serve_at": self._serve_at,
+            "copied": self._copied,
+        }
+        nested = State.nest(parts, header)
+        return State(nested.header, {**nested.arrays, "events": self._recent.events.copy()})
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """That of the learner."""
+        return {"learner": self.learner.placing}
+
+    @classmethod
+    def from_state(cls, state: State, *, learner: dict[str, Any] | None = None) -> Self:
+        """Return the learner whose state this is; a compilation goes on, from its beginning.
+
+        Parameters
+        ----------
+        state : State
+        learner : dict, optional
+            `Learner.placing` of the learner.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, of a newer format, or its arrays do not fit.
+        """
+        from streamk.learners.registry import type_of
+
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        child = state.child("learner")
+        inner: Learner = type_of(child).from_state(child, **(learner or {}))
+        model = cls.__new__(cls)
+        model.learner = inner
+        model.budget = number(header, "budget", _OWNER)
+        model.seed = count(header, "seed", _OWNER)
+        model._at = count(header, "at", _OWNER, least=1)
+        model._serve_at = count(header, "serve_at", _OWNER)
+        model._copied = count(header, "copied", _OWNER)
+        model._mixture = Mixture.from_state(
+            state.child("mixture"),
+            is_classifier=inner.is_classifier,
+            columns=len(inner.columns or ()),
+            outputs=len(inner.classes) if inner.is_classifier else 1,
+        )
+        model._comparison = Comparison.from_state(state.child("comparison"))
+        sizes = {"d": len(inner.columns or ())}
+        found, _ = taken(
+            (Declared("events", "float64", ("n", "d"), ANY),), state.arrays, sizes, _OWNER
+        )
+        model._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
+        model._recent.add_columns(sizes["d"])
+        model._recent.add(found["events"])
+        parts = header["parts"]
+        model._copy = CompiledModel.from_state(state.child("copy")) if "copy" in parts else None
+        if model._copy is not None and not model._fits(model._copy):
+            raise StateError(f"the copy of {_OWNER} has other columns or classes than it")
+        model._order = Order.from_state(state.child("order")) if "order" in parts else None
+        model._background = None
+        return model
+
+    def _fits(self, copy: CompiledModel) -> bool:
+        """Return whether a copy is of the columns and classes of the learner, or of some."""
+        there = copy.is_classifier == self.is_classifier and set(copy.classes) <= set(self.classes)
+        return there and copy.width <= len(self.columns or ())
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        The learners merge; the copy and what is mixed with it stay as they are.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it.
+        """
+        for name in ("budget", "seed"):
+            if getattr(self, name) != getattr(other, name):
+                raise InvalidInput(f"learners that merge must have the same {name}")
+        self.learner.merge(other.learner, common_events=common_events)
+        self._follow_columns()
+        self._follow_classes()
+
+
+def _outputs(found: Prequential) -> Numbers:
+    """Return predictions as probabilities (n, classes), or as numbers (n, 1)."""
+    if found.probabilities is None:
+        return np.asarray(found.predictions, np.float64)[:, None]
+    return np.nan_to_num(found.probabilities)
