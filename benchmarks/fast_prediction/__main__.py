@@ -5,6 +5,7 @@ kddcup         the same of kdd99_10pct
 numbers        Figure 3: errors of regressions by the cost of a prediction
 approximation  Figure 1: errors of approximate kernels by the cost of a prediction
 ablation       what each part of the method does
+live           a live learner and its compiled copy on the next 10,000 events
 
 How each figure is taken is at the top of the modules in fast_prediction/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.fast_prediction import ablation, approximation, classes, numbers
+from benchmarks.fast_prediction import ablation, approximation, classes, live, numbers
 
 NAME = "fast_prediction"
 PARTS: dict[str, parts.Render] = {
@@ -26,6 +27,7 @@ PARTS: dict[str, parts.Render] = {
     "numbers": numbers.render,
     "approximation": approximation.render,
     "ablation": ablation.render,
+    "live": live.render,
 }
 
 
@@ -45,6 +47,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "numbers": lambda: numbers.measure(data, quick=quick),
         "approximation": lambda: approximation.measure(data, quick=quick),
         "ablation": lambda: ablation.measure(data, quick=quick),
+        "live": lambda: live.measure(data, quick=quick),
     }
     results = parts.measured(NAME, options, measures)
     common.finish(NAME, options, {}, results, render)

@@ -329,17 +329,30 @@ class LiveCompiled(OneAtATime, Predictor):
         if self._order is not None:
             self._background = self._background or Background(self._order)
             if self.n_events >= self._serve_at:
-                self._serve(self._background.result())
+                self._take_over()
         elif self.n_events >= self._at:
             n = self.n_events
             self._at = min(GROWTH * n, n + LONGEST)
-            if self._copy is None or self._comparison.behind(_BEHIND):
+            several = not self.is_classifier or len(self.classes) > 1
+            if several and (self._copy is None or self._comparison.behind(_BEHIND)):
                 self._begin()
+
+    def renew_copy(self) -> None:
+        """Have a copy compiled now, wait for it, and take it into service.
+
+        Raises
+        ------
+        InvalidInput
+            If there is nothing to compile: fewer than two events, or of classes fewer than two.
+        """
+        few = self.is_classifier and len(self.classes) < 2
+        if few or len(self._recent.events) < 2:
+            raise InvalidInput("there is nothing to compile yet: learn two classes first")
+        self._begin()
+        self._take_over()
 
     def _begin(self) -> None:
         """Have a copy compiled of what the learner says of the last events."""
-        if self.is_classifier and len(self.classes) < 2:
-            return
         X = self._recent.events.copy()
         with self.aside():
             targets = predicted(self.learner, X)
@@ -353,11 +366,13 @@ class LiveCompiled(OneAtATime, Predictor):
         self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
         self._at = max(self._at, self._serve_at + 1)
 
-    def _serve(self, copy: CompiledModel) -> None:
-        """Take a copy into service."""
+    def _take_over(self) -> None:
+        """Wait for the copy that is compiled, and take it into service."""
+        assert self._background is not None
+        assert self._order is not None
+        copy = self._background.result()
         if self._copy is not None:
             _log.info("a compiled copy leaves service", extra={"streamk": self.comparison})
-        assert self._order is not None
         self._copied = len(self._order.X)
         self._copy, self._order, self._background = copy, None, None
         self._comparison = Comparison()
