@@ -72,7 +72,7 @@ class Loops(Protocol):
         Z : float64 array of shape (n, d)
             Scaled events.
         given : float64 array of shape (n, K)
-            Probabilities of the given expert.
+            Scores of the given expert, whose logarithmic probabilities are these and a constant.
         y : int64 array of shape (n,)
             Numbers of the classes, -1 for none.
         out : float64 array of shape (n, K)

@@ -85,7 +85,8 @@ def class_experts(mixture: Any, z: Any, given: Any, logs: Any) -> None:
     """Write the logarithmic probabilities (experts, K) of all experts."""
     rates, classes = mixture.linear.shape[0], logs.shape[1]
     for c in range(classes):
-        logs[0, c] = np.log(max(given[c], LEAST))
+        logs[0, c] = given[c]
+    to_log_probabilities(logs[0])
     for r in range(rates):
         linear_scores(mixture.linear[r], z, logs[1 + r])
         to_log_probabilities(logs[1 + r])

@@ -51,6 +51,9 @@ _SAMPLE, _SAMPLE_BYTES = 100_000, 64 << 20
 """Last events that a copy learns from, and the memory that they may take."""
 _ITERATIONS = 50
 """Of L-BFGS: a new copy comes soon."""
+_LEAST, _NEVER = 1e-9, -30.0
+"""Least probability of the learner whose logarithm counts, and the score of a class that a copy
+does not know."""
 _BEHIND = 0.01
 """Part by which the loss is larger than the learner's, from which on a new copy is compiled."""
 
@@ -283,34 +286,36 @@ class LiveCompiled(OneAtATime, Predictor):
         """Predict events, learn those whose labels are known classes or numbers."""
         if self.is_classifier and len(X) == 1 and known[0] and labels[0] not in self.classes:
             return self._predicted(X)
-        mine: Numbers | None = None
-        if self._copy is None:
-            wanted = zip(labels.tolist(), known.tolist(), strict=True)
-            y = labels if known.all() else [label if yes else None for label, yes in wanted]
-            given = _outputs(self.learner.predict_then_learn_many(X, y))
-            mine = given[known]
-        else:
-            given = self._given(self._copy, X)
-            if known.any():
-                mine = _outputs(self.learner.predict_then_learn_many(X[known], labels[known]))
-        if not given.shape[1] or self.columns is None:
-            return given
+        if self._copy is not None:
+            return self._follow_with_copy(self._copy, X, labels, known)
+        pairs = zip(labels.tolist(), known.tolist(), strict=True)
+        y = labels if known.all() else [label if there else None for label, there in pairs]
+        said = _outputs(self.learner.predict_then_learn_many(X, y))
+        if said.shape[1] and self.columns is not None:
+            given = np.log(np.maximum(said, _LEAST)) if self.is_classifier else said
+            # The copy will take the place of the learner in a mixture that relies on it already.
+            self._mixture.follow(X, given, self._numbers(labels, known))
+            self._recent.add(X[known])
+        return said
+
+    def _follow_with_copy(
+        self, copy: CompiledModel, X: Numbers, labels: Numbers, known: NDArray[np.bool_]
+    ) -> Numbers:
         numbers = self._numbers(labels, known)
-        mixed = self._mixture.follow(X, given, numbers)
-        self._recent.add(X[known])
-        if self._copy is None:
-            return given
-        if mine is not None:
+        mixed = self._mixture.follow(X, self._given(copy, X), numbers)
+        if known.any():
+            found = self.learner.predict_then_learn_many(X[known], labels[known])
             self._comparison.add(
-                mine, mixed[known], numbers[known], is_classifier=self.is_classifier
+                _outputs(found), mixed[known], numbers[known], is_classifier=self.is_classifier
             )
+            self._recent.add(X[known])
         return mixed
 
     def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
         """Learn an event (1, d) of a class that was not there when it was predicted."""
         self.learner.learn_many(X, labels)
         self._follow_classes()
-        given = np.full((1, len(self.classes)), 1.0 / len(self.classes))
+        given = np.zeros((1, len(self.classes)))
         self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
         self._recent.add(X)
 
@@ -374,17 +379,27 @@ class LiveCompiled(OneAtATime, Predictor):
         if self._copy is not None:
             _log.info("a compiled copy leaves service", extra={"streamk": self.comparison})
         self._copied = len(self._order.X)
-        self._copy, self._order, self._background = copy, None, None
+        self._use(copy)
+        self._order = self._background = None
         self._comparison = Comparison()
 
+    def _use(self, copy: CompiledModel) -> None:
+        self._copy = copy
+        self._places = [self.classes.index(label) for label in copy.classes]
+        """Of the copy's classes, among the learner's."""
+
     def _given(self, copy: CompiledModel, X: Numbers) -> Numbers:
-        """Return what a copy says: probabilities (n, classes) of all classes, or numbers (n, 1)."""
-        rows = X[:, : copy.width]
+        """Return what a copy says: scores (n, classes) of all classes, or numbers (n, 1)."""
+        width = copy.width
+        scores = copy.decision_many(X if X.shape[1] == width else X[:, :width])
         if not self.is_classifier:
-            return copy.predict_many(rows)[:, None]
-        found = np.zeros((len(X), len(self.classes)))
-        places = [self.classes.index(label) for label in copy.classes]
-        found[:, places] = copy.predict_proba_many(rows)
+            return scores.astype(np.float64)
+        if scores.shape[1] == 1:  # of the second of two classes
+            scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
+        if self._places == list(range(len(self.classes))):
+            return scores.astype(np.float64)
+        found = np.full((len(X), len(self.classes)), _NEVER)
+        found[:, self._places] = scores - scores.max(axis=1, keepdims=True)
         return found
 
     # Predicting
@@ -525,6 +540,8 @@ class LiveCompiled(OneAtATime, Predictor):
         model._copy = CompiledModel.from_state(state.child("copy")) if "copy" in parts else None
         if model._copy is not None and not model._fits(model._copy):
             raise StateError(f"the copy of {_OWNER} has other columns or classes than it")
+        if model._copy is not None:
+            model._use(model._copy)
         model._order = Order.from_state(state.child("order")) if "order" in parts else None
         model._background = None
         return model

@@ -75,7 +75,8 @@ class Mixture:
         X : float64 array of shape (n, d)
             NaN is missing.
         given : float64 array of shape (n, outputs)
-            What the copy says: probabilities of all classes, or numbers.
+            What the copy says: scores of all classes, as logarithmic probabilities but for a
+            constant, or numbers.
         labels : array of shape (n,)
             Numbers of classes (int64), -1 for none; or numbers (float64), NaN for none.
 
@@ -90,7 +91,7 @@ class Mixture:
 
     def predict(self, X: Numbers, given: Numbers) -> Numbers:
         """Return predictions (n, outputs) of events X (n, d)."""
-        none = np.full(len(X), -1) if self._is_classifier else np.full(len(X), np.nan)
+        none = np.full(len(X), -1 if self._is_classifier else np.nan)
         return self._run(self._scale.transform(X, _FLOAT64), given, none)
 
     def _run(self, Z: Numbers, given: Numbers, labels: Numbers) -> Numbers:
