@@ -26,7 +26,7 @@ from streamk.prediction.local_model import EXPONENTIAL
 SETTINGS: dict[str, dict[str, float]] = {
     "letter": {"gamma": 10.0, "C": 10.0},
     "a9a": {"gamma": 0.05, "C": 1.0},
-    "ijcnn1": {"gamma": 10.0, "C": 10.0},
+    "ijcnn1": {"gamma": 8.0, "C": 10.0},
     "covtype_subset93k": {"gamma": 16.0, "C": 10.0},
     "kdd99_10pct": {"gamma": 2.0, "C": 10.0},
 }
