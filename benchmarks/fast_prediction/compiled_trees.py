@@ -2,9 +2,8 @@
 
 Treelite reads the model and TL2cgen writes the C, with thresholds replaced by whole numbers
 (``quantize``), which was faster than without on letter and covtype, by 1.9 and 1.2 times. The
-library is called by ctypes, and the loop over events is C, too: TL2cgen's own `Predictor` copies
-each batch into a matrix of its own before, which takes longer for one event. Scores are what is
-returned, as by our models.
+library is called by ctypes, and the loop over events is C, too: TL2cgen's own `Predictor` takes a
+`DMatrix` that has to be made of each batch first. Scores are what is returned, as by our models.
 """
 
 from __future__ import annotations
