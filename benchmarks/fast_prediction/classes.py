@@ -1,27 +1,35 @@
 """Table 1 and Figure 2 of the paper: accuracy by the time of a prediction.
 
 letter with 12,000 rows to train on and 6,000 to test on, as in the paper; a9a and ijcnn1 as they
-are published; covtype_subset93k (class 2 against the others) and kdd99_10pct nine tenths against
-one. Columns have mean 0 and deviation 1. `dc_pred` has a budget and no other option. "x linear" is
-the time for an event among 10,000 over that of a linear model of the same columns and classes in a
-fused loop; "flops" the multiply-adds over that model's. SVC is scikit-learn's with C = 10 and its
-default gamma, trained on 20,000 rows at most, and so are "DC-SVM", that is `BlockSVC` with one
-cluster for each 500 rows, and LightGBM with its defaults, trained on all. Those predict by their
-own functions, LightGBM by one thread.
+are published; covtype_subset93k (class 2 against the others) nine tenths against one. Columns have
+mean 0 and deviation 1. `dc_pred` has a budget and no other option.
+
+The part "kddcup" has kdd99_10pct: 494,021 connections of 23 classes, of which three are 98% and
+the rarest has 2 rows. Nine tenths chosen at random, 444,618 rows, are learned, and 20,000 of the
+others are predicted, so that classes of less than ten rows may be missing on either side. Of its
+columns the logarithm is taken. The paper's Kddcup has a test part of its own, with attacks that the
+training rows do not have, so its accuracy is lower and not to be compared.
+
+"x linear" is the time for an event among 10,000 over that of a linear model of the same columns and
+classes in a fused loop; "flops" the multiply-adds over that model's, an exponential being 8 of
+them. What the others are is at the top of `svm` and of `boosting`; they predict by their own
+functions. All have one thread. Accuracies are those of 20,000 rows at most.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.svm import LinearSVC
 
 from benchmarks import common
 from benchmarks.data import Directory
+from benchmarks.fast_prediction import boosting, svm
+from benchmarks.fast_prediction.contestants import Contestant, Train
 from benchmarks.fast_prediction.problems import Problem, problem
 from benchmarks.fast_prediction.timing import Predict, linear, times
 from streamk.prediction import dc_pred
@@ -42,7 +50,8 @@ PAPER = {
     "kdd99_10pct": (11.8, 0.923, 154.0),
 }
 """Time over a linear model's, accuracy and seconds of training."""
-MOST, A_CLUSTER = 20_000, 500
+MOST = 20_000
+"""Rows that the accuracy is taken of."""
 
 
 def measure(
@@ -52,23 +61,24 @@ def measure(
     found = {}
     for name, budgets in sets.items():
         rows = problem(name, data, 0, quick=quick)
-        found[name] = _measured(rows, budgets[:1] if quick else budgets)
+        contestants = {**_ours(budgets[:1] if quick else budgets), **_others(quick=quick)}
+        found[name] = _measured(rows, contestants) | {"missing": boosting.missing()}
     return found
 
 
-def _measured(rows: Problem, budgets: tuple[float, ...]) -> dict[str, Any]:
+def _measured(rows: Problem, contestants: Mapping[str, Train]) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     models: dict[str, Predict] = {}
-    for name, train in {**_ours(budgets), **_others()}.items():
+    for name, train in contestants.items():
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            predict, labels, cost = train(rows)
+            model = train(rows)
             seconds = time.perf_counter() - began
-            right = float(np.mean(labels(rows.test[:MOST]) == rows.expected[:MOST]))
-        models[name] = predict
-        found[name] = {"accuracy": right, "seconds": seconds, "cost": cost}
-        common.note(f"  {rows.name}: {name}: {right:.4f} {seconds:.1f} s {cost}")
+            right = float(np.mean(model.labels(rows.test[:MOST]) == rows.expected[:MOST]))
+        models[name] = model.predict
+        found[name] = {"accuracy": right, "seconds": seconds, "cost": model.cost}
+        common.note(f"  {rows.name}: {name}: {right:.4f} {seconds:.1f} s {model.cost}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         taken = times(models, rows.test)
@@ -77,47 +87,35 @@ def _measured(rows: Problem, budgets: tuple[float, ...]) -> dict[str, Any]:
     return {"rows": len(rows.X), "columns": rows.X.shape[1], "models": found}
 
 
-Trained = tuple[Predict, Callable[[Any], Any], float | None]
-
-
-def _ours(budgets: tuple[float, ...]) -> dict[str, Callable[[Problem], Trained]]:
-    def train(budget: float) -> Callable[[Problem], Trained]:
-        def trained(rows: Problem) -> Trained:
+def _ours(budgets: tuple[float, ...]) -> dict[str, Train]:
+    def train(budget: float) -> Train:
+        def trained(rows: Problem) -> Contestant:
             model = dc_pred(rows.X, rows.y, budget=budget)
-            return model.decision_many, model.predict_many, model.cost
+            return Contestant(model.decision_many, model.predict_many, model.cost)
 
         return trained
 
     return {f"dc_pred, budget {budget:g}": train(budget) for budget in budgets}
 
 
-def _others() -> dict[str, Callable[[Problem], Trained]]:
-    from sklearn.svm import SVC, LinearSVC
-
-    from streamk.adapters.sklearn import BlockSVC
-
-    def fitted(model: Any, rows: Problem, most: int | None = None) -> Trained:
-        model.fit(rows.X[:most], rows.y[:most])
-        return model.predict, model.predict, None
-
-    def fused(rows: Problem) -> Trained:
-        model = LinearSVC().fit(rows.X, rows.y)
-        return linear(model.coef_, model.intercept_), model.predict, 1.0
-
-    found = {
-        "linear, fused": fused,
-        "LinearSVC": lambda rows: fitted(LinearSVC(), rows),
-        "SVC": lambda rows: fitted(SVC(C=10.0), rows, MOST),
-        "DC-SVM": lambda rows: fitted(
-            BlockSVC(C=10.0, n_clusters=max(1, min(len(rows.X), MOST) // A_CLUSTER)), rows, MOST
-        ),
+def _others(*, quick: bool) -> dict[str, Train]:
+    return {
+        "linear, fused": _fused,
+        "LinearSVC": _linear,
+        "SVC": svm.svc,
+        "DC-SVM": svm.dc_svm,
+        **boosting.contestants(quick=quick),
     }
-    if importlib.util.find_spec("lightgbm"):
-        import lightgbm
 
-        boosted = lightgbm.LGBMClassifier(n_jobs=1, verbose=-1)
-        found["LightGBM"] = lambda rows: fitted(boosted, rows)
-    return found
+
+def _fused(rows: Problem) -> Contestant:
+    model = LinearSVC().fit(rows.X, rows.y)
+    return Contestant(linear(model.coef_, model.intercept_), model.predict, 1.0)
+
+
+def _linear(rows: Problem) -> Contestant:
+    model = LinearSVC().fit(rows.X, rows.y)
+    return Contestant(model.predict, model.predict)
 
 
 def render(found: Mapping[str, Any]) -> str:
@@ -136,7 +134,7 @@ def render(found: Mapping[str, Any]) -> str:
                 ["the paper's", f"{accuracy:.4f}", times_linear, *[""] * 4, f"{seconds:,.1f}"]
             )
         for model, got in models.items():
-            cost = "" if got["cost"] is None else f"{got['cost']:.1f}"
+            cost = "" if got["cost"] is None else f"{got['cost']:,.1f}"
             lines.append(
                 [
                     model,
@@ -151,5 +149,11 @@ def render(found: Mapping[str, Any]) -> str:
             )
         head = f"{name}, {one['rows']:,} rows"
         columns = [head, "accuracy", "x linear", "flops", "us", "us alone", "p99", "s to train"]
-        tables.append(common.table(columns, lines))
+        gaps = [f"{who}: no figures, for want of {what}" for who, what in _missing(one)]
+        tables.append("\n".join([common.table(columns, lines), *gaps]))
     return "\n\n".join(tables)
+
+
+def _missing(one: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Contestants that could not run, and what they need; none in results of before."""
+    return list(one.get("missing", {}).items())
