@@ -5,10 +5,10 @@ are published; covtype_subset93k (class 2 against the others) nine tenths agains
 mean 0 and deviation 1. `dc_pred` has a budget and no other option.
 
 The part "kddcup" has kdd99_10pct: connections of 23 classes, of which three are nearly all and the
-rarest has 2 rows. Of 494,021 rows 145,584 are different, and only these are taken, each once: 40,000
-chosen at random are learned, and 20,000 of the others predicted, so that rare classes may be missing
-on either side. Of its columns the logarithm is taken. The paper's Kddcup has a test part of its own,
-with attacks that the training rows do not have, so its accuracy is not to be compared.
+rarest has 2 rows. Of 494,021 rows 145,584 are different, and only these are taken, each once:
+40,000 chosen at random are learned, and 20,000 of the others predicted, so that rare classes may be
+missing on either side. Of its columns the logarithm is taken. The paper's Kddcup has a test part of
+its own, with attacks that the training rows do not have, so its accuracy is not to be compared.
 
 "x linear" is the time for an event among 10,000 over that of a linear model of the same columns and
 classes in a fused loop; "flops" the multiply-adds over that model's, an exponential being 8 of

@@ -105,9 +105,15 @@ class Background:
         self._to, self._said = here / "model.safetensors", here / "said"
         files.write(order.state(), here / "order.safetensors")
         command = [sys.executable, "-m", __name__, str(here / "order.safetensors"), str(self._to)]
+        # One thread: its products are small, and the other cores are for the stream.
+        alone = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, **alone},
             )
         weakref.finalize(self, _end, self._process)
 
