@@ -26,9 +26,9 @@ _LEAST_EVENTS = 24
 """Events of a leaf, at least, on average."""
 _FEWEST, _MOST = 2, 256
 """Landmarks of the trees that are tried."""
-_ITERATIONS = 20
+_ITERATIONS = 12
 """Of L-BFGS, for the trees that are tried."""
-_LEARNED = 12_000
+_LEARNED = 4_000
 """Events that a tree learns, at most, when it is tried: of a larger one, some leaves are fitted."""
 _HELD_BACK = 0.25
 _ABSENT = 9.0

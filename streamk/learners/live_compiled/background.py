@@ -106,7 +106,7 @@ class Background:
         files.write(order.state(), here / "order.safetensors")
         command = [sys.executable, "-m", __name__, str(here / "order.safetensors"), str(self._to)]
         # One thread: its products are small, and the other cores are for the stream.
-        alone = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 command,
