@@ -11,7 +11,7 @@ import pytest
 
 from streamk import prediction
 from streamk.errors import InvalidInput, StateError
-from streamk.prediction import CompiledModel, dc_pred, importance_of, load
+from streamk.prediction import CompiledModel, dc_pred, load
 from streamk.state import State
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
@@ -233,23 +233,3 @@ def test_what_cannot_be_compiled() -> None:
         prediction.compile(object(), X)
     with pytest.raises(InvalidInput, match="predicts 2 numbers"):
         prediction.compile(LinearRegression().fit(X, X[:, :2]), X)
-
-
-def test_importance_of_kernel_machines() -> None:
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import SVC
-
-    from streamk.adapters.sklearn import KernelRegression
-
-    X, y = events(60), labels(events(60))
-    svc = SVC().fit(X, y)
-    found = importance_of(svc, X)
-    assert (np.flatnonzero(found) == np.sort(svc.support_)).all()
-    numbers = X[:, 0]
-    for model in (KernelRidge().fit(X, numbers), KernelRegression().fit(X, numbers)):
-        np.testing.assert_allclose(importance_of(model, X), np.ravel(model.dual_coef_) ** 2)
-        with pytest.raises(InvalidInput, match="of 60 events"):
-            importance_of(model, X[:5])
-    with pytest.raises(InvalidInput, match="no dual_coef_"):
-        importance_of(LogisticRegression().fit(X, y), X)
