@@ -64,6 +64,10 @@ def _of_probabilities(P: Numbers, classes: list[Any]) -> Targets:
         raise InvalidInput(f"the model knows the classes {classes}; two are needed at least")
     if all(isinstance(label, float) and label.is_integer() for label in classes):
         classes = [int(label) for label in classes]
+    if not all(isinstance(label, str | int) for label in classes):
+        raise InvalidInput(
+            f"the model's classes {classes} must be texts, whole numbers or booleans"
+        )
     return Targets.probabilities(P, classes)
 
 
