@@ -6,6 +6,7 @@ Nothing here imports streamk: loops over events, one after the other.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -59,3 +60,35 @@ def importance(K, Y, ridge: float) -> np.ndarray:
     """Squares of the coefficients of kernel ridge regression: the weights of section 5."""
     alpha = np.linalg.inv(K + ridge * np.eye(len(K))) @ Y
     return np.sum(alpha**2, axis=1)
+
+
+def unpacked(kernels, leaf: int):
+    """The model of a leaf with one output, out of the arrays that the compiled loops read."""
+    d, lanes = len(kernels.shift), 16
+    m, p, q, at, pair, _ = kernels.leaves[leaf].tolist()
+    assert q == 1
+    wide, filled = -(-m // lanes) * lanes, -(-d // lanes) * lanes
+    numbers = np.asarray(kernels.numbers, np.float64)[at:]
+    scale = np.sqrt(-numbers[:d])
+    landmarks = numbers[filled + wide :][: d * wide].reshape(d, wide)[:, :m].T / (2.0 * scale)
+    rest = numbers[filled + (1 + d) * wide :]
+    weights = np.concatenate([rest[lanes:][:m], rest[lanes + wide :][:p]])
+    pairs = kernels.pairs[pair : pair + p]
+    return SimpleNamespace(
+        landmarks=landmarks, scale=scale, pairs=pairs, weights=weights[:, None], bias=rest[:1]
+    )
+
+
+def early_prediction(x, kernels) -> float:
+    """Algorithm 2's prediction: by the model of the nearest cluster alone."""
+    z = [(a - b) * c for a, b, c in zip(x, kernels.shift, kernels.factor, strict=True)]
+    leaf = leaf_of(z, kernels.normals, kernels.offsets, kernels.children)
+    return scores(z, unpacked(kernels, leaf))[0]
+
+
+def trained_weights(Z, y, model, ridge: float) -> tuple[np.ndarray, float]:
+    """Algorithm 2's last step: ridge regression of centered targets on the landmarks' kernels."""
+    C = np.array([basis(z, model.landmarks, model.scale, model.pairs) for z in Z])
+    mean = sum(y) / len(y)
+    system = C.T @ C + ridge * np.eye(C.shape[1])
+    return np.linalg.inv(system) @ (C.T @ (np.asarray(y) - mean)), mean

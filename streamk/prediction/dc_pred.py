@@ -102,7 +102,8 @@ def dc_pred(
     X : array of shape (n, d)
         Events. NaN is missing and counts as the column's mean.
     y : array of shape (n,)
-        Labels: texts, whole numbers or booleans; of a regression finite numbers.
+        Labels: texts, whole numbers or booleans; of a regression numbers of at most 1e30.
+        Predictions are in single precision: subtract what is large beside their deviation.
     task : {"classification", "regression"}, default "classification"
     budget : float, default 10
         Multiply-adds for an event over those of a linear model of the same columns and classes.
@@ -188,7 +189,7 @@ def fit(
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
     scale = Scale.of(X)
-    Z = scale(X)
+    Z = scale(X).astype(np.float32).astype(np.float64)  # as the compiled loops see them
     random = np.random.Generator(np.random.Philox(options.seed))
     shape, local = _shape(Z, targets, options, random)
     draws = random.spawn(shape.trees)

@@ -22,6 +22,9 @@ _RIDGE = 1e-2
 """Of the first weights, relative to kernel values of 1."""
 _SOLVED = 1500
 """Points of a leaf, at most, for which the local kernel machine is solved."""
+_LEAST_WEIGHT = 1e-12
+"""In k-means, relative to the greatest: of points that are no support vectors, or were not solved
+for."""
 _SURE = 3.0
 """Logit that a first score of 1 stands for."""
 
@@ -130,7 +133,7 @@ def _importance(Z: Numbers, Y: Numbers, gamma: float, random: np.random.Generato
     coefficients = np.linalg.solve(K, Y[some])
     found = np.zeros(n)
     found[some] = np.square(coefficients).sum(axis=1)
-    return found + 1e-12
+    return found
 
 
 def _landmarks(
@@ -138,9 +141,11 @@ def _landmarks(
 ) -> Numbers:
     if len(Z) <= count:
         return np.unique(Z, axis=0)
-    if importance is not None and not importance.max() > 0.0:
-        importance = None
-    return centers_of(Z, count, random, init="random", iterations=_ITERATIONS, weights=importance)
+    weights = None
+    if importance is not None and importance.max() > 0.0:
+        # Support vectors may be fewer than landmarks, and k-means draws these by weight.
+        weights = importance / importance.max() + _LEAST_WEIGHT
+    return centers_of(Z, count, random, init="random", iterations=_ITERATIONS, weights=weights)
 
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:

@@ -40,6 +40,8 @@ def refine(
     """
     from scipy.optimize import minimize
 
+    if not iterations:  # SciPy takes a step before it looks at their number
+        return model
     # In units of the scale's deviations the slopes of landmarks are about as large as of weights.
     unit = float(model.scale.mean())
 

@@ -15,6 +15,9 @@ __all__ = ["Scale", "as_events"]
 
 Numbers = NDArray[Any]
 
+_LEAST_POWER = -963
+"""Exponent of 2 of the greatest number of a column that is not constant: 1e-290."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -30,15 +33,21 @@ class Scale:
         known = ~np.isnan(X)
         n = np.maximum(known.sum(axis=0), 1)
         zeroed = np.where(known, X, 0.0)
-        shift = zeroed.sum(axis=0) / n
-        deviation = np.sqrt(np.where(known, np.square(X - shift), 0.0).sum(axis=0) / n)
-        constant = deviation <= ROUNDING * np.abs(shift)
-        factor = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
-        return cls(shift, factor, shift)
+        # In units of a power of 2 near the greatest number, so that no sum or square overflows, or
+        # vanishes; what is below 1e-290 counts as 0, so that no factor overflows.
+        _, power = np.frexp(np.abs(zeroed).max(axis=0))
+        zeroed = np.ldexp(zeroed, -power)
+        mean = zeroed.sum(axis=0) / n
+        deviation = np.sqrt(np.where(known, np.square(zeroed - mean), 0.0).sum(axis=0) / n)
+        constant = (deviation <= ROUNDING * np.abs(mean)) | (power < _LEAST_POWER)
+        factor = np.ldexp(1.0 / np.where(constant, 1.0, deviation), -np.where(constant, 0, power))
+        shift = np.where(constant, 0.0, np.ldexp(mean, power))  # a factor of 0 needs none
+        return cls(shift, np.where(constant, 0.0, factor), shift)
 
     def __call__(self, X: Numbers) -> Numbers:
         """Return scaled events (n, d)."""
-        Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
+        with np.errstate(over="ignore"):  # what is far away is bounded
+            Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
         bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
         return bounded
 

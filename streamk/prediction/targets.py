@@ -20,6 +20,10 @@ _LEAST_MASS = 0.5
 """Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
 
 
+_LARGEST = 1e30
+"""Numbers to be predicted, at most: weights of a local model may be larger than these."""
+
+
 @dataclass(frozen=True)
 class Targets:
     """Numbers or probabilities that are to be predicted, one row for each event.
@@ -52,6 +56,12 @@ class Targets:
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
             raise InvalidInput(f"the label of row {row} is {values[row]}, which must be finite")
+        if len(values) and np.abs(values).max() > _LARGEST:
+            row = int(np.argmax(np.abs(values)))
+            raise InvalidInput(
+                f"the label of row {row} is {values[row]}, and the model, in single precision, "
+                f"holds {_LARGEST:g} at most: take another unit"
+            )
         mean, deviation = float(values.mean()), float(values.std())
         deviation = deviation if deviation > 0.0 else 1.0
         return cls(((values - mean) / deviation)[:, None], (), mean, deviation)
@@ -87,6 +97,13 @@ class Targets:
     @classmethod
     def probabilities(cls, P: Numbers, classes: Sequence[Label]) -> Targets:
         """Return those of probabilities (n, classes)."""
+        if P.ndim != 2 or P.shape[1] != len(classes):
+            raise InvalidInput(
+                f"probabilities of shape {P.shape} do not fit {len(classes)} classes"
+            )
+        if not (np.isfinite(P) & (P >= 0.0)).all():
+            row = int(np.flatnonzero(~(np.isfinite(P) & (P >= 0.0)).all(axis=1))[0])
+            raise InvalidInput(f"the probabilities of row {row} are {P[row]}")
         return cls(P[:, 1:].copy() if len(classes) == 2 else P, tuple(classes))
 
     def __len__(self) -> int:

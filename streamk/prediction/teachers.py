@@ -64,6 +64,10 @@ def _of_probabilities(P: Numbers, classes: list[Any]) -> Targets:
         raise InvalidInput(f"the model knows the classes {classes}; two are needed at least")
     if all(isinstance(label, float) and label.is_integer() for label in classes):
         classes = [int(label) for label in classes]
+    if not all(isinstance(label, str | int) for label in classes):
+        raise InvalidInput(
+            f"the model's classes {classes} must be texts, whole numbers or booleans"
+        )
     return Targets.probabilities(P, classes)
 
 
@@ -73,8 +77,12 @@ def importance_of(model: Any, X: Any) -> Numbers:
     Parameters
     ----------
     model
-        `sklearn.svm.SVC` or `SVR`, `sklearn.kernel_ridge.KernelRidge`, and
-        `streamk.adapters.sklearn.KernelRegression` or `BlockSVC`.
+        `sklearn.svm.SVC`, `NuSVC` or `SVR`, `sklearn.kernel_ridge.KernelRidge`; `BlockSVC`,
+        `BlockRidge`, `KernelRegression` (EigenPro 2.0), `EigenProClassifier`, `EigenProRegressor`,
+        `KernelRidgeClassifier` and `KernelRidgeRegressor` of `streamk.adapters.sklearn`; and the
+        learners `EigenPro` and `OnlineKernelRidge`, by themselves or in `Scaled`. An SVM of many
+        classes has a coefficient for each pair of classes, and their squares are summed; so are
+        those of several outputs. A learner's centers count for the events nearest to them.
     X : array of shape (n, d)
         The events it was fitted to, in the same order.
 
@@ -85,27 +93,46 @@ def importance_of(model: Any, X: Any) -> Numbers:
     Raises
     ------
     InvalidInput
-        If the model has no coefficients of these events.
+        If the model has no coefficients of these events, or is not fitted.
     """
-    n = len(X)
-    found = np.zeros(n)
-    coefficients = getattr(model, "dual_coef_", None)
+    n = int(np.shape(X)[0])
+    learner = getattr(model, "learner_", model)
+    if hasattr(learner, "coefficients_of"):
+        return _squares(learner.coefficients_of(X))
+    name, coefficients = type(model).__name__, getattr(model, "dual_coef_", None)
     if coefficients is None:
         raise InvalidInput(
-            f"{type(model).__name__} has no dual_coef_, the coefficients of the events it was "
-            "fitted to"
+            f"{name} has no dual_coef_, the coefficients of the events it was fitted to: it is not "
+            "fitted, or no kernel machine with one for each event"
         )
     coefficients = np.asarray(
         coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients, np.float64
     )
     support = getattr(model, "support_", None)
-    if support is not None:
-        found[support] = np.square(coefficients).sum(axis=0)
-        return found
-    if coefficients.shape[0] != n:
+    if support is None:
+        _check_events(name, len(coefficients), n)
+        return _squares(coefficients)
+    fitted = getattr(model, "shape_fit_", None)
+    if fitted is not None:
+        _check_events(name, fitted[0], n)
+    if len(support) and support.max() >= n:
         raise InvalidInput(
-            f"{type(model).__name__} has coefficients of {coefficients.shape[0]} events, not of "
-            f"the {n} that were given"
+            f"{name} has a support vector in row {support.max()}, and {n} events were given"
         )
-    squares: Numbers = np.square(coefficients.reshape(n, -1)).sum(axis=1)
-    return squares
+    found = np.zeros(n)
+    found[support] = _squares(coefficients.T)
+    return found
+
+
+def _squares(coefficients: Numbers) -> Numbers:
+    """Return the sum of the squares of each row (n,) of coefficients (n,) or (n, outputs)."""
+    rows = coefficients.reshape(len(coefficients), -1)
+    found: Numbers = np.einsum("ij,ij->i", rows, rows)
+    return found
+
+
+def _check_events(name: str, fitted: int, n: int) -> None:
+    if fitted != n:
+        raise InvalidInput(
+            f"{name} has coefficients of {fitted} events, not of the {n} that were given"
+        )

@@ -95,6 +95,32 @@ def test_one_cluster_is_svc(data: Any) -> None:
     assert np.array_equal(model.predict(X), whole.predict(X))
     assert np.allclose(model.decision_function(X), whole.decision_function(X), atol=1e-12)
     assert model.n_support_.tolist() == [len(whole.support_)]
+    assert np.array_equal(model.support_, whole.support_)
+    assert np.array_equal(model.dual_coef_, whole.dual_coef_)
+
+
+@pytest.mark.parametrize("data", [moons, blobs])
+def test_coefficients_are_of_the_decisions(data: Any) -> None:
+    """The decision between two classes is a sum over their support vectors, and a constant."""
+    X, y = data()
+    model = BlockSVC(gamma=2.0, C=8.0, n_clusters=6, random_state=0).fit(X, y)
+    numbers, first, seen = np.searchsorted(model.classes_, y), 0, set()
+    for count, machine in zip(model.n_support_, model._machines, strict=True):
+        mine = slice(first, first + count)
+        first += count
+        support, A = model.support_[mine], model.dual_coef_[:, mine]
+        present = machine.present.tolist()
+        K = np.exp(-2.0 * ((X[:20, None] - X[support]) ** 2).sum(axis=2))
+        D = machine.pairs(X[:20], len(model.classes_))
+        for place, (i, j) in enumerate(zip(*np.triu_indices(len(model.classes_), 1), strict=True)):
+            if i in present and j in present:
+                seen.add(len(present))
+                of_i, of_j = numbers[support] == i, numbers[support] == j
+                f = K[:, of_i] @ A[j - 1, of_i] + K[:, of_j] @ A[i, of_j]
+                rest = D[:, place] - f * (-1.0 if len(model.classes_) == 2 else 1.0)
+                np.testing.assert_allclose(rest, rest[0], atol=1e-10)
+    assert len(seen) > 1 or len(model.classes_) == 2
+    assert first == len(model.support_) == model.dual_coef_.shape[1]
 
 
 def test_other_kernels_are_those_of_precomputed_matrices() -> None:

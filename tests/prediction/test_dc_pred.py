@@ -11,8 +11,9 @@ import pytest
 
 from streamk import prediction
 from streamk.errors import InvalidInput, StateError
-from streamk.prediction import CompiledModel, dc_pred, importance_of, load
+from streamk.prediction import CompiledModel, dc_pred, load
 from streamk.state import State
+from tests import naive_dc_pred as naive
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 
@@ -92,6 +93,49 @@ def test_constant_columns_and_far_events() -> None:
     np.testing.assert_allclose(model.predict_proba_many(far).sum(axis=1), 1.0)
 
 
+@pytest.mark.parametrize("unit", [1e-280, 1e-200, 1e-30, 1e30, 1e200, 1e307])
+def test_columns_in_any_unit(unit: float) -> None:
+    X = events(300)
+    few = {"leaves": 2, "landmarks": 6, "iterations": 5}
+    plain = dc_pred(X, labels(X), **few)
+    scaled = dc_pred(X * [unit, 1.0, 1.0], labels(X), **few)
+    np.testing.assert_allclose(
+        scaled.decision_many(X * [unit, 1.0, 1.0]), plain.decision_many(X), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_columns_without_any_number() -> None:
+    """A column that was always missing, or too small to be scaled, counts for nothing later."""
+    X = np.concatenate([events(300), np.full((300, 1), np.nan), np.full((300, 1), -1e308)], axis=1)
+    X[::2, 4] = np.nan
+    model = dc_pred(X, labels(X), leaves=2, landmarks=6, iterations=5)
+    others = X[:4].copy()
+    others[:, 3:] = [[5.0, 0.0], [-1e308, 1e308], [1e308, np.nan], [np.nan, 1.0]]
+    assert np.array_equal(model.decision_many(others), model.decision_many(X[:4]))
+    nothing = dc_pred(np.full((4, 2), np.nan), list("abab"), leaves=2, landmarks=6)
+    np.testing.assert_allclose(nothing.predict_proba_many([[1.0, np.nan]]), [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_few_events_within_a_budget(n: int) -> None:
+    X = events(n)
+    model = dc_pred(X, np.arange(n) % 2, iterations=5)
+    assert (model.predict_many(X) == np.arange(n) % 2).all()
+    numbers = dc_pred(X, X[:, 0], task="regression", iterations=5)
+    assert np.isfinite(numbers.predict_many(X)).all()
+
+
+def test_one_event_of_a_class() -> None:
+    X, y = events(300), np.zeros(300, int)
+    y[7] = 1
+    model = dc_pred(X, y, leaves=4, landmarks=6, iterations=5)
+    assert (model.predict_many(X) == y).mean() > 0.99
+    P = model.predict_proba_many(X)
+    assert ((P > 0.0) & (P < 1.0)).all()
+    every = dc_pred(X[:30], np.arange(30), leaves=4, landmarks=6, iterations=5)
+    np.testing.assert_allclose(every.predict_proba_many(X).sum(axis=1), 1.0)
+
+
 def test_products_and_given_importance() -> None:
     X, y = events(), labels(events())
     model = dc_pred(X, y, products=6, importance=np.ones(len(X)), **SMALL)
@@ -106,6 +150,31 @@ def test_as_the_paper_has_it() -> None:
     assert (model.predict_many(X) == labels(X)).mean() > 0.9
 
 
+@pytest.mark.parametrize("products", [0, 5])
+def test_early_prediction_of_algorithm_2(products: int) -> None:
+    """The leaf's model alone predicts, whose weights are ridge regression on the leaf's events."""
+    X = events(400)
+    y = np.sin(3.0 * X[:, 0]) * X[:, 1]
+    paper = {"halo": 0.0, "balance": 0.0, "iterations": 0, "trees": 1}
+    model = dc_pred(X, y, task="regression", leaves=5, landmarks=7, products=products, **paper)
+    kernels, test = model.kernels, events(50, seed=1)
+    expected = [naive.early_prediction(x, kernels) for x in test]
+    np.testing.assert_allclose(model.predict_many(test), expected, atol=1e-4)
+
+    Z = (X - kernels.shift) * kernels.factor
+    own = [naive.leaf_of(z, kernels.normals, kernels.offsets, kernels.children) for z in Z]
+    assert set(own) == set(range(5))
+    for leaf in range(5):
+        rows, there = np.flatnonzero(np.array(own) == leaf), naive.unpacked(kernels, leaf)
+        weights, mean = naive.trained_weights(Z[rows], y[rows], there, 1e-2)
+        np.testing.assert_allclose(there.bias, mean, atol=1e-6)
+        np.testing.assert_allclose(there.weights[:, 0], weights, rtol=2e-3, atol=1e-3)
+        low, high = Z[rows].min(axis=0), Z[rows].max(axis=0)
+        landmarks = there.landmarks / there.scale
+        assert len(landmarks) == 7
+        assert ((landmarks > low - 1e-5) & (landmarks < high + 1e-5)).all()
+
+
 @pytest.mark.parametrize(
     ("X", "y", "options", "message"),
     [
@@ -115,6 +184,7 @@ def test_as_the_paper_has_it() -> None:
         (events(4), [1.5, 2.0, 1.0, 2.0], {}, "row 0, 1.5"),
         (events(4), [1.5, 2.0, np.nan, 2.0], {"task": "regression"}, "row 2"),
         (events(4), list("abab"), {"task": "regression"}, "must be numbers"),
+        (events(4), [1.0, 2.0, -1e31, 2.0], {"task": "regression"}, "row 2 is -1e.31"),
         (np.array([[1.0], [np.inf]]), [0, 1], {}, "column 0 of row 1"),
         (np.empty((0, 2)), [], {}, "0 events"),
         (np.ones(3), [0, 1, 0], {}, "shape"),
@@ -225,6 +295,34 @@ def test_compile_takes_estimators_and_learners() -> None:
     assert (fast.predict_many(X) == np.asarray(learner.predict_many(X))).mean() > 0.9
 
 
+class Teacher:
+    """A model of two classes that says what it is given."""
+
+    def __init__(self, P: Any, classes: Any) -> None:
+        self.P, self.classes_ = np.asarray(P), np.array(classes)
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[self.P.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.P
+
+
+@pytest.mark.parametrize(
+    ("P", "classes", "message"),
+    [
+        ([[0.5, 0.5], [np.nan, 1.0]], [0, 1], "probabilities of row 1"),
+        ([[1.5, -0.5], [0.0, 1.0]], [0, 1], "probabilities of row 0"),
+        ([[1.0], [1.0]], [0, 1], r"shape \(2, 1\) do not fit 2 classes"),
+        ([[0.5, 0.5], [0.0, 1.0]], [0.5, 1.5], "whole numbers"),
+        ([[1.0], [1.0]], [0], "two are needed"),
+    ],
+)
+def test_what_a_model_says_is_checked(P: Any, classes: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        prediction.compile(Teacher(P, classes), events(2))
+
+
 def test_what_cannot_be_compiled() -> None:
     from sklearn.linear_model import LinearRegression
 
@@ -233,23 +331,3 @@ def test_what_cannot_be_compiled() -> None:
         prediction.compile(object(), X)
     with pytest.raises(InvalidInput, match="predicts 2 numbers"):
         prediction.compile(LinearRegression().fit(X, X[:, :2]), X)
-
-
-def test_importance_of_kernel_machines() -> None:
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import SVC
-
-    from streamk.adapters.sklearn import KernelRegression
-
-    X, y = events(60), labels(events(60))
-    svc = SVC().fit(X, y)
-    found = importance_of(svc, X)
-    assert (np.flatnonzero(found) == np.sort(svc.support_)).all()
-    numbers = X[:, 0]
-    for model in (KernelRidge().fit(X, numbers), KernelRegression().fit(X, numbers)):
-        np.testing.assert_allclose(importance_of(model, X), np.ravel(model.dual_coef_) ** 2)
-        with pytest.raises(InvalidInput, match="of 60 events"):
-            importance_of(model, X[:5])
-    with pytest.raises(InvalidInput, match="no dual_coef_"):
-        importance_of(LogisticRegression().fit(X, y), X)

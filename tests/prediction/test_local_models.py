@@ -78,6 +78,11 @@ def test_refining_lowers_the_loss() -> None:
     assert after < 0.5 * before
 
 
+def test_no_iterations_leave_the_model_as_it_is() -> None:
+    model, Z = local_model(q=1), np.random.default_rng(2).normal(size=(50, 2))
+    assert refine(model, Z, Z[:, :1], is_classifier=False, ridge=1e-6, iterations=0) is model
+
+
 def test_importance_is_that_of_kernel_ridge_regression() -> None:
     from streamk.prediction.local_fit import _importance
 

@@ -63,6 +63,23 @@ class _Machine:
             D[:, (here[i] * here[j]) > 0] = own if own.ndim == 2 else -own[:, None]
         return D
 
+    def coefficients(self, n_classes: int) -> Numbers:
+        """Return the coefficients of the support vectors, (n_classes - 1, support vectors).
+
+        They are laid out as by `SVC`: a vector has one against each other class, in ascending
+        order, which is 0 for classes that the cluster does not have.
+        """
+        if self.svc is None:
+            return np.empty((n_classes - 1, 0))
+        found = np.zeros((n_classes - 1, len(self.svc.support_)))
+        # Of two classes scikit-learn gives the coefficients the sign of the second.
+        own = self.svc.dual_coef_ * (-1.0 if len(self.present) == 2 < n_classes else 1.0)
+        stops = np.cumsum(self.svc.n_support_)
+        for k, first, stop in zip(self.present, stops - self.svc.n_support_, stops, strict=True):
+            others = self.present[self.present != k]
+            found[others - (others > k), first:stop] = own[:, first:stop]
+        return found
+
 
 @estimator()
 class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -110,6 +127,11 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kernel_ : Kernel
     n_support_ : int64 array of shape (clusters,)
         Support vectors of each machine.
+    support_ : int64 array of shape (support vectors,)
+        Their rows in the fitted `X`, those of one machine after those of the other.
+    dual_coef_ : float64 array of shape (n_classes - 1, support vectors)
+        Their coefficients, laid out as by `SVC`: against each other class, 0 for classes that the
+        cluster does not have.
     n_features_in_ : int
 
     Examples
@@ -180,6 +202,15 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cluster_centers_ = clusters.centers
         self.n_support_ = np.array(
             [0 if m.svc is None else len(m.svc.support_) for m in self._machines]
+        )
+        self.support_: Indices = np.concatenate(
+            [
+                rows[:0] if machine.svc is None else rows[machine.svc.support_]
+                for rows, machine in zip(clusters.rows, self._machines, strict=True)
+            ]
+        )
+        self.dual_coef_: Numbers = np.hstack(
+            [machine.coefficients(len(self.classes_)) for machine in self._machines]
         )
         return self
 

@@ -97,6 +97,11 @@ class CenteredFunctions:
         return self._centers.points
 
     @property
+    def coefficients(self) -> Numbers:
+        """The coefficients of the centers in all functions, float32 (p, functions n_outputs)."""
+        return self._centers.coefficients(np.arange(len(self)))
+
+    @property
     def n_temporary(self) -> int:
         """Events that are centers until the next projection."""
         return self.solver.n_temporary if isinstance(self.solver, ProjectedGradient) else 0

@@ -330,6 +330,11 @@ class EigenPro(OnCenters):
             self._constant = self._centered.recent_mean(self._constant)
         self._centered.solve(self._constant, self._of_ridges)
 
+    def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
+        outputs, (at, _) = self._n_outputs(), self._functions[place]
+        A = self._centered.coefficients
+        return self._centered.points, A[:, at * outputs : (at + 1) * outputs]
+
     # Centers
 
     def add_centers(self, Z: ArrayLike) -> int:

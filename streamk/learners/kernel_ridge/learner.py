@@ -184,6 +184,11 @@ class OnlineKernelRidge(OnCenters):
         A = A + np.linalg.solve(K + ridges * np.eye(m), residual)
         centers.set_coefficients(slots, bounded(A.transpose(1, 0, 2).reshape(m, -1)))
 
+    def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
+        outputs, centers = self._n_outputs(), self._centers
+        A = centers.coefficients(np.arange(len(centers)))
+        return centers.points, A[:, place * outputs : (place + 1) * outputs]
+
     # Columns and outputs
 
     def _add_center_columns(self, count: int) -> None:

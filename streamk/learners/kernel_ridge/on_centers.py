@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
 from streamk.backends import centers as backend
 from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
 from streamk.errors import InvalidInput, StateError
+from streamk.factorization.clusters import nearest
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Linear
 from streamk.learners.common.calibration import Calibration
@@ -235,6 +236,46 @@ class OnCenters(Supervised):
 
     def _probabilities(self, F: Numbers) -> Numbers:
         return self._calibration.probabilities(F)
+
+    # Coefficients
+
+    def coefficients_of(self, X: ArrayLike) -> Numbers:
+        """Return the coefficients that events have as centers of the function that is asked.
+
+        Each center counts for the event that it is nearest to, the first of equal ones: a center
+        may be an event as it was scaled before, or one of k-means. Others have 0.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n, outputs)
+
+        Raises
+        ------
+        InvalidInput
+            If the columns do not fit, a value is not finite, there are no events, or nothing was
+            learned.
+        """
+        events = self._check(X)
+        if self.columns is None or not len(events):
+            raise InvalidInput("there are no events, or none were learned: no center is among them")
+        best, outputs = self._best, self._n_outputs()
+        pending = self._pending_coefficients[: len(self._pending)]
+        points, A = self._centers_of(best)
+        points = np.concatenate([points, self._pending])
+        A = np.concatenate([A, pending[:, best * outputs : (best + 1) * outputs]])
+        found = np.zeros((len(events), outputs))
+        if len(points):
+            rows = nearest(points.astype(np.float64), events.astype(np.float64), 1)
+            np.add.at(found, rows, A)
+        return found
+
+    def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
+        """Return the centers (p, d), and their coefficients (p, outputs) in one function."""
+        raise NotImplementedError
 
     # Columns and outputs
 

@@ -22,6 +22,7 @@ from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.learners.kernel_ridge.on_centers import OnCenters
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.scaling.labels import LabelScale
@@ -271,6 +272,24 @@ class Scaled(OneAtATime, Predictor):
                 return self._restore(learner.decision_one(scaled))
         F: NDArray[np.float64] = self.decision_many(one_row(x))[0]
         return F
+
+    def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the coefficients that events X (n, d) have as centers, float64 (n, outputs).
+
+        See `streamk.learners.OnlineKernelRidge.coefficients_of`; numbers are in deviations of the
+        labels.
+
+        Raises
+        ------
+        InvalidInput
+            If the learner has no events as centers, or as its own.
+        """
+        if not isinstance(self.learner, OnCenters):
+            raise InvalidInput(f"{self.learner!r} has no coefficients of events")
+        events = self._check(X)
+        if self.columns is None:
+            raise InvalidInput("nothing was learned: no event has coefficients")
+        return self.learner.coefficients_of(self._scale.transform(events, self.learner.dtype))
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
