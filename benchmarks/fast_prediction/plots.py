@@ -1,4 +1,4 @@
-"""Accuracy by the time of a prediction, a panel for each data set, as a PNG file.
+"""Accuracy by time, and errors by cost, of predictions: a panel for each data set, as PNG files.
 
 `python -m benchmarks.fast_prediction.plots` draws it anew from the results.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks import common
 from benchmarks.fast_prediction import boosting
@@ -41,16 +41,18 @@ _PAPER = {
     "zorder": 6,
 }
 _RC = style.RC | {"lines.markersize": 5}
-_COLUMNS = 2
+_COLUMNS, _ACROSS = 2, 3
 
 
-def draw(document: Mapping[str, Any], directory: Path = style.DIRECTORY) -> Path:
-    """Draw the parts "classes" and "kddcup"; return the file."""
+def draw(document: Mapping[str, Any], directory: Path = style.DIRECTORY) -> list[Path]:
+    """Draw accuracies of the parts "classes" and "kddcup", then errors; return the files."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "fast_prediction.png"
+    results = document["results"]
+    accuracies, errors = (directory / f"fast_prediction{suffix}.png" for suffix in ("", "_errors"))
     with mpl.rc_context(_RC):
-        style.save(_accuracy(_sets(document["results"])), path)
-    return path
+        style.save(_accuracy(_sets(results)), accuracies)
+        style.save(_errors(_regressions(results["numbers"]), _kernels(results)), errors)
+    return [accuracies, errors]
 
 
 def _sets(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,6 +61,63 @@ def _sets(results: Mapping[str, Any]) -> dict[str, Any]:
     for part in ("classes", "kddcup"):
         found |= {name: one for name, one in results.get(part, {}).items() if name != "origin"}
     return found
+
+
+Lines = dict[str, list[tuple[float, float]]]
+"""Points by the name of their line."""
+
+
+def _regressions(found: Mapping[str, Any]) -> dict[str, Lines]:
+    """Budgets and errors of each data set, as in the paper's Figure 3."""
+    return {
+        name: {
+            model: [(float(budget), at[model]["mean"]) for budget, at in one.items()]
+            for model in next(iter(one.values()))
+        }
+        for name, one in found.items()
+        if name != "origin"
+    }
+
+
+def _kernels(results: Mapping[str, Any]) -> dict[str, Lines]:
+    """Costs and errors of approximate kernels, as in the paper's Figure 1."""
+    return {
+        f"{one['set']}, bandwidth {one['bandwidth']['mean']:.3g}": {
+            label: [(at["cost"]["mean"], at["error"]["mean"]) for at in points.values()]
+            for label, points in one["lines"].items()
+        }
+        for one in results["approximation"]["sets"]
+    }
+
+
+def _errors(regressions: Mapping[str, Lines], kernels: Mapping[str, Lines]) -> Figure:
+    rows = math.ceil(len(kernels) / _ACROSS)
+    figure = Figure(figsize=(9, 3.2 * (1 + rows)), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[1, rows])
+    flops = "multiply-adds over a linear model's"
+    _grid(above, regressions, "error of regressions", f"{flops}, at most")
+    _grid(below, kernels, "error of the kernel matrix", flops)
+    return figure
+
+
+def _grid(figure: Any, sets: Mapping[str, Lines], ylabel: str, xlabel: str) -> None:
+    """A panel for each data set, and one legend."""
+    rows = math.ceil(len(sets) / _ACROSS)
+    panels = figure.subplots(rows, _ACROSS, squeeze=False)
+    colours = [each["color"] for each in _STYLE.values()]
+    for panel, (name, lines) in zip(panels.flat, sets.items(), strict=True):
+        for (label, points), colour, marker in zip(lines.items(), colours, "osD^v+x", strict=False):
+            panel.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker)
+        panel.set(xscale="log", yscale="log")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_locator(NullLocator())
+        panel.set_title(name.replace("_california_housing", ""))
+    panels[-1, _ACROSS // 2].set_xlabel(xlabel)
+    figure.supylabel(ylabel, fontsize="medium")
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def _accuracy(sets: Mapping[str, Any]) -> Figure:
@@ -105,7 +164,7 @@ def _kinds(models: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
 
 def main() -> int:
     document = json.loads((common.RESULTS / "fast_prediction.json").read_text(encoding="utf-8"))
-    common.note(f"drawn: {draw(document).name}")
+    common.note(f"drawn: {', '.join(path.name for path in draw(document))}")
     return 0
 
 

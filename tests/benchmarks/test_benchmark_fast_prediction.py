@@ -48,10 +48,10 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert "by Treelite: no figures, for want of treelite" in classes.render({"some": one})
 
 
-def test_the_picture(tmp_path: Path) -> None:
+def test_the_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the picture is drawn by matplotlib")
     from benchmarks.fast_prediction import plots
 
     document = json.loads((plots.common.RESULTS / "fast_prediction.json").read_text())
-    path = plots.draw(document, tmp_path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    for path in plots.draw(document, tmp_path):
+        assert path.read_bytes().startswith(b"\x89PNG")
