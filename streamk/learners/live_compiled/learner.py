@@ -39,7 +39,7 @@ _log = logging.getLogger("streamk.compiling")
 _FLOAT64 = np.dtype(np.float64)
 _OWNER = "a compiled learner"
 
-BUDGET = 20.0
+BUDGET = 10.0
 """Default of the multiply-adds of the copy for an event, over those of a linear model."""
 FIRST = 20_000
 """Labels after which the first copy is begun."""
@@ -80,7 +80,7 @@ class LiveCompiled(OneAtATime, Predictor):
     ----------
     learner : Learner
         It has not learned yet. Of numbers it predicts the mean or the median.
-    budget : float, default 20
+    budget : float, default 10
         Multiply-adds of the copy for an event, over those of a linear model of the same columns and
         classes.
     seed : int, default 0
@@ -98,7 +98,7 @@ class LiveCompiled(OneAtATime, Predictor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (500, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    >>> model = LiveCompiled(MultiKernel(seed=1), budget=10)
+    >>> model = LiveCompiled(MultiKernel(seed=1))
     >>> model.learn_many(X, y)
     >>> model.comparison  # no copy yet: the learner itself is served
     {}
