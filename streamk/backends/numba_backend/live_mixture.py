@@ -24,6 +24,8 @@ _NUMBER_RATES = np.array(LINEAR_RATES[False])
 _PACES = np.array(PACES)
 _PRODUCT_RATES = np.array(PRODUCT_RATES)
 _TINY = 1e-300
+_FARTHEST = 1e100
+"""In units of the labels' spread, what an expert says at most: its square is a number."""
 
 
 @part
@@ -210,6 +212,12 @@ def number_gains(y: Any, spread: Any, predicted: Any, gains: Any) -> None:
 
 
 @part
+def in_spreads(number: Any, spread: Any) -> Any:
+    """Return a number in units of the spread, within bounds."""
+    return min(max(number / spread, -_FARTHEST), _FARTHEST)
+
+
+@part
 def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any) -> None:
     """Learn that an event has the number y."""
     paces, seen = len(_PACES), mixture.seen
@@ -223,15 +231,17 @@ def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any)
     distance = abs(y - slowest)
     # Before it is learned from, so that a first label far out is not taken for a near one.
     seen[1] += pace * (distance - seen[1])
-    spread, least = max(seen[1], _TINY), -MOST * max(seen[1], _TINY)
+    if seen[1] < _TINY:
+        return  # the labels are all the same so far, and there is no unit
+    spread, least = seen[1], -MOST * seen[1]
     for p in range(len(_PRODUCT_RATES)):
         error = min(max(y - slowest - said[1 + p], least), -least) / spread
         squares = 0.0
         for e in range(len(away)):
-            squares += (away[e] / spread) ** 2
+            squares += in_spreads(away[e], spread) ** 2
         rate = _PRODUCT_RATES[p] * error / (1.0 + _PRODUCT_RATES[p] * squares)
         for e in range(len(away)):
-            mixture.products[p, e] += rate * (away[e] / spread)
+            mixture.products[p, e] += rate * in_spreads(away[e], spread)
     number_gains(y - slowest, spread, away, gains)
     fixed_share(mixture.shares, gains)
     number_gains(y - slowest, spread, said, gains)

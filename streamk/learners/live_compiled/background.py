@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,18 +18,25 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from streamk.declared import ANY, FINITE, Declared, listed, number, reading, taken
+from streamk.errors import InvalidInput
 from streamk.prediction import CompiledModel, files, load
 from streamk.prediction.dc_pred import TreeOptions, fit
 from streamk.prediction.targets import Targets
 from streamk.state import State
 
-__all__ = ["Background", "Order"]
+__all__ = ["Background", "Order", "work"]
 
 _log = logging.getLogger("streamk.compiling")
 
 Numbers = NDArray[Any]
 
 _OWNER = "a compilation that was begun"
+_ORDER, _MODEL, _SAID = "order.safetensors", "model.safetensors", "said"
+_WORK = (
+    "import json, pathlib, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    " from streamk.learners.live_compiled import background;"
+    " background.work(pathlib.Path(sys.argv[2]))"
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ class Order:
 
 
 class Background:
-    """A process that compiles, and ends with this object.
+    """A process that compiles, and ends with this object, or with the process that has it.
 
     Parameters
     ----------
@@ -100,27 +110,41 @@ class Background:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._room = tempfile.TemporaryDirectory(prefix="streamk-compile-")
-        here = Path(self._room.name)
-        self._to, self._said = here / "model.safetensors", here / "said"
-        files.write(order.state(), here / "order.safetensors")
-        command = [sys.executable, "-m", __name__, str(here / "order.safetensors"), str(self._to)]
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._here = Path(tempfile.mkdtemp(prefix="streamk-compile-"))
+            self._end = weakref.finalize(self, shutil.rmtree, self._here, ignore_errors=True)
+            files.write(order.state(), self._here / _ORDER)
+            self._process = self._started()
+        except (OSError, InvalidInput) as error:
+            _log.warning("no process that compiles can be started (%s); compiling later", error)
+            return
+        self._end.detach()
+        self._end = weakref.finalize(self, _end, self._process, self._here, os.getpid())
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with (self._here / _SAID).open("wb") as said:
+            # A session of its own: Ctrl-C is for the stream, which then ends in order.
+            return subprocess.Popen(
+                [sys.executable, "-c", _WORK, json.dumps(sys.path), str(self._here)],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
             )
-        weakref.finalize(self, _end, self._process)
 
     def result(self) -> CompiledModel:
         """Wait for the compiled model.
 
         Where the process ended without one, as by a signal, it is compiled here.
         """
+        if self._process is None:
+            return self._order.compiled()
         code = self._process.wait()
         try:
             if code == 0:
-                return load(self._to)
-            said = self._said.read_text(errors="replace").strip().splitlines()
+                return load(self._here / _MODEL)
+            said = (self._here / _SAID).read_text(errors="replace").strip().splitlines()
             _log.warning(
                 "the process that compiles ended with %d (%s); compiling in this one",
                 code,
@@ -128,18 +152,29 @@ class Background:
             )
             return self._order.compiled()
         finally:
-            self._room.cleanup()
+            self._end()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], here: Path, owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the process that has it
+    assert process.stdin is not None
     process.kill()
+    process.stdin.close()
     process.wait()
+    shutil.rmtree(here, ignore_errors=True)
 
 
-def _main(source: str, to: str) -> None:
-    os.nice(10)  # the stream goes first
-    Order.from_state(files.read(Path(source))).compiled().save(to)
+def work(here: Path) -> None:
+    """Compile what is ordered in a directory, at a low priority: the stream goes first."""
+    threading.Thread(target=_watch, args=[here], daemon=True).start()
+    os.nice(10)
+    Order.from_state(files.read(here / _ORDER)).compiled().save(here / _MODEL)
 
 
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+def _watch(here: Path) -> None:
+    """End this process when the one that started it has ended, however that was."""
+    while os.read(0, 1):  # which says nothing
+        pass
+    shutil.rmtree(here, ignore_errors=True)
+    os._exit(1)

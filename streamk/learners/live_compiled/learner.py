@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
+from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.predictor import Predictor, one_row
@@ -41,6 +43,8 @@ _OWNER = "a compiled learner"
 
 BUDGET = 20.0
 """Default of the multiply-adds of the copy for an event, over those of a linear model."""
+LEAST_BUDGET = 5.0
+"""That allows for a copy whatever the columns and classes are."""
 FIRST = 20_000
 """Labels after which the first copy is begun."""
 GROWTH, LONGEST = 4, 200_000
@@ -79,7 +83,7 @@ class LiveCompiled(OneAtATime, Predictor):
         It has not learned yet. Of numbers it predicts the mean or the median.
     budget : float, default 20
         Multiply-adds of the copy for an event, over those of a linear model of the same columns and
-        classes.
+        classes; 5 at least.
     seed : int, default 0
         Of the copies.
 
@@ -109,7 +113,7 @@ class LiveCompiled(OneAtATime, Predictor):
             raise InvalidInput(
                 f"the learner has learned {learner.n_events} events already; give a new one"
             )
-        Real(open_below=True, least=0.0).check("budget", budget)
+        Real(least=LEAST_BUDGET).check("budget", budget)
         loss = getattr(learner, "loss", None) or getattr(
             getattr(learner, "learner", None), "loss", None
         )
@@ -252,26 +256,33 @@ class LiveCompiled(OneAtATime, Predictor):
         self, X: Numbers, labels: Numbers, known: NDArray[np.bool_], recorder: Recorder | None
     ) -> None:
         """Predict events (n, d) where they are recorded, and learn those whose label is known."""
-        if self.columns is None and known.any():
-            self.add_columns(range(X.shape[1]))
         first = 0
         while first < len(X):
+            if self.columns is None and known[first]:
+                self.add_columns(range(X.shape[1]))
             stop = first + self._run(labels[first:], known[first:])
             part = slice(first, stop)
+            weights = self._balanced_weights() if recorder is not None else None
             out = self._follow_run(X[part], labels[part], known[part])
             if recorder is not None:
-                recorder.add(out)
+                chosen = None
+                if weights is not None and out.shape[1]:
+                    chosen = self._chosen(out, labels[part], known[part], weights)
+                recorder.add(out, chosen)
             if known[first] and self.is_classifier and labels[first] not in self.classes:
                 self._learn_new_class(X[part], labels[part])
-            self._turn()
+            if known[part].any():
+                self._turn()
             first = stop
 
     def _run(self, labels: Numbers, known: NDArray[np.bool_]) -> int:
         """Return of how many events all are taken alike: no copy comes, and no class is new."""
         (rows,) = np.nonzero(known)
+        if self.columns is None and len(rows):
+            return int(rows[0])  # columns come with the first label
         due = (self._serve_at if self._order is not None else self._at) - self.n_events
-        rows = rows[:due]
-        stop = int(rows[-1]) + 1 if len(rows) == due else len(known)
+        rows = rows[: max(1, due)]
+        stop = int(rows[-1]) + 1 if len(rows) >= due > 0 else len(known)
         if self.is_classifier:
             there = set(self.classes)
             for row in rows.tolist():
@@ -308,11 +319,31 @@ class LiveCompiled(OneAtATime, Predictor):
 
     def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
         """Learn an event (1, d) of a class that was not there when it was predicted."""
-        self.learner.learn_many(X, labels)
-        self._follow_classes()
+        try:
+            self.learner.learn_many(X, labels)
+        finally:  # a learner that refuses the event may know the class
+            self._follow_classes()
         given = np.full((1, len(self.classes)), 1.0 / len(self.classes))
         self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
         self._recent.add(X)
+
+    def _balanced_weights(self) -> ClassWeights | None:
+        """Return the learner's weights of classes as they are now, if they move with the labels."""
+        weights: ClassWeights | None = getattr(self.learner, "class_weights", None)
+        return deepcopy(weights) if weights is not None and weights.balanced else None
+
+    def _chosen(
+        self, P: Numbers, labels: Numbers, known: NDArray[np.bool_], weights: ClassWeights
+    ) -> Numbers:
+        """Return the labels predicted, each by the weights of its time, which are brought on."""
+        found, classes = np.empty(len(P), object), self.classes
+        # A run of one event may have a class that is not there yet.
+        places = self._numbers(labels, known).tolist() if len(P) > 1 else [-1]
+        for row, place in enumerate(places):
+            found[row] = classes[int(weights.scores(P[row], classes).argmax())]
+            if place >= 0:
+                weights.learn([place])
+        return found
 
     def _numbers(self, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
         """Return the labels as the mixture takes them."""
@@ -330,7 +361,7 @@ class LiveCompiled(OneAtATime, Predictor):
             self._background = self._background or Background(self._order)
             if self.n_events >= self._serve_at:
                 self._serve(self._background.result())
-        elif self.n_events >= self._at:
+        if self._order is None and self.n_events >= self._at:
             n = self.n_events
             self._at = min(GROWTH * n, n + LONGEST)
             if self._copy is None or self._comparison.behind(_BEHIND):
@@ -338,9 +369,11 @@ class LiveCompiled(OneAtATime, Predictor):
 
     def _begin(self) -> None:
         """Have a copy compiled of what the learner says of the last events."""
-        if self.is_classifier and len(self.classes) < 2:
+        if not self.columns or (self.is_classifier and len(self.classes) < 2):
             return
         X = self._recent.events.copy()
+        if len(X) < 2:  # others learned the events, before they merged with this one
+            return
         with self.aside():
             targets = predicted(self.learner, X)
         options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
@@ -535,6 +568,7 @@ class LiveCompiled(OneAtATime, Predictor):
         self.learner.merge(other.learner, common_events=common_events)
         self._follow_columns()
         self._follow_classes()
+        self._turn()
 
 
 def _outputs(found: Prequential) -> Numbers:
