@@ -17,8 +17,20 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from streamk.declared import ANY, FINITE, Declared, listed, number, reading, taken
-from streamk.errors import InvalidInput
+from streamk.declared import (
+    ANY,
+    FINITE,
+    FLAGS,
+    POSITIVE,
+    SHARES,
+    Declared,
+    listed,
+    number,
+    reading,
+    taken,
+    within,
+)
+from streamk.errors import InvalidInput, StateError
 from streamk.prediction import CompiledModel, files, load
 from streamk.prediction.dc_pred import TreeOptions, fit
 from streamk.prediction.targets import Targets
@@ -84,16 +96,22 @@ class Order:
             If the state is something else's, of a newer format, or does not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        classes = listed(header, "classes", _OWNER)
+        outputs = len(classes) if len(classes) > 2 else 1
         declared = (
             Declared("events", "float64", ("n", "d"), ANY),
-            Declared("targets", "float64", ("n", "outputs"), FINITE),
+            Declared("targets", "float64", ("n", outputs), SHARES if outputs > 1 else FINITE),
         )
-        found, _ = taken(declared, state.arrays, {}, _OWNER)
+        found, sizes = taken(declared, state.arrays, {}, _OWNER)
+        if sizes["n"] < 2:
+            raise StateError(f"{_OWNER} has {sizes['n']} events, and at least 2 are needed")
+        if len(classes) == 2:
+            within(found["targets"], FLAGS, "targets", _OWNER)
         targets = Targets(
             found["targets"].copy(),
-            tuple(listed(header, "classes", _OWNER)),
+            tuple(classes),
             number(header, "mean", _OWNER),
-            number(header, "deviation", _OWNER),
+            number(header, "deviation", _OWNER, POSITIVE),
         )
         with reading(_OWNER):
             options = TreeOptions(**header["options"])
@@ -113,7 +131,7 @@ class Background:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._here = Path(tempfile.mkdtemp(prefix="streamk-compile-"))
-            self._end = weakref.finalize(self, shutil.rmtree, self._here, ignore_errors=True)
+            self._end: Any = weakref.finalize(self, shutil.rmtree, self._here, ignore_errors=True)
             files.write(order.state(), self._here / _ORDER)
             self._process = self._started()
         except (OSError, InvalidInput) as error:

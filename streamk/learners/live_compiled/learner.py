@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.declared import ANY, Declared, count, number, taken
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import ANY, Declared, Domain, count, number, taken
+from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
@@ -376,15 +376,20 @@ class LiveCompiled(OneAtATime, Predictor):
             return
         with self.aside():
             targets = predicted(self.learner, X)
-        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
-        if self._copy is not None:  # no trees are tried again, but more events have more leaves
-            trees, leaves, landmarks = self._copy.shape
-            leaves = max(1, leaves * len(X) // self._copied)
-            options = replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
-        self._order = Order(X, targets, options)
+        self._order = Order(X, targets, self._options(len(X)))
         self._background = Background(self._order)
         self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
         self._at = max(self._at, self._serve_at + 1)
+
+    def _options(self, n: int) -> TreeOptions:
+        """Return the options of a copy that learns n events."""
+        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
+        if self._copy is None:
+            return options
+        # No trees are tried again, but more events have more leaves.
+        trees, leaves, landmarks = self._copy.shape
+        leaves = max(1, min(n, leaves * n // self._copied))
+        return replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
 
     def _serve(self, copy: CompiledModel) -> None:
         """Take a copy into service."""
@@ -412,8 +417,6 @@ class LiveCompiled(OneAtATime, Predictor):
 
         Raises
         ------
-        NotLearned
-            If no class is known yet.
         InvalidInput
             If the columns do not fit or a value is infinite.
         """
@@ -441,8 +444,7 @@ class LiveCompiled(OneAtATime, Predictor):
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
         if not self.is_classifier:
             return F[:, 0]
-        if not self.classes:
-            self.learner.predict_many(np.empty((0, len(self.columns or ()))))  # which raises
+        self._need_classes()
         table = np.empty(len(self.classes), object)
         table[:] = self.classes
         return np.asarray(table[self.choices(F)])
@@ -455,7 +457,12 @@ class LiveCompiled(OneAtATime, Predictor):
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         if not self.is_classifier:
             raise InvalidInput("a regression has no class probabilities; use predict_many")
+        self._need_classes()
         return F
+
+    def _need_classes(self) -> None:
+        if not self.classes:
+            raise NotLearned("no class is known yet; learn from an event first")
 
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace in the learner, see `MultiKernel.aside`."""
@@ -520,11 +527,12 @@ class LiveCompiled(OneAtATime, Predictor):
         inner: Learner = type_of(child).from_state(child, **(learner or {}))
         model = cls.__new__(cls)
         model.learner = inner
-        model.budget = number(header, "budget", _OWNER)
+        model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))
         model.seed = count(header, "seed", _OWNER)
         model._at = count(header, "at", _OWNER, least=1)
         model._serve_at = count(header, "serve_at", _OWNER)
-        model._copied = count(header, "copied", _OWNER)
+        parts = header["parts"]
+        model._copied = count(header, "copied", _OWNER, least=int("copy" in parts))
         model._mixture = Mixture.from_state(
             state.child("mixture"),
             is_classifier=inner.is_classifier,
@@ -539,18 +547,26 @@ class LiveCompiled(OneAtATime, Predictor):
         model._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
         model._recent.add_columns(sizes["d"])
         model._recent.add(found["events"])
-        parts = header["parts"]
-        model._copy = CompiledModel.from_state(state.child("copy")) if "copy" in parts else None
-        if model._copy is not None and not model._fits(model._copy):
-            raise StateError(f"the copy of {_OWNER} has other columns or classes than it")
-        model._order = Order.from_state(state.child("order")) if "order" in parts else None
-        model._background = None
+        model._copy = model._order = model._background = None
+        if "copy" in parts:
+            made = CompiledModel.from_state(state.child("copy"))
+            model._check_part("copy", made.classes, made.width)
+            model._copy = made
+        if "order" in parts:
+            order = Order.from_state(state.child("order"))
+            model._check_part("order", order.targets.classes, order.X.shape[1])
+            # Sizes come from arrays, and not from a header.
+            model._order = replace(order, options=model._options(len(order.X)))
         return model
 
-    def _fits(self, copy: CompiledModel) -> bool:
-        """Return whether a copy is of the columns and classes of the learner, or of some."""
-        there = copy.is_classifier == self.is_classifier and set(copy.classes) <= set(self.classes)
-        return there and copy.width <= len(self.columns or ())
+    def _check_part(self, name: str, classes: Sequence[Label], width: int) -> None:
+        """Raise StateError unless a copy has the columns and classes of the learner, or some."""
+        distinct = len(classes) > 1 and all(classes.count(label) == 1 for label in classes)
+        known = distinct and all(label in self.classes for label in classes)
+        if (not known if self.is_classifier else classes) or not (
+            0 < width <= len(self.columns or ())
+        ):
+            raise StateError(f"the {name} of {_OWNER} has other columns or classes than it")
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
