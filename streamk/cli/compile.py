@@ -44,17 +44,21 @@ def main(arguments: Sequence[str]) -> int:
             "CHECKPOINT, SOURCE and --to FILE are needed: "
             "streamk compile state file:events.ndjson --to model.safetensors"
         )
+    from streamk.learners import LiveCompiled
     from streamk.prediction import compile as compiled
     from streamk.serving import load
 
     directory = existing_path(options["model"], "directory of checkpoints")
     model = load(directory, key=options.get("state_key"))
+    learner = model.learner
+    if isinstance(learner, LiveCompiled):
+        learner = learner.learner  # not what is served, which is mixed with a copy of it
     X = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
     given = {name: options[name] for name in ("budget", "seed") if name in options}
-    fast = compiled(model.learner, X, **given)
+    fast = compiled(learner, X, **given)
     fast.save(options["to"])
     _export(fast, model.schema, options)
-    _report(fast, model.learner, X, options["to"])
+    _report(fast, learner, X, options["to"])
     return 0
 
 

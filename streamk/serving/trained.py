@@ -281,7 +281,10 @@ class TrainedModel:
         return report(model.learner, self._row(model, x))
 
     def __repr__(self) -> str:
-        kind = getattr(getattr(self.learner, "learner", self.learner), "TYPE", "model")
+        learner: Any = self.learner
+        while hasattr(learner, "learner"):  # of what is scaled, or compiled
+            learner = learner.learner
+        kind = getattr(learner, "TYPE", "model")
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 

@@ -24,6 +24,8 @@ _NUMBER_RATES = np.array(LINEAR_RATES[False])
 _PACES = np.array(PACES)
 _PRODUCT_RATES = np.array(PRODUCT_RATES)
 _TINY = 1e-300
+_FARTHEST = 1e100
+"""In units of the labels' spread, what an expert says at most: its square is a number."""
 
 
 @part
@@ -81,23 +83,24 @@ def fixed_share(weights: Any, gains: Any) -> None:
 
 
 @part
-def class_experts(mixture: Any, z: Any, given: Any, logs: Any) -> None:
-    """Write the logarithmic probabilities (experts, K) of all experts."""
-    rates, classes = mixture.linear.shape[0], logs.shape[1]
+def class_experts(mixture: Any, z: Any, given: Any, logs: Any, linear: Any) -> None:
+    """Write the logarithmic probabilities (experts, K) of all experts.
+
+    Those of the linear models (rates, K) are written as they are, too, without a least one.
+    """
+    rates, classes, least = mixture.linear.shape[0], logs.shape[1], np.log(LEAST)
     for c in range(classes):
         logs[0, c] = given[c]
     to_log_probabilities(logs[0])
     for r in range(rates):
-        linear_scores(mixture.linear[r], z, logs[1 + r])
-        to_log_probabilities(logs[1 + r])
+        linear_scores(mixture.linear[r], z, linear[r])
+        to_log_probabilities(linear[r])
+        for c in range(classes):
+            logs[1 + r, c] = max(linear[r, c], least)
     for p in range(len(_PACES)):
         row = 1 + rates + p
         for c in range(classes):
             logs[row, c] = np.log(max(mixture.means[p, c], LEAST))
-    least = np.log(LEAST)
-    for e in range(logs.shape[0]):
-        for c in range(classes):
-            logs[e, c] = max(logs[e, c], least)
 
 
 @part
@@ -125,16 +128,21 @@ def mix_classes(mixture: Any, logs: Any, said: Any, out: Any) -> None:
     for c in range(classes):
         out[c] = 0.0
         for m in range(said.shape[0]):
-            said[m, c] = max(said[m, c], LEAST)
-            out[c] += mixture.mixers[m] * said[m, c]
+            out[c] += mixture.mixers[m] * max(said[m, c], LEAST)
         total += out[c]
     for c in range(classes):
         out[c] /= total
 
 
 @part
-def learn_class(mixture: Any, z: Any, k: Any, logs: Any, said: Any, slopes: Any) -> None:
-    """Learn that an event is of class k."""
+def learn_class(
+    mixture: Any, z: Any, k: Any, logs: Any, linear: Any, said: Any, slopes: Any
+) -> None:
+    """Learn that an event is of class k.
+
+    Slopes are those of the probabilities without a least one: by others the weights would grow with
+    each event that is predicted as it should be.
+    """
     experts, classes = logs.shape
     for p in range(len(_PRODUCT_RATES)):
         squares = 0.0
@@ -149,11 +157,13 @@ def learn_class(mixture: Any, z: Any, k: Any, logs: Any, said: Any, slopes: Any)
     for e in range(experts):
         slopes[e] = np.exp(logs[e, k])
     fixed_share(mixture.shares, slopes)
+    for m in range(said.shape[0]):
+        said[m, k] = max(said[m, k], LEAST)
     fixed_share(mixture.mixers, said[:, k])
     length = squared_length(z)
     for r in range(len(_CLASS_RATES)):
         for c in range(classes):
-            error = (1.0 if c == k else 0.0) - np.exp(logs[1 + r, c])
+            error = (1.0 if c == k else 0.0) - np.exp(linear[r, c])
             move_linear(mixture.linear[r], z, c, _CLASS_RATES[r] * error / length)
     for p in range(len(_PACES)):
         for c in range(classes):
@@ -165,13 +175,14 @@ def learn_class(mixture: Any, z: Any, k: Any, logs: Any, said: Any, slopes: Any)
 def follow_classes(mixture: Any, Z: Any, given: Any, y: Any, out: Any) -> None:
     """Predict each event in turn, then learn its class where there is one."""
     logs = np.empty((len(mixture.shares), out.shape[1]))
+    linear = np.empty((mixture.linear.shape[0], out.shape[1]))
     said = np.empty((len(mixture.mixers), out.shape[1]))
     slopes = np.empty(len(mixture.shares))
     for i in range(len(Z)):
-        class_experts(mixture, Z[i], given[i], logs)
+        class_experts(mixture, Z[i], given[i], logs, linear)
         mix_classes(mixture, logs, said, out[i])
         if y[i] >= 0:
-            learn_class(mixture, Z[i], y[i], logs, said, slopes)
+            learn_class(mixture, Z[i], y[i], logs, linear, said, slopes)
 
 
 @part
@@ -211,6 +222,12 @@ def number_gains(y: Any, spread: Any, predicted: Any, gains: Any) -> None:
 
 
 @part
+def in_spreads(number: Any, spread: Any) -> Any:
+    """Return a number in units of the spread, within bounds."""
+    return min(max(number / spread, -_FARTHEST), _FARTHEST)
+
+
+@part
 def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any) -> None:
     """Learn that an event has the number y."""
     paces, seen = len(_PACES), mixture.seen
@@ -224,15 +241,17 @@ def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any)
     distance = abs(y - slowest)
     # Before it is learned from, so that a first label far out is not taken for a near one.
     seen[1] += pace * (distance - seen[1])
-    spread, least = max(seen[1], _TINY), -MOST * max(seen[1], _TINY)
+    if seen[1] < _TINY:
+        return  # the labels are all the same so far, and there is no unit
+    spread, least = seen[1], -MOST * seen[1]
     for p in range(len(_PRODUCT_RATES)):
         error = min(max(y - slowest - said[1 + p], least), -least) / spread
         squares = 0.0
         for e in range(len(away)):
-            squares += (away[e] / spread) ** 2
+            squares += in_spreads(away[e], spread) ** 2
         rate = _PRODUCT_RATES[p] * error / (1.0 + _PRODUCT_RATES[p] * squares)
         for e in range(len(away)):
-            mixture.products[p, e] += rate * (away[e] / spread)
+            mixture.products[p, e] += rate * in_spreads(away[e], spread)
     number_gains(y - slowest, spread, away, gains)
     fixed_share(mixture.shares, gains)
     number_gains(y - slowest, spread, said, gains)

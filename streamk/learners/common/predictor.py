@@ -127,6 +127,11 @@ class Decider(Predictor):
         """Classes that there may be; labels that would make more are refused."""
         return self._classes.most
 
+    @property
+    def class_weights(self) -> ClassWeights | None:
+        """The cost of missing each class, None if all cost the same."""
+        return self._weights
+
     def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
         """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
         return np.asarray(self.weighted(P).argmax(axis=1))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,19 +17,38 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from streamk.declared import ANY, FINITE, Declared, listed, number, reading, taken
+from streamk.declared import (
+    ANY,
+    FINITE,
+    FLAGS,
+    POSITIVE,
+    SHARES,
+    Declared,
+    listed,
+    number,
+    reading,
+    taken,
+    within,
+)
+from streamk.errors import InvalidInput, StateError
 from streamk.prediction import CompiledModel, files, load
 from streamk.prediction.dc_pred import TreeOptions, fit
 from streamk.prediction.targets import Targets
 from streamk.state import State
 
-__all__ = ["Background", "Order"]
+__all__ = ["Background", "Order", "work"]
 
 _log = logging.getLogger("streamk.compiling")
 
 Numbers = NDArray[Any]
 
 _OWNER = "a compilation that was begun"
+_ORDER, _MODEL, _SAID = "order.safetensors", "model.safetensors", "said"
+_WORK = (
+    "import json, pathlib, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    " from streamk.learners.live_compiled import background;"
+    " background.work(pathlib.Path(sys.argv[2]))"
+)
 
 
 @dataclass(frozen=True)
@@ -74,16 +96,22 @@ class Order:
             If the state is something else's, of a newer format, or does not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        classes = listed(header, "classes", _OWNER)
+        outputs = len(classes) if len(classes) > 2 else 1
         declared = (
             Declared("events", "float64", ("n", "d"), ANY),
-            Declared("targets", "float64", ("n", "outputs"), FINITE),
+            Declared("targets", "float64", ("n", outputs), SHARES if outputs > 1 else FINITE),
         )
-        found, _ = taken(declared, state.arrays, {}, _OWNER)
+        found, sizes = taken(declared, state.arrays, {}, _OWNER)
+        if sizes["n"] < 2:
+            raise StateError(f"{_OWNER} has {sizes['n']} events, and at least 2 are needed")
+        if len(classes) == 2:
+            within(found["targets"], FLAGS, "targets", _OWNER)
         targets = Targets(
             found["targets"].copy(),
-            tuple(listed(header, "classes", _OWNER)),
+            tuple(classes),
             number(header, "mean", _OWNER),
-            number(header, "deviation", _OWNER),
+            number(header, "deviation", _OWNER, POSITIVE),
         )
         with reading(_OWNER):
             options = TreeOptions(**header["options"])
@@ -91,7 +119,7 @@ class Order:
 
 
 class Background:
-    """A process that compiles, and ends with this object.
+    """A process that compiles, and ends with this object, or with the process that has it.
 
     Parameters
     ----------
@@ -100,33 +128,43 @@ class Background:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._room = tempfile.TemporaryDirectory(prefix="streamk-compile-")
-        here = Path(self._room.name)
-        self._to, self._said = here / "model.safetensors", here / "said"
-        files.write(order.state(), here / "order.safetensors")
-        command = [sys.executable, "-m", __name__, str(here / "order.safetensors"), str(self._to)]
-        # One thread: its products are small, and the other cores are for the stream.
-        alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._here = Path(tempfile.mkdtemp(prefix="streamk-compile-"))
+            self._end: Any = weakref.finalize(self, shutil.rmtree, self._here, ignore_errors=True)
+            files.write(order.state(), self._here / _ORDER)
+            self._process = self._started()
+        except (OSError, InvalidInput) as error:
+            _log.warning("no process that compiles can be started (%s); compiling later", error)
+            return
+        self._end.detach()
+        self._end = weakref.finalize(self, _end, self._process, self._here, os.getpid())
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with (self._here / _SAID).open("wb") as said:
+            # A session of its own: Ctrl-C is for the stream, which then ends in order.
+            return subprocess.Popen(
+                [sys.executable, "-c", _WORK, json.dumps(sys.path), str(self._here)],
+                stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=said,
-                env={**os.environ, **alone},
+                start_new_session=True,
+                # One thread: its products are small, and the other cores are for the stream.
+                env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
             )
-        weakref.finalize(self, _end, self._process)
 
     def result(self) -> CompiledModel:
         """Wait for the compiled model.
 
         Where the process ended without one, as by a signal, it is compiled here.
         """
+        if self._process is None:
+            return self._order.compiled()
         code = self._process.wait()
         try:
             if code == 0:
-                return load(self._to)
-            said = self._said.read_text(errors="replace").strip().splitlines()
+                return load(self._here / _MODEL)
+            said = (self._here / _SAID).read_text(errors="replace").strip().splitlines()
             _log.warning(
                 "the process that compiles ended with %d (%s); compiling in this one",
                 code,
@@ -134,18 +172,29 @@ class Background:
             )
             return self._order.compiled()
         finally:
-            self._room.cleanup()
+            self._end()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], here: Path, owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the process that has it
+    assert process.stdin is not None
     process.kill()
+    process.stdin.close()
     process.wait()
+    shutil.rmtree(here, ignore_errors=True)
 
 
-def _main(source: str, to: str) -> None:
-    os.nice(10)  # the stream goes first
-    Order.from_state(files.read(Path(source))).compiled().save(to)
+def work(here: Path) -> None:
+    """Compile what is ordered in a directory, at a low priority: the stream goes first."""
+    threading.Thread(target=_watch, args=[here], daemon=True).start()
+    os.nice(10)
+    Order.from_state(files.read(here / _ORDER)).compiled().save(here / _MODEL)
 
 
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+def _watch(here: Path) -> None:
+    """End this process when the one that started it has ended, however that was."""
+    while os.read(0, 1):  # which says nothing
+        pass
+    shutil.rmtree(here, ignore_errors=True)
+    os._exit(1)

@@ -48,22 +48,23 @@ class Comparison:
 
         Labels are numbers of classes, or numbers.
         """
-        self._add("events", len(y))
+        self._add("events", np.ones(len(y)))
         if is_classifier:
             first, second, rows = mine.argmax(axis=1), served.argmax(axis=1), np.arange(len(y))
-            self._add("agreed", np.sum(first == second))
-            self._add("learner", np.sum(first == y))
-            self._add("served", np.sum(second == y))
-            self._add("learner_loss", -np.log(np.maximum(mine[rows, y], _LEAST)).sum())
-            self._add("served_loss", -np.log(np.maximum(served[rows, y], _LEAST)).sum())
+            self._add("agreed", first == second)
+            self._add("learner", first == y)
+            self._add("served", second == y)
+            self._add("learner_loss", -np.log(np.maximum(mine[rows, y], _LEAST)))
+            self._add("served_loss", -np.log(np.maximum(served[rows, y], _LEAST)))
             return
-        self._add("agreed", np.abs(mine[:, 0] - served[:, 0]).sum())
+        self._add("agreed", np.abs(mine[:, 0] - served[:, 0]))
         for name, answers in (("learner", mine[:, 0]), ("served", served[:, 0])):
-            self._add(name, np.abs(answers - y).sum())
-            self._add(f"{name}_loss", np.square(answers - y).sum())
+            self._add(name, np.abs(answers - y))
+            self._add(f"{name}_loss", np.square(answers - y))
 
-    def _add(self, name: str, value: Any) -> None:
-        self._sums[name] += float(value)
+    def _add(self, name: str, values: Numbers) -> None:
+        # In turn, so that the sum does not depend on how a stream is cut.
+        self._sums[name] = float(np.cumsum(np.concatenate([[self._sums[name]], values]))[-1])
 
     def figures(self, *, is_classifier: bool) -> dict[str, float]:
         """Return the figures by name, of classes or of numbers; none before the first event."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.declared import ANY, Declared, count, number, taken
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import ANY, Declared, Domain, count, number, taken
+from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
+from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.predictor import Predictor, one_row
@@ -41,6 +43,8 @@ _OWNER = "a compiled learner"
 
 BUDGET = 10.0
 """Default of the multiply-adds of the copy for an event, over those of a linear model."""
+LEAST_BUDGET = 5.0
+"""That allows for a copy whatever the columns and classes are."""
 FIRST = 20_000
 """Labels after which the first copy is begun."""
 GROWTH, LONGEST = 4, 200_000
@@ -82,7 +86,7 @@ class LiveCompiled(OneAtATime, Predictor):
         It has not learned yet. Of numbers it predicts the mean or the median.
     budget : float, default 10
         Multiply-adds of the copy for an event, over those of a linear model of the same columns and
-        classes.
+        classes; 5 at least.
     seed : int, default 0
         Of the copies.
 
@@ -112,7 +116,7 @@ class LiveCompiled(OneAtATime, Predictor):
             raise InvalidInput(
                 f"the learner has learned {learner.n_events} events already; give a new one"
             )
-        Real(open_below=True, least=0.0).check("budget", budget)
+        Real(least=LEAST_BUDGET).check("budget", budget)
         loss = getattr(learner, "loss", None) or getattr(
             getattr(learner, "learner", None), "loss", None
         )
@@ -255,26 +259,33 @@ class LiveCompiled(OneAtATime, Predictor):
         self, X: Numbers, labels: Numbers, known: NDArray[np.bool_], recorder: Recorder | None
     ) -> None:
         """Predict events (n, d) where they are recorded, and learn those whose label is known."""
-        if self.columns is None and known.any():
-            self.add_columns(range(X.shape[1]))
         first = 0
         while first < len(X):
+            if self.columns is None and known[first]:
+                self.add_columns(range(X.shape[1]))
             stop = first + self._run(labels[first:], known[first:])
             part = slice(first, stop)
+            weights = self._balanced_weights() if recorder is not None else None
             out = self._follow_run(X[part], labels[part], known[part])
             if recorder is not None:
-                recorder.add(out)
+                chosen = None
+                if weights is not None and out.shape[1]:
+                    chosen = self._chosen(out, labels[part], known[part], weights)
+                recorder.add(out, chosen)
             if known[first] and self.is_classifier and labels[first] not in self.classes:
                 self._learn_new_class(X[part], labels[part])
-            self._turn()
+            if known[part].any():
+                self._turn()
             first = stop
 
     def _run(self, labels: Numbers, known: NDArray[np.bool_]) -> int:
         """Return of how many events all are taken alike: no copy comes, and no class is new."""
         (rows,) = np.nonzero(known)
+        if self.columns is None and len(rows):
+            return int(rows[0])  # columns come with the first label
         due = (self._serve_at if self._order is not None else self._at) - self.n_events
-        rows = rows[:due]
-        stop = int(rows[-1]) + 1 if len(rows) == due else len(known)
+        rows = rows[: max(1, due)]
+        stop = int(rows[-1]) + 1 if len(rows) >= due > 0 else len(known)
         if self.is_classifier:
             there = set(self.classes)
             for row in rows.tolist():
@@ -313,11 +324,31 @@ class LiveCompiled(OneAtATime, Predictor):
 
     def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
         """Learn an event (1, d) of a class that was not there when it was predicted."""
-        self.learner.learn_many(X, labels)
-        self._follow_classes()
+        try:
+            self.learner.learn_many(X, labels)
+        finally:  # a learner that refuses the event may know the class
+            self._follow_classes()
         given = np.zeros((1, len(self.classes)))
         self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
         self._recent.add(X)
+
+    def _balanced_weights(self) -> ClassWeights | None:
+        """Return the learner's weights of classes as they are now, if they move with the labels."""
+        weights: ClassWeights | None = getattr(self.learner, "class_weights", None)
+        return deepcopy(weights) if weights is not None and weights.balanced else None
+
+    def _chosen(
+        self, P: Numbers, labels: Numbers, known: NDArray[np.bool_], weights: ClassWeights
+    ) -> Numbers:
+        """Return the labels predicted, each by the weights of its time, which are brought on."""
+        found, classes = np.empty(len(P), object), self.classes
+        # A run of one event may have a class that is not there yet.
+        places = self._numbers(labels, known).tolist() if len(P) > 1 else [-1]
+        for row, place in enumerate(places):
+            found[row] = classes[int(weights.scores(P[row], classes).argmax())]
+            if place >= 0:
+                weights.learn([place])
+        return found
 
     def _numbers(self, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
         """Return the labels as the mixture takes them."""
@@ -335,11 +366,10 @@ class LiveCompiled(OneAtATime, Predictor):
             self._background = self._background or Background(self._order)
             if self.n_events >= self._serve_at:
                 self._take_over()
-        elif self.n_events >= self._at:
+        if self._order is None and self.n_events >= self._at:
             n = self.n_events
             self._at = min(GROWTH * n, n + LONGEST)
-            several = not self.is_classifier or len(self.classes) > 1
-            if several and (self._copy is None or self._comparison.behind(_BEHIND)):
+            if self._copy is None or self._comparison.behind(_BEHIND):
                 self._begin()
 
     def renew_copy(self) -> None:
@@ -350,26 +380,35 @@ class LiveCompiled(OneAtATime, Predictor):
         InvalidInput
             If there is nothing to compile: fewer than two events, or of classes fewer than two.
         """
-        few = self.is_classifier and len(self.classes) < 2
-        if few or len(self._recent.events) < 2:
-            raise InvalidInput("there is nothing to compile yet: learn two classes first")
+        self._order = None  # one that was begun is of fewer events
         self._begin()
+        if self._order is None:
+            raise InvalidInput("there is nothing to compile yet: learn two events or classes first")
         self._take_over()
 
     def _begin(self) -> None:
         """Have a copy compiled of what the learner says of the last events."""
+        if not self.columns or (self.is_classifier and len(self.classes) < 2):
+            return
         X = self._recent.events.copy()
+        if len(X) < 2:  # others learned the events, before they merged with this one
+            return
         with self.aside():
             targets = predicted(self.learner, X)
-        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
-        if self._copy is not None:  # no trees are tried again, but more events have more leaves
-            trees, leaves, landmarks = self._copy.shape
-            leaves = max(1, leaves * len(X) // self._copied)
-            options = replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
-        self._order = Order(X, targets, options)
+        self._order = Order(X, targets, self._options(len(X)))
         self._background = Background(self._order)
         self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
         self._at = max(self._at, self._serve_at + 1)
+
+    def _options(self, n: int) -> TreeOptions:
+        """Return the options of a copy that learns n events."""
+        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
+        if self._copy is None:
+            return options
+        # No trees are tried again, but more events have more leaves.
+        trees, leaves, landmarks = self._copy.shape
+        leaves = max(1, min(n, leaves * n // self._copied))
+        return replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
 
     def _take_over(self) -> None:
         """Wait for the copy that is compiled, and take it into service."""
@@ -409,8 +448,6 @@ class LiveCompiled(OneAtATime, Predictor):
 
         Raises
         ------
-        NotLearned
-            If no class is known yet.
         InvalidInput
             If the columns do not fit or a value is infinite.
         """
@@ -438,8 +475,7 @@ class LiveCompiled(OneAtATime, Predictor):
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
         if not self.is_classifier:
             return F[:, 0]
-        if not self.classes:
-            self.learner.predict_many(np.empty((0, len(self.columns or ()))))  # which raises
+        self._need_classes()
         table = np.empty(len(self.classes), object)
         table[:] = self.classes
         return np.asarray(table[self.choices(F)])
@@ -452,7 +488,12 @@ class LiveCompiled(OneAtATime, Predictor):
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         if not self.is_classifier:
             raise InvalidInput("a regression has no class probabilities; use predict_many")
+        self._need_classes()
         return F
+
+    def _need_classes(self) -> None:
+        if not self.classes:
+            raise NotLearned("no class is known yet; learn from an event first")
 
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace in the learner, see `MultiKernel.aside`."""
@@ -517,11 +558,12 @@ class LiveCompiled(OneAtATime, Predictor):
         inner: Learner = type_of(child).from_state(child, **(learner or {}))
         model = cls.__new__(cls)
         model.learner = inner
-        model.budget = number(header, "budget", _OWNER)
+        model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))
         model.seed = count(header, "seed", _OWNER)
         model._at = count(header, "at", _OWNER, least=1)
         model._serve_at = count(header, "serve_at", _OWNER)
-        model._copied = count(header, "copied", _OWNER)
+        parts = header["parts"]
+        model._copied = count(header, "copied", _OWNER, least=int("copy" in parts))
         model._mixture = Mixture.from_state(
             state.child("mixture"),
             is_classifier=inner.is_classifier,
@@ -536,20 +578,26 @@ class LiveCompiled(OneAtATime, Predictor):
         model._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
         model._recent.add_columns(sizes["d"])
         model._recent.add(found["events"])
-        parts = header["parts"]
-        model._copy = CompiledModel.from_state(state.child("copy")) if "copy" in parts else None
-        if model._copy is not None and not model._fits(model._copy):
-            raise StateError(f"the copy of {_OWNER} has other columns or classes than it")
-        if model._copy is not None:
-            model._use(model._copy)
-        model._order = Order.from_state(state.child("order")) if "order" in parts else None
-        model._background = None
+        model._copy = model._order = model._background = None
+        if "copy" in parts:
+            made = CompiledModel.from_state(state.child("copy"))
+            model._check_part("copy", made.classes, made.width)
+            model._use(made)
+        if "order" in parts:
+            order = Order.from_state(state.child("order"))
+            model._check_part("order", order.targets.classes, order.X.shape[1])
+            # Sizes come from arrays, and not from a header.
+            model._order = replace(order, options=model._options(len(order.X)))
         return model
 
-    def _fits(self, copy: CompiledModel) -> bool:
-        """Return whether a copy is of the columns and classes of the learner, or of some."""
-        there = copy.is_classifier == self.is_classifier and set(copy.classes) <= set(self.classes)
-        return there and copy.width <= len(self.columns or ())
+    def _check_part(self, name: str, classes: Sequence[Label], width: int) -> None:
+        """Raise StateError unless a copy has the columns and classes of the learner, or some."""
+        distinct = len(classes) > 1 and all(classes.count(label) == 1 for label in classes)
+        known = distinct and all(label in self.classes for label in classes)
+        if (not known if self.is_classifier else classes) or not (
+            0 < width <= len(self.columns or ())
+        ):
+            raise StateError(f"the {name} of {_OWNER} has other columns or classes than it")
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -567,6 +615,7 @@ class LiveCompiled(OneAtATime, Predictor):
         self.learner.merge(other.learner, common_events=common_events)
         self._follow_columns()
         self._follow_classes()
+        self._turn()
 
 
 def _outputs(found: Prequential) -> Numbers:

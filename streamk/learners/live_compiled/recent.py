@@ -74,4 +74,5 @@ class RecentEvents:
     def add_columns(self, n: int) -> None:
         """Append columns that were zero in all events so far."""
         self._room = np.pad(self.events, ((0, 0), (0, n)))
-        self._start, self._stop = 0, len(self._room)
+        self._stop = len(self._room)
+        self._start = max(0, self._stop - self._most)  # wider events are fewer

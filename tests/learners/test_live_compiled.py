@@ -1,0 +1,767 @@
+"""A learner that is served by a compiled copy: what it predicts, its copies, and its states."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
+from streamk.learners.live_compiled import background, learner
+from streamk.learners.live_compiled.background import Background, Order
+from streamk.learners.live_compiled.recent import RecentEvents
+from streamk.learners.registry import from_state
+from streamk.state import State
+
+pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
+
+Numbers = np.ndarray[Any, Any]
+
+FIRST = 80
+"""Labels before the first copy is begun; it is served after 100, the next one begun after 320."""
+N = 480
+SMALL: dict[str, dict[str, Any]] = {
+    "multi-kernel": {},
+    "doubly-stochastic": {"max_features": 64, "block_size": 64, "batch_size": 8},
+    "online-nystrom": {"max_landmarks": 8},
+    "streaming-meka": {"rank": 4, "n_clusters": 2, "first": 40, "swap_delay": 25},
+    "kernel-ridge": {"max_centers": 64},
+    "eigenpro": {"n_centers": 20, "batch_size": 16},
+}
+
+
+class Here:
+    """What compiles in this process, when it is asked for the result."""
+
+    begun = 0
+
+    def __init__(self, order: Order) -> None:
+        type(self).begun += 1
+        # As another process reads it.
+        self._order = Order.from_state(through_json(order.state()))
+
+    def result(self) -> Any:
+        return self._order.compiled()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "FIRST", FIRST)
+    monkeypatch.setattr(learner, "_BEHIND", -1.0)  # every copy is followed by the next
+    monkeypatch.setattr(learner, "_ITERATIONS", 5)
+    monkeypatch.setattr(learner, "Background", Here)
+    monkeypatch.setattr(Here, "begun", 0)
+
+
+@pytest.fixture
+def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a process compile, as it is."""
+    monkeypatch.setattr(learner, "Background", Background)
+
+
+def through_json(state: State) -> State:
+    return State(json.loads(json.dumps(state.header)), state.arrays)
+
+
+def live(
+    name: str = "doubly-stochastic", task: str = "classification", **options: Any
+) -> LiveCompiled:
+    made = create(name, task=task, **{**SMALL[name], **options})
+    return LiveCompiled(made, budget=5, seed=1)
+
+
+def stream(task: str = "classification", n: int = N, labelled: float = 1.0) -> tuple[Numbers, Any]:
+    """Return events (n, 2), and labels, None for none."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2)) * [1.0, 100.0]
+    product = X[:, 0] * X[:, 1]
+    y: list[Any] = (
+        product.tolist()
+        if task == "regression"
+        else np.where(product > 0, "same", "other").tolist()
+    )
+    known = rng.random(n) < labelled
+    return X, [label if there else None for label, there in zip(y, known, strict=True)]
+
+
+def served(labelled: float = 1.0, n: int = 200, **options: Any) -> LiveCompiled:
+    """Return a learner whose first copy is in service."""
+    model = live(**options)
+    X, y = stream(options.get("task", "classification"), n, labelled)
+    model.predict_then_learn_many(X, y)
+    assert model.copy is not None
+    return model
+
+
+def same(one: LiveCompiled, other: LiveCompiled) -> None:
+    first, second = one.state(), other.state()
+    assert first.header == second.header
+    assert first.arrays.keys() == second.arrays.keys()
+    for name, array in first.arrays.items():
+        np.testing.assert_array_equal(array, second.arrays[name], name)
+
+
+# --- any cut --------------------------------------------------------------------------------------
+
+
+def hard(name: str, task: str) -> tuple[Numbers, list[Any]]:
+    """Return a stream with events that have no label, missing values, and late classes."""
+    X, y = stream(task, labelled=0.8)
+    if name == "multi-kernel":
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    y[:3] = [None] * 3
+    if task == "classification":
+        for row in (60, 220, 221, 300, 301, 400):  # before a copy, beside one that is made, after
+            y[row] = "seldom" if row < 300 else "late"
+    return X, y
+
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    *((name, "classification", {}) for name in SMALL),
+    *((name, "regression", {}) for name in SMALL),
+    ("multi-kernel", "classification", {"class_weight": "balanced"}),
+    ("multi-kernel", "classification", {"class_weight": {"same": 3.0}}),
+]
+
+
+@pytest.mark.parametrize(("name", "task", "options"), CASES, ids=str)
+def test_any_cut_gives_the_same_bits(name: str, task: str, options: dict[str, Any]) -> None:
+    X, y = hard(name, task)
+    model = live(name, task, **options)
+    whole = model.predict_then_learn_many(X, y)
+    other: Any = live(name, task, **options)
+    # In the middle of each compilation, where each begins and is served, and beside those.
+    cuts = [0, 2, 3, 7, 61, *range(95, 135, 4), 222, 301, 390, *range(395, 410, 3), N]
+    found: list[Any] = []
+    P: list[Numbers] = []
+    for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        if number % 3 == 1:
+            other = from_state(through_json(other.state()))
+        part = other.predict_then_learn_many(X[start:stop], y[start:stop])
+        found += part.predictions.tolist()
+        if part.probabilities is not None:
+            P.append(part.probabilities)
+    assert found == whole.predictions.tolist()
+    if whole.probabilities is not None:
+        first = 0
+        for some in P:
+            rows = whole.probabilities[first : first + len(some)]
+            np.testing.assert_array_equal(rows[:, : some.shape[1]], some)
+            assert np.isnan(rows[:, some.shape[1] :]).all()
+            first += len(some)
+    same(model, other)
+    assert model.copy is not None
+    assert model.n_events > 320
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_single_events_give_the_same_bits(task: str) -> None:
+    X, y = stream(task, 220)
+    many, one = live(task=task), live(task=task)
+    many.learn_many(X, y)
+    for row, label in zip(X, y, strict=True):
+        one.learn_one(row, label)
+    same(many, one)
+    assert many.predict_one(X[3]) == many.predict_many(X)[3]
+    assert one.decision_one(X[3]).tolist() == many.decision_many(X)[3].tolist()
+
+
+# --- what is predicted ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_before_the_first_copy_the_learner_is_served(task: str) -> None:
+    X, y = stream(task, FIRST + 10)
+    model, alone = live("multi-kernel", task), create("multi-kernel", task=task)
+    found, expected = model.predict_then_learn_many(X, y), alone.predict_then_learn_many(X, y)
+    assert found.predictions.tolist() == expected.predictions.tolist()
+    assert model.predict_many(X).tolist() == alone.predict_many(X).tolist()
+    assert (model.copy, model.comparison) == (None, {})
+
+
+def test_the_learner_learns_as_it_would_alone() -> None:
+    X, y = stream()
+    model, alone = live("multi-kernel"), create("multi-kernel", task="classification")
+    model.predict_then_learn_many(X, y)
+    alone.predict_then_learn_many(X, y)
+    mine, other = model.learner.state(), alone.state()
+    assert mine.header == other.header
+    for name, array in other.arrays.items():
+        np.testing.assert_array_equal(mine.arrays[name], array, name)
+
+
+def test_nothing_is_known_at_first() -> None:
+    model = live()
+    X, _ = stream(n=5)
+    found = model.predict_then_learn_many(X, [None] * 5)
+    assert found.predictions.tolist() == [None] * 5
+    for predict in (model.predict_many, model.predict_proba_many):
+        with pytest.raises(NotLearned, match="no class is known yet"):
+            predict(X)
+    numbers = live(task="regression").predict_then_learn_many(X, [None] * 5)
+    assert numbers.predictions.tolist() == [0.0] * 5
+
+
+def test_a_class_that_comes_after_a_copy_is_predicted() -> None:
+    model = served()
+    rng = np.random.default_rng(5)
+    X = np.array([30.0, 3000.0]) + rng.normal(size=(40, 2))  # where nothing else is
+    found = model.predict_then_learn_many(X, ["new"] * 40)
+    assert "new" not in found.predictions[:1]
+    assert found.predictions[-1] == "new"
+    assert model.classes[-1] == "new"
+    np.testing.assert_allclose(model.predict_proba_many(X).sum(axis=1), 1.0)
+    assert "new" not in (model.copy.classes if model.copy else ())
+    rest, labels = stream(n=200)
+    model.learn_many(rest, labels)  # the next copy knows it
+    assert model.copy is not None
+    assert "new" in model.copy.classes
+
+
+def test_a_column_that_comes_after_a_copy_counts() -> None:
+    model = served(task="regression")
+    X, _ = stream("regression")
+    before = model.predict_many(X)
+    model.add_columns(["late"])
+    wide = np.column_stack([X, np.zeros(N)])
+    np.testing.assert_array_equal(model.predict_many(wide), before)
+    wide[:, 2] = np.random.default_rng(4).normal(size=N)
+    y = 500.0 * wide[:, 2]
+    model.learn_many(wide[:300], y[:300])
+    assert model.copy is not None
+    assert model.copy.width == 3
+    assert np.corrcoef(model.predict_many(wide[300:]), y[300:])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_events_without_a_label_change_nothing(task: str) -> None:
+    model = served(task=task)
+    X, _ = stream(task)
+    before = copy.deepcopy(model)
+    found = model.predict_then_learn_many(X, [None] * N)
+    same(model, before)
+    assert found.predictions.tolist() == model.predict_many(X).tolist()
+    if found.probabilities is not None:
+        np.testing.assert_array_equal(found.probabilities, model.predict_proba_many(X))
+
+
+def test_the_order_of_labels_that_come_late_counts() -> None:
+    """Events are predicted first and learned later, as where labels come late."""
+    X, y = stream()
+    model = live("multi-kernel")
+    for start in range(0, N, 40):
+        part = slice(start, start + 40)
+        if model.classes:
+            model.predict_many(X[part])
+        model.learn_many(X[part], y[part])
+    assert model.copy is not None
+    assert np.mean(model.predict_many(X) == np.array(y)) > 0.8
+
+
+def test_missing_values() -> None:
+    X, y = stream()
+    X[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
+    X[:, 1][:150] = np.nan
+    model = live("multi-kernel")
+    assert model.takes_missing
+    P = model.predict_then_learn_many(X, y).probabilities
+    assert P is not None
+    assert np.isfinite(P[2:]).all()
+    assert np.isfinite(model.predict_proba_many(np.full((1, 2), np.nan))).all()
+
+
+def test_booleans_are_two_classes_from_the_first_label_on() -> None:
+    X, y = stream()
+    labels = [label == "same" for label in y]
+    labels[:150] = [True] * 150
+    model = live("multi-kernel")
+    found = model.predict_then_learn_many(X, labels)
+    assert model.classes == (False, True)
+    assert {type(one) for one in found.predictions[1:]} == {bool}
+    assert model.copy is not None
+    assert np.mean(model.predict_many(X[150:]) == np.array(labels[150:])) > 0.7
+
+
+def test_one_class_is_not_compiled() -> None:
+    X, _ = stream(n=200)
+    model = live()
+    found = model.predict_then_learn_many(X, ["only"] * 200)
+    assert set(found.predictions[1:]) == {"only"}
+    assert model.copy is None
+    assert Here.begun == 0
+
+
+def test_events_without_columns_are_not_compiled() -> None:
+    model = live("multi-kernel")
+    model.add_columns(())
+    y = ["a", "b"] * 100
+    found = model.predict_then_learn_many(np.zeros((200, 0)), y)
+    assert set(found.predictions[1:]) <= {"a", "b"}
+    assert model.copy is None
+
+
+def test_regression() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1000, 2))
+    y = 1e5 + 1e3 * X[:, 0] * X[:, 1]
+    model = live("multi-kernel", "regression")
+    found = model.predict_then_learn_many(X, y)
+    figures = model.comparison
+    assert figures["served_mae"] < 0.5 * np.abs(y - y.mean()).mean()
+    assert np.abs(found.predictions[500:] - y[500:]).mean() < 100.0
+    with pytest.raises(InvalidInput, match="no class probabilities"):
+        model.predict_proba_many(X)
+
+
+def test_class_weights_choose() -> None:
+    X, y = stream()
+    plain = live("multi-kernel")
+    heavy = live("multi-kernel", class_weight={"same": 1e4})
+    plain.learn_many(X, y)
+    found = heavy.predict_then_learn_many(X, y)
+    assert heavy.copy is not None
+    assert set(heavy.predict_many(X)) == {"same"}
+    assert set(found.predictions[-50:]) == {"same"}
+    np.testing.assert_array_equal(heavy.predict_proba_many(X), plain.predict_proba_many(X))
+
+
+def test_balanced_weights_are_those_at_the_time() -> None:
+    X, y = stream()
+    y = ["seldom" if n % 20 == 0 else label for n, label in enumerate(y)]
+    model = live("multi-kernel", class_weight="balanced")
+    model.learn_many(X[:200], y[:200])
+    one = copy.deepcopy(model)
+    found = model.predict_then_learn_many(X[200:], y[200:]).predictions
+    for row, label, expected in zip(X[200:], y[200:], found, strict=True):
+        assert one.predict_one(row) == expected
+        one.learn_one(row, label)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="of a quantile cannot be served"):
+        LiveCompiled(MultiKernel(task="regression", loss="quantile"))
+    for name in ("doubly-stochastic", "online-nystrom"):
+        with pytest.raises(InvalidInput, match="of a quantile cannot be served"):
+            live(name, "regression", loss="quantile")
+    learned = create("doubly-stochastic", task="classification")
+    learned.learn_many(*stream(n=5))
+    with pytest.raises(InvalidInput, match="has learned 5 events already"):
+        LiveCompiled(learned)
+    with pytest.raises(InvalidInput, match=r"budget=4\.9"):
+        LiveCompiled(create("doubly-stochastic", task="regression"), budget=4.9)
+    with pytest.raises(InvalidInput, match="seed"):
+        LiveCompiled(create("doubly-stochastic", task="regression"), seed=-1)
+
+
+@pytest.mark.parametrize(("d", "K"), [(1, 1), (16, 1), (17, 1), (100, 1), (16, 2), (16, 3), (1, 9)])
+def test_the_least_budget_allows_for_a_copy(d: int, K: int) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, d)), rng.integers(0, K, 120)
+    task = "regression" if K == 1 else "classification"
+    options: dict[str, Any] = SMALL["doubly-stochastic"]
+    made = create("doubly-stochastic", task=task, **options)
+    model = LiveCompiled(made, budget=learner.LEAST_BUDGET)
+    model.learn_many(X, X[:, 0] if K == 1 else y)
+    assert model.copy is not None
+
+
+def test_mistakes_leave_it_as_it_was() -> None:
+    model = served()
+    X, y = stream(n=5)
+    before = copy.deepcopy(model)
+    for events, labels, says in (
+        (X, [1.5] * 5, "row 0"),
+        (X, y[:4], "labels"),
+        (X[:, :1], y, "columns"),
+        (X * np.inf, y, "inf"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            model.predict_then_learn_many(events, labels)
+    same(model, before)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def test_the_schedule() -> None:
+    model = live()
+    X, y = stream(n=700)
+    begun, at = [], []
+    for n, (x, label) in enumerate(zip(X, y, strict=True), 1):
+        compiled, count = model.copy, Here.begun
+        model.learn_one(x, label)
+        if Here.begun > count:
+            begun.append(n)
+        if model.copy is not compiled:
+            at.append(n)
+    assert begun == [FIRST, 4 * FIRST]
+    assert at == [FIRST + FIRST // 4, 5 * FIRST]
+
+
+def test_a_copy_that_is_as_good_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "_BEHIND", 1e6)
+    model = live()
+    model.learn_many(*stream(n=700))
+    assert Here.begun == 1
+    assert model.comparison["events"] == 600
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_comparison_by_hand(task: str) -> None:
+    model = served(task=task)
+    assert model.comparison["events"] == 100
+    model = from_state(through_json(model.state()))  # type: ignore[assignment]
+    X, y = stream(task, 260)
+    alone = model.learner
+    mine, ours = [], []
+    model._comparison = type(model._comparison)()
+    again = copy.deepcopy(model)
+    for x, label in zip(X[200:], y[200:], strict=True):
+        mine.append(
+            alone.predict_proba_one(x) if task == "classification" else alone.predict_one(x)
+        )
+        ours.append(
+            model.predict_proba_one(x) if task == "classification" else model.predict_one(x)
+        )
+        model.learn_one(x, label)
+    again.predict_then_learn_many(X[200:], y[200:])
+    figures = model.comparison
+    assert figures == again.comparison
+    labels: list[Any] = y[200:]
+
+    def loss(said: Sequence[Any]) -> float:
+        gains = [max(p[k], 1e-4) for p, k in zip(said, labels, strict=True)]
+        return float(np.mean(-np.log(gains)))
+
+    if task == "classification":
+        one, other = ([max(p, key=p.__getitem__) for p in said] for said in (mine, ours))
+        expected = {
+            "events": 60,
+            "agreement": np.mean([a == b for a, b in zip(one, other, strict=True)]),
+            "learner_accuracy": np.mean([a == b for a, b in zip(one, labels, strict=True)]),
+            "served_accuracy": np.mean([a == b for a, b in zip(other, labels, strict=True)]),
+            "learner_log_loss": loss(mine),
+            "served_log_loss": loss(ours),
+        }
+    else:
+        a, b, truth = np.array(mine), np.array(ours), np.array(labels)
+        expected = {
+            "events": 60,
+            "mean_difference": np.abs(a - b).mean(),
+            "learner_mae": np.abs(a - truth).mean(),
+            "served_mae": np.abs(b - truth).mean(),
+            "learner_rmse": np.square(a - truth).mean() ** 0.5,
+            "served_rmse": np.square(b - truth).mean() ** 0.5,
+        }
+    assert figures == pytest.approx(expected)
+
+
+def test_recent_events_that_become_wider_are_fewer() -> None:
+    recent = RecentEvents(1000, most_bytes=8 * 1000)
+    recent.add_columns(1)
+    recent.add(np.arange(1000.0)[:, None])
+    recent.add_columns(9)
+    assert recent.events.shape == (100, 10)
+    recent.add(np.ones((1, 10)))
+    assert recent.events.shape == (100, 10)
+    assert recent.events[:, 0].tolist() == [*range(901, 1000), 1.0]
+
+
+# --- the process that compiles --------------------------------------------------------------------
+
+
+def process_of(model: LiveCompiled) -> subprocess.Popen[bytes]:
+    found = model._background
+    assert isinstance(found, Background)
+    assert found._process is not None
+    return found._process
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_compiles_what_would_be_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = stream(n=150)
+    model = live()
+    model.learn_many(X[:90], y[:90])
+    process, room = process_of(model), model._background._here  # type: ignore[union-attr]
+    model.learn_many(X[90:], y[90:])
+    assert process.returncode == 0
+    assert not room.exists()
+    monkeypatch.setattr(learner, "Background", Here)
+    here = live()
+    here.learn_many(X, y)
+    same(model, here)
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_that_is_killed_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    X, y = stream(n=150)
+    model = live()
+    model.learn_many(X[:90], y[:90])
+    os.kill(process_of(model).pid, signal.SIGKILL)
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model.learn_many(X[90:], y[90:])
+    assert "ended with -9" in caplog.text
+    assert "compiling in this one" in caplog.text
+    monkeypatch.setattr(learner, "Background", Here)
+    here = live()
+    here.learn_many(X, y)
+    same(model, here)
+
+
+@pytest.mark.usefixtures("_processes")
+def test_where_no_process_can_be_started_it_is_compiled_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background.tempfile, "tempdir", str(tmp_path / "none"))
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model = served(n=150)
+    assert "no process that compiles can be started" in caplog.text
+    assert model.comparison["events"] == 50
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_ends_with_its_learner() -> None:
+    model = live()
+    model.learn_many(*stream(n=90))
+    process, room = process_of(model), model._background._here  # type: ignore[union-attr]
+    assert room.exists()
+    del model
+    assert process.returncode == -signal.SIGKILL
+    assert not room.exists()
+
+
+OWNER = """
+import sys
+import numpy as np
+from streamk.learners import LiveCompiled, create
+from streamk.learners.live_compiled import background, learner
+learner.FIRST = 20
+background._WORK = background._WORK.replace("background.work(", "background.Order.compiled ="
+    " lambda order: __import__('time').sleep(600); background.work(")
+X = np.random.default_rng(0).normal(size=(21, 2))
+model = LiveCompiled(create("kernel-ridge", task="regression", max_centers=64), budget=5)
+model.learn_many(X, X[:, 0])
+print(model._background._process.pid, model._background._here, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    try:
+        pid, room = owner.stdout.readline().split()
+        assert Path(room).exists()
+    finally:
+        owner.kill()
+        owner.communicate()
+    deadline = time.monotonic() + 60
+    while Path(room).exists() or running(int(pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
+
+
+def test_predicting_from_a_loaded_state_starts_no_process() -> None:
+    model = live()
+    X, y = stream()
+    model.learn_many(X[:90], y[:90])
+    begun = Here.begun
+    loaded: Any = from_state(model.state())
+    loaded.predict_many(X)
+    loaded.predict_proba_many(X)
+    loaded.predict_one(X[0])
+    loaded.predict_then_learn_many(X, [None] * N)
+    loaded.state()
+    pickle.loads(pickle.dumps(loaded))
+    assert Here.begun == begun
+    loaded.learn_many(X[90:91], y[90:91])
+    assert Here.begun == begun + 1
+
+
+# --- states ---------------------------------------------------------------------------------------
+
+
+def test_pickle_and_deepcopy() -> None:
+    X, y = stream()
+    for n in (10, 90, 200, 330):
+        model = live()
+        model.learn_many(X[:n], y[:n])
+        others = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.learn_many(X[n:], y[n:])
+        for other in others:
+            other.learn_many(X[n:], y[n:])
+            same(model, other)
+
+
+def test_what_it_says_of_itself() -> None:
+    model = served()
+    assert repr(model).startswith("LiveCompiled(")
+    assert model.n_features == model.learner.n_features == 64
+    assert model.copy is not None
+    assert model.nbytes > model.learner.nbytes + model.copy.nbytes
+    assert model.max_classes == model.learner.max_classes
+    assert isinstance(model.learner, Scaled)
+    assert model.drifts == ()
+
+
+def damaged(model: LiveCompiled, header: dict[str, Any] | None = None, **arrays: Any) -> State:
+    state = model.state()
+    changed = {name.replace("__", "."): array for name, array in arrays.items()}
+    assert changed.keys() <= state.arrays.keys()
+    return State({**state.header, **(header or {})}, {**state.arrays, **changed})
+
+
+@pytest.mark.parametrize(
+    ("array", "value", "match"),
+    [
+        ("events", np.zeros((9, 3)), "'events'"),
+        ("events", np.full((9, 2), np.inf), "'events'"),
+        ("mixture__linear", np.zeros((2, 2, 9)), "'linear'"),
+        ("mixture__linear", np.full((2, 2, 3), np.nan), "'linear'"),
+        ("mixture__means", np.zeros((3, 7)), "'means'"),
+        ("mixture__shares", np.full(6, 0.5), "'shares'"),
+        ("mixture__mixers", np.array([1.0]), "'mixers'"),
+        ("mixture__products", np.full((2, 6), np.inf), "'products'"),
+        ("mixture__seen", np.array([-1.0, 0.0]), "'seen'"),
+        ("comparison__sums", np.full(6, -1.0), "'sums'"),
+        ("comparison__sums", np.zeros(5), "'sums'"),
+        ("copy__roots", np.array([2**40]), "roots"),
+        ("order__events", np.zeros((4, 2)), "'targets'"),
+        ("order__targets", np.full((320, 1), 2.0), "'targets'"),
+        ("order__targets", np.full((320, 1), np.nan), "'targets'"),
+        ("order__targets", np.zeros((320, 2)), "'targets'"),
+    ],
+)
+def test_an_array_of_no_use_is_named(array: str, value: Numbers, match: str) -> None:
+    with pytest.raises(StateError, match=match):
+        from_state(damaged(served(n=330), **{array: value}))
+
+
+@pytest.mark.parametrize("part", ["learner", "mixture", "comparison", "copy", "order"])
+def test_arrays_that_are_missing(part: str) -> None:
+    state = served(n=330).state()
+    for name in state.arrays:
+        if name.startswith(f"{part}.") or name == "events":
+            rest = {key: array for key, array in state.arrays.items() if key != name}
+            with pytest.raises(StateError):
+                from_state(State(state.header, rest))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"budget": -1.0},
+        {"budget": "much"},
+        {"budget": 1.0},
+        {"seed": -1},
+        {"at": 0},
+        {"serve_at": None},
+        {"copied": 0},
+        {"format": 99},
+        {"type": "live"},
+    ],
+)
+def test_a_header_of_no_use(header: dict[str, Any]) -> None:
+    with pytest.raises(StateError):
+        from_state(damaged(served(n=330), header))
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("copy", {"classes": ["same", "strange"]}),
+        ("copy", {"classes": ["same", "same"]}),
+        ("copy", {"classes": []}),
+        ("order", {"classes": ["same", "strange"]}),
+        ("order", {"classes": []}),
+        ("order", {"classes": [["same"], {}]}),
+        ("order", {"deviation": 0.0}),
+        ("order", {"options": {"budget": "much"}}),
+        ("order", {"options": {"trees": 0}}),
+        ("order", {"options": None}),
+    ],
+)
+def test_a_part_of_another_learner(part: str, change: dict[str, Any]) -> None:
+    model = served(n=330)
+    parts: Any = model.state().header["parts"]
+    header = {"parts": {**parts, part: {**parts[part], **change}}}
+    with pytest.raises(StateError):
+        from_state(damaged(model, header))
+
+
+def test_options_of_a_state_ask_for_no_more_than_there_is() -> None:
+    model = served(n=330)
+    parts: Any = model.state().header["parts"]
+    huge = {**parts["order"]["options"], "trees": 10**9, "leaves": 10**9, "landmarks": 10**9}
+    header = {"parts": {**parts, "order": {**parts["order"], "options": huge}}}
+    other: Any = from_state(damaged(model, header))
+    X, y = stream()
+    model.learn_many(X[330:], y[330:])
+    other.learn_many(X[330:], y[330:])
+    same(model, other)
+
+
+def test_merge() -> None:
+    X, y = stream()
+    model = served()
+    other = copy.deepcopy(model)
+    model.learn_many(X[200:240], y[200:240])
+    other.learn_many(X[240:280], [*y[240:279], "new"])
+    compiled = model.copy
+    model.merge(other, common_events=200)
+    assert model.n_events == 280
+    assert model.classes == other.classes
+    assert model.copy is compiled
+    np.testing.assert_allclose(model.predict_proba_many(X).sum(axis=1), 1.0)
+    twin = copy.deepcopy(model)
+    model.predict_then_learn_many(X[280:], y[280:])
+    for row in range(280, N):
+        twin.predict_then_learn_many(X[row : row + 1], y[row : row + 1])
+    same(model, twin)
+    with pytest.raises(InvalidInput, match="the same budget"):
+        model.merge(LiveCompiled(create("doubly-stochastic", task="classification"), budget=6))
+
+
+@pytest.mark.parametrize("learned", [40, 60, 75])
+def test_a_merge_can_begin_a_copy(learned: int) -> None:
+    X, y = stream()
+    one, other = live(), live()
+    one.learn_many(X[:40], y[:40])
+    other.learn_many(X[:learned], y[:learned])
+    one.merge(other)
+    assert one.n_events == 40 + learned
+    assert Here.begun == 1
+    twin = copy.deepcopy(one)
+    one.learn_many(X[100:300], y[100:300])
+    for row in range(100, 300):
+        twin.learn_many(X[row : row + 1], y[row : row + 1])
+    same(one, twin)
+    assert one.copy is not None
