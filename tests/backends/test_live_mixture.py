@@ -25,7 +25,9 @@ def follow(
     out = np.empty_like(given)
     loops = live_mixture.loops()
     run = loops.follow_classes if classes else loops.follow_numbers
-    run(mixture, Z, given, labels, out)
+    # Of classes the loops take scores, whose logarithmic probabilities are these and a constant.
+    scores = np.log(np.maximum(given, 1e-300)) + 3.0 if classes else given
+    run(mixture, Z, scores, labels, out)
     return out, mixture
 
 
@@ -67,7 +69,7 @@ def extreme_classes(K: int, kind: str) -> tuple[Numbers, Numbers, Numbers]:
     elif kind == "certain and wrong":
         given = np.eye(K)[(labels + 1) % K]
     elif kind == "zeros":
-        given = np.zeros((N, K))
+        given = np.full((N, K), 1.0 / K)
     elif kind == "constant":
         labels[labels >= 0] = K - 1
     elif kind == "far out":

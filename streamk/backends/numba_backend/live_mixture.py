@@ -44,22 +44,24 @@ def to_log_probabilities(scores: Any) -> None:
 
 @part
 def linear_scores(weights: Any, z: Any, scores: Any) -> None:
-    """Write the scores (K,) of an event (d,) by weights (K, d + 1)."""
+    """Write the scores (K,) of an event (d,) by weights (d + 1, K)."""
     d = len(z)
     for c in range(len(scores)):
-        score = weights[c, d]
-        for j in range(d):
-            score += weights[c, j] * z[j]
-        scores[c] = score
+        scores[c] = weights[d, c]
+    for j in range(d):
+        for c in range(len(scores)):  # sums of their own, which may run side by side
+            scores[c] += weights[j, c] * z[j]
 
 
 @part
-def move_linear(weights: Any, z: Any, output: Any, step: Any) -> None:
-    """Move the weights of one output along an event."""
+def move_linear(weights: Any, z: Any, steps: Any) -> None:
+    """Move the weights (d + 1, K) along an event, by a step (K,) for each output."""
     d = len(z)
     for j in range(d):
-        weights[output, j] += step * z[j]
-    weights[output, d] += step
+        for c in range(len(steps)):
+            weights[j, c] += steps[c] * z[j]
+    for c in range(len(steps)):
+        weights[d, c] += steps[c]
 
 
 @part
@@ -92,6 +94,8 @@ def class_experts(mixture: Any, z: Any, given: Any, logs: Any, linear: Any) -> N
     for c in range(classes):
         logs[0, c] = given[c]
     to_log_probabilities(logs[0])
+    for c in range(classes):
+        logs[0, c] = max(logs[0, c], least)
     for r in range(rates):
         linear_scores(mixture.linear[r], z, linear[r])
         to_log_probabilities(linear[r])
@@ -164,7 +168,8 @@ def learn_class(
     for r in range(len(_CLASS_RATES)):
         for c in range(classes):
             error = (1.0 if c == k else 0.0) - np.exp(linear[r, c])
-            move_linear(mixture.linear[r], z, c, _CLASS_RATES[r] * error / length)
+            linear[r, c] = _CLASS_RATES[r] * error / length
+        move_linear(mixture.linear[r], z, linear[r])
     for p in range(len(_PACES)):
         for c in range(classes):
             mixture.means[p, c] += _PACES[p] * ((1.0 if c == k else 0.0) - mixture.means[p, c])
@@ -259,7 +264,8 @@ def learn_number(mixture: Any, z: Any, y: Any, away: Any, said: Any, gains: Any)
     length = squared_length(z)
     for r in range(len(_NUMBER_RATES)):
         error = min(max(y - slowest - away[1 + r], least), -least)
-        move_linear(mixture.linear[r], z, 0, _NUMBER_RATES[r] * error / length)
+        gains[0] = _NUMBER_RATES[r] * error / length
+        move_linear(mixture.linear[r], z, gains[:1])
     for p in range(paces):
         pace = max(_PACES[p], 1.0 / seen[0])
         mixture.means[p, 0] += pace * (y - mixture.means[p, 0])
