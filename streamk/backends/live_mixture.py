@@ -7,20 +7,15 @@ experts, whose exponents are learned along normalized gradients; of numbers sums
 products. A fixed share of the mixers is what is predicted.
 
 An event takes some ``rates * outputs * columns`` multiply-adds, and as many exponentials and
-logarithms as there are experts times classes. The loops are numba's alone: the functions of
-`Loops`.
+logarithms as there are experts times classes. The loops are in `streamk.backends.live_loops`.
 """
 
 from __future__ import annotations
 
-import importlib
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from streamk.errors import BackendUnavailable
 
 Array = NDArray[Any]
 
@@ -57,36 +52,6 @@ class LiveMixture(NamedTuple):
     mean"""
 
 
-class Loops(Protocol):
-    """The compiled loops."""
-
-    def follow_classes(
-        self, mixture: LiveMixture, Z: Array, given: Array, y: Array, out: Array
-    ) -> None:
-        """Predict each event in turn, then learn its class where there is one.
-
-        Parameters
-        ----------
-        mixture : LiveMixture
-            Brought up to date.
-        Z : float64 array of shape (n, d)
-            Scaled events.
-        given : float64 array of shape (n, K)
-            Scores of the given expert, whose logarithmic probabilities are these and a constant.
-        y : int64 array of shape (n,)
-            Numbers of the classes, -1 for none.
-        out : float64 array of shape (n, K)
-            Probabilities are written here.
-        """
-        ...
-
-    def follow_numbers(
-        self, mixture: LiveMixture, Z: Array, given: Array, y: Array, out: Array
-    ) -> None:
-        """Predict each event in turn, then learn its number where it is not NaN; see above."""
-        ...
-
-
 def begin(columns: int, outputs: int, *, classes: bool) -> LiveMixture:
     """Return a mixture that has learned nothing."""
     experts = 1 + len(LINEAR_RATES[classes]) + len(PACES)
@@ -99,22 +64,3 @@ def begin(columns: int, outputs: int, *, classes: bool) -> LiveMixture:
         mixers=np.full(1 + products, 1.0 / (1 + products)),
         seen=np.zeros(2),
     )
-
-
-@cache
-def loops() -> Loops:
-    """Return the compiled loops.
-
-    Raises
-    ------
-    BackendUnavailable
-        If numba is not installed.
-    """
-    try:
-        found: Any = importlib.import_module("streamk.backends.numba_backend.live_mixture")
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable(
-            f"a live mixture needs numba, which is missing here ({error}): pip install numba"
-        ) from error
-    loaded: Loops = found
-    return loaded

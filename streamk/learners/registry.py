@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from streamk import kernels
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import InvalidInput
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
+from streamk.learners import restoring
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
@@ -129,19 +130,9 @@ MODELS: dict[str, Callable[..., Learner]] = {
     EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
-LEARNERS: dict[str, Any] = {
-    learner.TYPE: learner
-    for learner in (
-        MultiKernel,
-        DoublyStochastic,
-        OnlineNystrom,
-        StreamingMeka,
-        OnlineKernelRidge,
-        EigenPro,
-    )
-}
+LEARNERS: dict[str, Any] = restoring.LEARNERS
 """The learners behind them, whose options they have."""
-_TYPES = {**LEARNERS, Scaled.TYPE: Scaled, LiveCompiled.TYPE: LiveCompiled}
+_TYPES = {**restoring.TYPES, LiveCompiled.TYPE: LiveCompiled}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -204,21 +195,6 @@ def defaults(name: str) -> dict[str, Any]:
     return found
 
 
-def type_of(state: State) -> Any:
-    """Return the type of the learner whose state this is.
-
-    Raises
-    ------
-    StateError
-        If no learner of that type is known here.
-    """
-    if state.type not in _TYPES:
-        raise StateError(
-            f"no learner is registered as {state.type!r}; there are {', '.join(_TYPES)}"
-        )
-    return _TYPES[state.type]
-
-
 def from_state(state: State) -> Learner:
     """Return the learner whose state this is, whatever its type.
 
@@ -227,5 +203,5 @@ def from_state(state: State) -> Learner:
     StateError
         If no learner of that type is known here.
     """
-    learner: Learner = type_of(state).from_state(state)
+    learner: Learner = restoring.type_of(state, _TYPES).from_state(state)
     return learner

@@ -8,7 +8,7 @@ import naive_live_mixture as naive
 import numpy as np
 import pytest
 
-from streamk.backends import live_mixture
+from streamk.backends import live_loops, live_mixture
 from streamk.backends.live_mixture import LiveMixture
 
 Numbers = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ def follow(
     classes = labels.dtype == np.int64
     mixture = mixture or live_mixture.begin(Z.shape[1], given.shape[1], classes=classes)
     out = np.empty_like(given)
-    loops = live_mixture.loops()
+    loops = live_loops.loops()
     run = loops.follow_classes if classes else loops.follow_numbers
     # Of classes the loops take scores, whose logarithmic probabilities are these and a constant.
     scores = np.log(np.maximum(given, 1e-300)) + 3.0 if classes else given

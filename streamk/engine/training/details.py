@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.learners import Learner, MultiKernel
+from streamk.learners import Learner, LiveCompiled, MultiKernel
 from streamk.learners.report import attributions
 
 __all__ = ["Details"]
@@ -50,6 +50,11 @@ class Details:
             return
         if not 0.0 < self.interval <= 0.99:
             raise InvalidInput(f"interval={self.interval!r} must lie between 0 and 0.99")
+        if isinstance(model, LiveCompiled):
+            raise InvalidInput(
+                "a model that is served by a compiled copy has no intervals; leave them out, or "
+                "serve the model itself"
+            )
         if model.is_classifier or not isinstance(model, MultiKernel):
             raise InvalidInput("intervals are for numbers predicted by the model multi-kernel")
 

@@ -26,6 +26,7 @@ from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.comparison import Comparison
 from streamk.learners.live_compiled.mixture import Mixture
 from streamk.learners.live_compiled.recent import RecentEvents
+from streamk.learners.restoring import type_of
 from streamk.options import Real
 from streamk.prediction import CompiledModel
 from streamk.prediction.dc_pred import TreeOptions
@@ -551,8 +552,6 @@ class LiveCompiled(OneAtATime, Predictor):
         StateError
             If the state is another learner's, of a newer format, or its arrays do not fit.
         """
-        from streamk.learners.registry import type_of
-
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         child = state.child("learner")
         inner: Learner = type_of(child).from_state(child, **(learner or {}))

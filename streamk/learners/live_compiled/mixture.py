@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import live_mixture
+from streamk.backends import live_loops, live_mixture
 from streamk.backends.live_mixture import LiveMixture
 from streamk.declared import FINITE, NON_NEGATIVE, SHARES, Declared, taken
 from streamk.errors import StateError
@@ -96,7 +96,7 @@ class Mixture:
 
     def _run(self, Z: Numbers, given: Numbers, labels: Numbers) -> Numbers:
         out = np.empty((len(Z), self._parts.means.shape[1]))
-        loops = live_mixture.loops()
+        loops = live_loops.loops()
         follow = loops.follow_classes if self._is_classifier else loops.follow_numbers
         follow(self._parts, np.ascontiguousarray(Z), np.ascontiguousarray(given), labels, out)
         return out
