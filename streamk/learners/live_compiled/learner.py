@@ -130,8 +130,6 @@ class LiveCompiled(OneAtATime, Predictor):
         self.budget, self.seed = float(budget), check_seed(seed)
         self._mixture = Mixture(is_classifier=learner.is_classifier, seed=seed)
         self._copy: CompiledModel | None = None
-        self._copied = 0
-        """Events that the copy was compiled of."""
         self._order: Order | None = None
         self._background: Background | None = None
         """The copy that comes next, and the process that compiles it."""
@@ -396,20 +394,15 @@ class LiveCompiled(OneAtATime, Predictor):
             return
         with self.aside():
             targets = predicted(self.learner, X)
-        self._order = Order(X, targets, self._options(len(X)))
+        self._order = Order(X, targets, self._options)
         self._background = Background(self._order)
         self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
         self._at = max(self._at, self._serve_at + 1)
 
-    def _options(self, n: int) -> TreeOptions:
-        """Return the options of a copy that learns n events."""
-        options = TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
-        if self._copy is None:
-            return options
-        # No trees are tried again, but more events have more leaves.
-        trees, leaves, landmarks = self._copy.shape
-        leaves = max(1, min(n, leaves * n // self._copied))
-        return replace(options, trees=trees, leaves=leaves, landmarks=landmarks)
+    @property
+    def _options(self) -> TreeOptions:
+        """Return the options of a copy; its shape is found anew, as more events want more leaves."""
+        return TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
 
     def _take_over(self) -> None:
         """Wait for the copy that is compiled, and take it into service."""
@@ -418,7 +411,6 @@ class LiveCompiled(OneAtATime, Predictor):
         copy = self._background.result()
         if self._copy is not None:
             _log.info("a compiled copy leaves service", extra={"streamk": self.comparison})
-        self._copied = len(self._order.X)
         self._use(copy)
         self._order = self._background = None
         self._comparison = Comparison()
@@ -527,7 +519,6 @@ class LiveCompiled(OneAtATime, Predictor):
             "seed": self.seed,
             "at": self._at,
             "serve_at": self._serve_at,
-            "copied": self._copied,
         }
         nested = State.nest(parts, header)
         return State(nested.header, {**nested.arrays, "events": self._recent.events.copy()})
@@ -562,7 +553,6 @@ class LiveCompiled(OneAtATime, Predictor):
         model._at = count(header, "at", _OWNER, least=1)
         model._serve_at = count(header, "serve_at", _OWNER)
         parts = header["parts"]
-        model._copied = count(header, "copied", _OWNER, least=int("copy" in parts))
         model._mixture = Mixture.from_state(
             state.child("mixture"),
             is_classifier=inner.is_classifier,
@@ -586,7 +576,7 @@ class LiveCompiled(OneAtATime, Predictor):
             order = Order.from_state(state.child("order"))
             model._check_part("order", order.targets.classes, order.X.shape[1])
             # Sizes come from arrays, and not from a header.
-            model._order = replace(order, options=model._options(len(order.X)))
+            model._order = replace(order, options=model._options)
         return model
 
     def _check_part(self, name: str, classes: Sequence[Label], width: int) -> None:
