@@ -401,7 +401,7 @@ class LiveCompiled(OneAtATime, Predictor):
 
     @property
     def _options(self) -> TreeOptions:
-        """Return the options of a copy; its shape is found anew, as more events want more leaves."""
+        """Return the options of a copy; its shape is found anew: more events need more leaves."""
         return TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
 
     def _take_over(self) -> None:
