@@ -29,13 +29,13 @@ CHANGE = 1e-3
 LEAST = 1e-4
 """Least probability that an expert or a mixer gives a class."""
 LOSSES = 2.0
-"""What an error of the labels' spread costs in a fixed share of numbers."""
+"""Cost of an error of the labels' spread in a fixed share of numbers."""
 MOST = 8.0
-"""What an error costs at most, and errors in units of the spread that an expert learns from."""
+"""Cost of an error at most, and errors in units of the spread that an expert learns from."""
 
 
 class LiveMixture(NamedTuple):
-    """What is learned, float64; K outputs are one a class, or the number."""
+    """All that is learned, float64; K outputs are one a class, or the number."""
 
     linear: Array
     """(rates, d + 1, K), the last row for the constant"""

@@ -5,7 +5,7 @@ from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.live_compiled.learner import LiveCompiled
+from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom

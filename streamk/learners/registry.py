@@ -8,16 +8,15 @@ from functools import partial
 from typing import Any
 
 from streamk import kernels
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
-from streamk.learners import restoring
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.live_compiled.learner import LiveCompiled
+from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -130,9 +129,20 @@ MODELS: dict[str, Callable[..., Learner]] = {
     EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
-LEARNERS: dict[str, Any] = restoring.LEARNERS
+LEARNERS: dict[str, Any] = {
+    learner.TYPE: learner
+    for learner in (
+        MultiKernel,
+        DoublyStochastic,
+        OnlineNystrom,
+        StreamingMeka,
+        OnlineKernelRidge,
+        EigenPro,
+    )
+}
 """The learners behind them, whose options they have."""
-_TYPES = {**restoring.TYPES, LiveCompiled.TYPE: LiveCompiled}
+_TYPES = {**LEARNERS, Scaled.TYPE: Scaled, LiveCompiled.TYPE: LiveCompiled}
+LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -203,5 +213,9 @@ def from_state(state: State) -> Learner:
     StateError
         If no learner of that type is known here.
     """
-    learner: Learner = restoring.type_of(state, _TYPES).from_state(state)
+    if state.type not in _TYPES:
+        raise StateError(
+            f"no learner is registered as {state.type!r}; there are {', '.join(_TYPES)}"
+        )
+    learner: Learner = _TYPES[state.type].from_state(state)
     return learner

@@ -21,7 +21,8 @@ import pytest
 
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
-from streamk.learners.live_compiled import background, learner
+from streamk.learners import live as learner
+from streamk.learners.live_compiled import background
 from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.learners.registry import from_state
@@ -553,7 +554,8 @@ OWNER = """
 import sys
 import numpy as np
 from streamk.learners import LiveCompiled, create
-from streamk.learners.live_compiled import background, learner
+from streamk.learners import live as learner
+from streamk.learners.live_compiled import background
 learner.FIRST = 20
 background._WORK = background._WORK.replace("background.work(", "background.Order.compiled ="
     " lambda order: __import__('time').sleep(600); background.work(")

@@ -1,1 +1,1 @@
-"""A learner that is served by a compiled copy of itself, kept up to date."""
+"""Parts of a learner that is served by a compiled copy of itself, `streamk.learners.live`."""

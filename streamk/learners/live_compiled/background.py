@@ -53,7 +53,7 @@ _WORK = (
 
 @dataclass(frozen=True)
 class Order:
-    """What is compiled: events, and what the model predicted of them.
+    """Events, and what the model predicted of them: all that a copy is compiled of.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a compiled copy says, mixed with cheap experts that learn each label."""
+"""Predictions of a compiled copy, mixed with cheap experts that learn each label."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,6 @@ from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.comparison import Comparison
 from streamk.learners.live_compiled.mixture import Mixture
 from streamk.learners.live_compiled.recent import RecentEvents
-from streamk.learners.restoring import type_of
 from streamk.options import Real
 from streamk.prediction import CompiledModel
 from streamk.prediction.dc_pred import TreeOptions
@@ -111,6 +110,8 @@ class LiveCompiled(OneAtATime, Predictor):
 
     TYPE = "live-compiled"
     FORMAT = 1
+    INNER: ClassVar[dict[str, Any]] = {}
+    """Learners by the types of their states; `streamk.learners.registry` knows them."""
 
     def __init__(self, learner: Learner, *, budget: float = BUDGET, seed: int = 0) -> None:
         if learner.n_events:
@@ -545,7 +546,9 @@ class LiveCompiled(OneAtATime, Predictor):
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         child = state.child("learner")
-        inner: Learner = type_of(child).from_state(child, **(learner or {}))
+        if child.type not in cls.INNER:
+            raise StateError(f"{_OWNER} cannot be around a learner of the type {child.type!r}")
+        inner: Learner = cls.INNER[child.type].from_state(child, **(learner or {}))
         model = cls.__new__(cls)
         model.learner = inner
         model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))
