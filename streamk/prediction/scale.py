@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ Numbers = NDArray[Any]
 
 _LEAST_POWER = -963
 """Exponent of 2 of the greatest number of a column that is not constant: 1e-290."""
+_TAIL = 1e-3
+"""Share of a column's values on each side that its scale does not follow."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,12 @@ class Scale:
 
     @classmethod
     def of(cls, X: Numbers) -> Scale:
-        """Return the scale of events (n, d): a constant column counts for nothing."""
+        """Return the scale of events (n, d): a constant column counts for nothing.
+
+        The least and the greatest values of a column, a thousandth each and one at least, count as
+        the next ones: a single number far out does not decide on the unit.
+        """
+        X = _without_tails(X)
         known = ~np.isnan(X)
         n = np.maximum(known.sum(axis=0), 1)
         zeroed = np.where(known, X, 0.0)
@@ -50,6 +58,17 @@ class Scale:
             Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
         bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
         return bounded
+
+
+def _without_tails(X: Numbers) -> Numbers:
+    """Return events whose values are within quantiles of their columns, unless these are equal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column may have no value
+        least = np.nanquantile(X, _TAIL, axis=0, method="higher")
+        most = np.nanquantile(X, 1.0 - _TAIL, axis=0, method="lower")
+    differ = most > least
+    bounded: Numbers = np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf))
+    return bounded
 
 
 def as_events(X: ArrayLike, least: int = 1) -> Numbers:

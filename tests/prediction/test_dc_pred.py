@@ -331,3 +331,12 @@ def test_what_cannot_be_compiled() -> None:
         prediction.compile(object(), X)
     with pytest.raises(InvalidInput, match="predicts 2 numbers"):
         prediction.compile(LinearRegression().fit(X, X[:, :2]), X)
+
+
+def test_a_few_numbers_far_out_do_not_decide_on_the_scale() -> None:
+    X = np.random.default_rng(3).uniform(-1, 1, (2000, 2))
+    y = X[:, 0] * X[:, 1] > 0
+    far = X.copy()
+    far[0, 0], far[1, 1] = 1e200, -1e12
+    model = dc_pred(far, y, leaves=4, landmarks=10)
+    assert np.mean(model.predict_many(X) == y) > 0.95
