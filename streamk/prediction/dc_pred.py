@@ -27,6 +27,9 @@ Numbers = NDArray[Any]
 
 _LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
 """Bounds of the probability of classes that leaves do not have."""
+_FAR = 20.0
+"""Deviations from the mean beyond which trees learn of no difference: one event of a thousand that
+is far out would be most of the variance by which a leaf's first width is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +192,8 @@ def fit(
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
     scale = Scale.of(X)
-    Z = scale(X).astype(np.float32).astype(np.float64)  # as the compiled loops see them
+    near = np.clip(scale(X), -_FAR, _FAR)
+    Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
     random = np.random.Generator(np.random.Philox(options.seed))
     shape, local = _shape(Z, targets, options, random)
     draws = random.spawn(shape.trees)
