@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.declared import ANY, Declared, Domain, count, number, taken
+from streamk.declared import Domain, count, number
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
@@ -22,14 +21,10 @@ from streamk.learners.common.classes import Label
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.predictor import Predictor, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none
-from streamk.learners.live_compiled.background import Background, Order
-from streamk.learners.live_compiled.comparison import Comparison
+from streamk.learners.live_compiled.copies import Copies, aside
 from streamk.learners.live_compiled.mixture import Mixture
-from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.options import Real
 from streamk.prediction import CompiledModel
-from streamk.prediction.dc_pred import TreeOptions
-from streamk.prediction.teachers import predicted
 from streamk.state import JSON, State
 
 __all__ = ["LiveCompiled"]
@@ -45,21 +40,8 @@ BUDGET = 10.0
 """Default of the multiply-adds of the copy for an event, over those of a linear model."""
 LEAST_BUDGET = 5.0
 """That allows for a copy whatever the columns and classes are."""
-FIRST = 20_000
-"""Labels after which the first copy is begun."""
-GROWTH, LONGEST = 4, 200_000
-"""The next copy is begun after so many times as many labels, and after so many more at most."""
-MEANWHILE = 4
-"""A copy is taken into service when a quarter as many labels more were learned."""
-_SAMPLE, _SAMPLE_BYTES = 100_000, 64 << 20
-"""Last events that a copy learns from, and the memory that they may take."""
-_ITERATIONS = 50
-"""Of L-BFGS: a new copy comes soon."""
-_LEAST, _NEVER = 1e-9, -30.0
-"""Least probability of the learner whose logarithm counts, and the score of a class that a copy
-does not know."""
-_BEHIND = 0.01
-"""Part by which the loss is larger than the learner's, from which on a new copy is compiled."""
+_LEAST = 1e-9
+"""Least probability of the learner whose logarithm counts."""
 
 
 class LiveCompiled(OneAtATime, Predictor):
@@ -130,14 +112,7 @@ class LiveCompiled(OneAtATime, Predictor):
         self.learner = learner
         self.budget, self.seed = float(budget), check_seed(seed)
         self._mixture = Mixture(is_classifier=learner.is_classifier, seed=seed)
-        self._copy: CompiledModel | None = None
-        self._order: Order | None = None
-        self._background: Background | None = None
-        """The copy that comes next, and the process that compiles it."""
-        self._at, self._serve_at = FIRST, 0
-        """Labels after which the next copy is begun, and the one that was begun is served."""
-        self._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
-        self._comparison = Comparison()
+        self._copies = Copies(learner, budget=self.budget, seed=self.seed)
         self._follow_columns()
         self._follow_classes()
 
@@ -181,8 +156,7 @@ class LiveCompiled(OneAtATime, Predictor):
     @property
     def nbytes(self) -> int:
         """Memory of the learner, its copy and the events that the next copy learns, in bytes."""
-        copy = 0 if self._copy is None else self._copy.nbytes
-        return self.learner.nbytes + self._mixture.nbytes + self._recent.nbytes + copy
+        return self.learner.nbytes + self._mixture.nbytes + self._copies.nbytes
 
     @property
     def drifts(self) -> tuple[int, ...]:
@@ -192,7 +166,7 @@ class LiveCompiled(OneAtATime, Predictor):
     @property
     def copy(self) -> CompiledModel | None:
         """The copy in service, None before the first."""
-        return self._copy
+        return self._copies.model
 
     @property
     def comparison(self) -> dict[str, float]:
@@ -202,7 +176,7 @@ class LiveCompiled(OneAtATime, Predictor):
         ``learner_log_loss`` and ``served_log_loss``; of numbers ``events``, ``mean_difference``,
         ``learner_mae``, ``served_mae``, ``learner_rmse`` and ``served_rmse``.
         """
-        return self._comparison.figures(is_classifier=self.is_classifier)
+        return self._copies.comparison.figures(is_classifier=self.is_classifier)
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner does, or raise InvalidInput."""
@@ -214,10 +188,10 @@ class LiveCompiled(OneAtATime, Predictor):
         self._follow_columns()
 
     def _follow_columns(self) -> None:
-        new = len(self.columns or ()) - self._recent.events.shape[1]
+        new = len(self.columns or ()) - self._copies.recent.events.shape[1]
         if new:
             self._mixture.add_columns(new)
-            self._recent.add_columns(new)
+            self._copies.recent.add_columns(new)
 
     def _follow_classes(self) -> None:
         if self.classes:
@@ -275,7 +249,7 @@ class LiveCompiled(OneAtATime, Predictor):
             if known[first] and self.is_classifier and labels[first] not in self.classes:
                 self._learn_new_class(X[part], labels[part])
             if known[part].any():
-                self._turn()
+                self._copies.turn()
             first = stop
 
     def _run(self, labels: Numbers, known: NDArray[np.bool_]) -> int:
@@ -283,7 +257,7 @@ class LiveCompiled(OneAtATime, Predictor):
         (rows,) = np.nonzero(known)
         if self.columns is None and len(rows):
             return int(rows[0])  # columns come with the first label
-        due = (self._serve_at if self._order is not None else self._at) - self.n_events
+        due = self._copies.due
         rows = rows[: max(1, due)]
         stop = int(rows[-1]) + 1 if len(rows) >= due > 0 else len(known)
         if self.is_classifier:
@@ -297,8 +271,8 @@ class LiveCompiled(OneAtATime, Predictor):
         """Predict events, learn those whose labels are known classes or numbers."""
         if self.is_classifier and len(X) == 1 and known[0] and labels[0] not in self.classes:
             return self._predicted(X)
-        if self._copy is not None:
-            return self._follow_with_copy(self._copy, X, labels, known)
+        if self.copy is not None:
+            return self._follow_with_copy(X, labels, known)
         pairs = zip(labels.tolist(), known.tolist(), strict=True)
         y = labels if known.all() else [label if there else None for label, there in pairs]
         said = _outputs(self.learner.predict_then_learn_many(X, y))
@@ -306,20 +280,18 @@ class LiveCompiled(OneAtATime, Predictor):
             given = np.log(np.maximum(said, _LEAST)) if self.is_classifier else said
             # The copy will take the place of the learner in a mixture that relies on it already.
             self._mixture.follow(X, given, self._numbers(labels, known))
-            self._recent.add(X[known])
+            self._copies.recent.add(X[known])
         return said
 
-    def _follow_with_copy(
-        self, copy: CompiledModel, X: Numbers, labels: Numbers, known: NDArray[np.bool_]
-    ) -> Numbers:
+    def _follow_with_copy(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
         numbers = self._numbers(labels, known)
-        mixed = self._mixture.follow(X, self._given(copy, X), numbers)
+        mixed = self._mixture.follow(X, self._copies.scores(X), numbers)
         if known.any():
             found = self.learner.predict_then_learn_many(X[known], labels[known])
-            self._comparison.add(
+            self._copies.comparison.add(
                 _outputs(found), mixed[known], numbers[known], is_classifier=self.is_classifier
             )
-            self._recent.add(X[known])
+            self._copies.recent.add(X[known])
         return mixed
 
     def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
@@ -330,7 +302,7 @@ class LiveCompiled(OneAtATime, Predictor):
             self._follow_classes()
         given = np.zeros((1, len(self.classes)))
         self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
-        self._recent.add(X)
+        self._copies.recent.add(X)
 
     def _balanced_weights(self) -> ClassWeights | None:
         """Return the learner's weights of classes as they are now, if they move with the labels."""
@@ -358,20 +330,6 @@ class LiveCompiled(OneAtATime, Predictor):
         there = zip(labels.tolist(), known.tolist(), strict=True)
         return np.array([places[label] if yes else -1 for label, yes in there], np.int64)
 
-    # Copies
-
-    def _turn(self) -> None:
-        """Begin a copy, or take one into service, where it is time to."""
-        if self._order is not None:
-            self._background = self._background or Background(self._order)
-            if self.n_events >= self._serve_at:
-                self._take_over()
-        if self._order is None and self.n_events >= self._at:
-            n = self.n_events
-            self._at = min(GROWTH * n, n + LONGEST)
-            if self._copy is None or self._comparison.behind(_BEHIND):
-                self._begin()
-
     def renew_copy(self) -> None:
         """Have a copy compiled now, wait for it, and take it into service.
 
@@ -380,60 +338,7 @@ class LiveCompiled(OneAtATime, Predictor):
         InvalidInput
             If there is nothing to compile: fewer than two events, or of classes fewer than two.
         """
-        self._order = None  # one that was begun is of fewer events
-        self._begin()
-        if self._order is None:
-            raise InvalidInput("there is nothing to compile yet: learn two events or classes first")
-        self._take_over()
-
-    def _begin(self) -> None:
-        """Have a copy compiled of what the learner says of the last events."""
-        if not self.columns or (self.is_classifier and len(self.classes) < 2):
-            return
-        X = self._recent.events.copy()
-        if len(X) < 2:  # others learned the events, before they merged with this one
-            return
-        with self.aside():
-            targets = predicted(self.learner, X)
-        self._order = Order(X, targets, self._options)
-        self._background = Background(self._order)
-        self._serve_at = self.n_events + max(1, self.n_events // MEANWHILE)
-        self._at = max(self._at, self._serve_at + 1)
-
-    @property
-    def _options(self) -> TreeOptions:
-        """Return the options of a copy; its shape is found anew: more events need more leaves."""
-        return TreeOptions(budget=self.budget, seed=self.seed, iterations=_ITERATIONS)
-
-    def _take_over(self) -> None:
-        """Wait for the copy that is compiled, and take it into service."""
-        assert self._background is not None
-        assert self._order is not None
-        copy = self._background.result()
-        if self._copy is not None:
-            _log.info("a compiled copy leaves service", extra={"streamk": self.comparison})
-        self._use(copy)
-        self._order = self._background = None
-        self._comparison = Comparison()
-
-    def _use(self, copy: CompiledModel) -> None:
-        self._copy = copy
-        self._places = [self.classes.index(label) for label in copy.classes]
-        """Of the copy's classes, among the learner's."""
-
-    def _given(self, copy: CompiledModel, X: Numbers) -> Numbers:
-        """Return what a copy says: scores (n, classes) of all classes, or numbers (n, 1)."""
-        width = copy.width
-        scores = copy.decision_many(X if X.shape[1] == width else X[:, :width])
-        if not self.is_classifier:
-            return scores.astype(np.float64)
-        if scores.shape[1] == 1:  # of the second of two classes
-            scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
-        if self._places == list(range(len(self.classes))):
-            return scores.astype(np.float64)
-        found = np.full((len(X), len(self.classes)), _NEVER)
-        found[:, self._places] = scores - scores.max(axis=1, keepdims=True)
-        return found
+        self._copies.renew()
 
     # Predicting
 
@@ -448,8 +353,8 @@ class LiveCompiled(OneAtATime, Predictor):
         return self._predicted(self._check(X))
 
     def _predicted(self, X: Numbers) -> Numbers:
-        if self._copy is not None:
-            return self._mixture.predict(X, self._given(self._copy, X))
+        if self.copy is not None:
+            return self._mixture.predict(X, self._copies.scores(X))
         if not self.is_classifier:
             return np.asarray(self.learner.predict_many(X))[:, None]
         if not self.classes:
@@ -491,8 +396,7 @@ class LiveCompiled(OneAtATime, Predictor):
 
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace in the learner, see `MultiKernel.aside`."""
-        found: AbstractContextManager[None] = getattr(self.learner, "aside", nullcontext)()
-        return found
+        return aside(self.learner)
 
     def _check(self, X: ArrayLike) -> Numbers:
         return check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
@@ -504,25 +408,14 @@ class LiveCompiled(OneAtATime, Predictor):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here, a copy that is being compiled too."""
-        parts = {
-            "learner": self.learner.state(),
-            "mixture": self._mixture.state(),
-            "comparison": self._comparison.state(),
-        }
-        if self._copy is not None:
-            parts["copy"] = self._copy.state()
-        if self._order is not None:
-            parts["order"] = self._order.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
             "budget": self.budget,
             "seed": self.seed,
-            "at": self._at,
-            "serve_at": self._serve_at,
         }
-        nested = State.nest(parts, header)
-        return State(nested.header, {**nested.arrays, "events": self._recent.events.copy()})
+        parts = {"learner": self.learner.state(), "mixture": self._mixture.state()}
+        return self._copies.state(parts, header)
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -553,43 +446,16 @@ class LiveCompiled(OneAtATime, Predictor):
         model.learner = inner
         model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))
         model.seed = count(header, "seed", _OWNER)
-        model._at = count(header, "at", _OWNER, least=1)
-        model._serve_at = count(header, "serve_at", _OWNER)
-        parts = header["parts"]
         model._mixture = Mixture.from_state(
             state.child("mixture"),
             is_classifier=inner.is_classifier,
             columns=len(inner.columns or ()),
             outputs=len(inner.classes) if inner.is_classifier else 1,
         )
-        model._comparison = Comparison.from_state(state.child("comparison"))
-        sizes = {"d": len(inner.columns or ())}
-        found, _ = taken(
-            (Declared("events", "float64", ("n", "d"), ANY),), state.arrays, sizes, _OWNER
-        )
-        model._recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
-        model._recent.add_columns(sizes["d"])
-        model._recent.add(found["events"])
-        model._copy = model._order = model._background = None
-        if "copy" in parts:
-            made = CompiledModel.from_state(state.child("copy"))
-            model._check_part("copy", made.classes, made.width)
-            model._use(made)
-        if "order" in parts:
-            order = Order.from_state(state.child("order"))
-            model._check_part("order", order.targets.classes, order.X.shape[1])
-            # Sizes come from arrays, and not from a header.
-            model._order = replace(order, options=model._options)
+        model._copies = Copies(inner, budget=model.budget, seed=model.seed)
+        model._copies.recent.add_columns(len(inner.columns or ()))
+        model._copies.restore(state)
         return model
-
-    def _check_part(self, name: str, classes: Sequence[Label], width: int) -> None:
-        """Raise StateError unless a copy has the columns and classes of the learner, or some."""
-        distinct = len(classes) > 1 and all(classes.count(label) == 1 for label in classes)
-        known = distinct and all(label in self.classes for label in classes)
-        if (not known if self.is_classifier else classes) or not (
-            0 < width <= len(self.columns or ())
-        ):
-            raise StateError(f"the {name} of {_OWNER} has other columns or classes than it")
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -607,7 +473,7 @@ class LiveCompiled(OneAtATime, Predictor):
         self.learner.merge(other.learner, common_events=common_events)
         self._follow_columns()
         self._follow_classes()
-        self._turn()
+        self._copies.turn()
 
 
 def _outputs(found: Prequential) -> Numbers:

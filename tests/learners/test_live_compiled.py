@@ -21,8 +21,8 @@ import pytest
 
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
-from streamk.learners import live as learner
-from streamk.learners.live_compiled import background
+from streamk.learners.live import LEAST_BUDGET
+from streamk.learners.live_compiled import background, copies
 from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.learners.registry import from_state
@@ -61,17 +61,17 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "FIRST", FIRST)
-    monkeypatch.setattr(learner, "_BEHIND", -1.0)  # every copy is followed by the next
-    monkeypatch.setattr(learner, "_ITERATIONS", 5)
-    monkeypatch.setattr(learner, "Background", Here)
+    monkeypatch.setattr(copies, "FIRST", FIRST)
+    monkeypatch.setattr(copies, "_BEHIND", -1.0)  # every copy is followed by the next
+    monkeypatch.setattr(copies, "_ITERATIONS", 5)
+    monkeypatch.setattr(copies, "Background", Here)
     monkeypatch.setattr(Here, "begun", 0)
 
 
 @pytest.fixture
 def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a process compile, as it is."""
-    monkeypatch.setattr(learner, "Background", Background)
+    monkeypatch.setattr(copies, "Background", Background)
 
 
 def through_json(state: State) -> State:
@@ -378,7 +378,7 @@ def test_the_least_budget_allows_for_a_copy(d: int, K: int) -> None:
     task = "regression" if K == 1 else "classification"
     options: dict[str, Any] = SMALL["doubly-stochastic"]
     made = create("doubly-stochastic", task=task, **options)
-    model = LiveCompiled(made, budget=learner.LEAST_BUDGET)
+    model = LiveCompiled(made, budget=LEAST_BUDGET)
     model.learn_many(X, X[:, 0] if K == 1 else y)
     assert model.copy is not None
 
@@ -417,7 +417,7 @@ def test_the_schedule() -> None:
 
 
 def test_a_copy_that_is_as_good_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "_BEHIND", 1e6)
+    monkeypatch.setattr(copies, "_BEHIND", 1e6)
     model = live()
     model.learn_many(*stream(n=700))
     assert Here.begun == 1
@@ -432,7 +432,7 @@ def test_the_comparison_by_hand(task: str) -> None:
     X, y = stream(task, 260)
     alone = model.learner
     mine, ours = [], []
-    model._comparison = type(model._comparison)()
+    model._copies.comparison = type(model._copies.comparison)()
     again = copy.deepcopy(model)
     for x, label in zip(X[200:], y[200:], strict=True):
         mine.append(
@@ -489,7 +489,7 @@ def test_recent_events_that_become_wider_are_fewer() -> None:
 
 
 def process_of(model: LiveCompiled) -> subprocess.Popen[bytes]:
-    found = model._background
+    found = model._copies._background
     assert isinstance(found, Background)
     assert found._process is not None
     return found._process
@@ -500,11 +500,11 @@ def test_a_process_compiles_what_would_be_compiled_here(monkeypatch: pytest.Monk
     X, y = stream(n=150)
     model = live()
     model.learn_many(X[:90], y[:90])
-    process, room = process_of(model), model._background._here  # type: ignore[union-attr]
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
     model.learn_many(X[90:], y[90:])
     assert process.returncode == 0
     assert not room.exists()
-    monkeypatch.setattr(learner, "Background", Here)
+    monkeypatch.setattr(copies, "Background", Here)
     here = live()
     here.learn_many(X, y)
     same(model, here)
@@ -522,7 +522,7 @@ def test_a_process_that_is_killed_is_replaced(
         model.learn_many(X[90:], y[90:])
     assert "ended with -9" in caplog.text
     assert "compiling in this one" in caplog.text
-    monkeypatch.setattr(learner, "Background", Here)
+    monkeypatch.setattr(copies, "Background", Here)
     here = live()
     here.learn_many(X, y)
     same(model, here)
@@ -543,7 +543,7 @@ def test_where_no_process_can_be_started_it_is_compiled_here(
 def test_a_process_ends_with_its_learner() -> None:
     model = live()
     model.learn_many(*stream(n=90))
-    process, room = process_of(model), model._background._here  # type: ignore[union-attr]
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
     assert room.exists()
     del model
     assert process.returncode == -signal.SIGKILL
@@ -554,15 +554,14 @@ OWNER = """
 import sys
 import numpy as np
 from streamk.learners import LiveCompiled, create
-from streamk.learners import live as learner
-from streamk.learners.live_compiled import background
-learner.FIRST = 20
+from streamk.learners.live_compiled import background, copies
+copies.FIRST = 20
 background._WORK = background._WORK.replace("background.work(", "background.Order.compiled ="
     " lambda order: __import__('time').sleep(600); background.work(")
 X = np.random.default_rng(0).normal(size=(21, 2))
 model = LiveCompiled(create("kernel-ridge", task="regression", max_centers=64), budget=5)
 model.learn_many(X, X[:, 0])
-print(model._background._process.pid, model._background._here, flush=True)
+print(model._copies._background._process.pid, model._copies._background._here, flush=True)
 sys.stdin.read()
 """
 
@@ -686,7 +685,6 @@ def test_arrays_that_are_missing(part: str) -> None:
         {"seed": -1},
         {"at": 0},
         {"serve_at": None},
-        {"copied": 0},
         {"format": 99},
         {"type": "live"},
     ],
