@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -526,6 +527,31 @@ def test_a_process_that_is_killed_is_replaced(
     here = live()
     here.learn_many(X, y)
     same(model, here)
+
+
+@pytest.mark.usefixtures("_processes")
+def test_where_its_directory_is_cleaned_away_it_is_compiled_here(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    X, y = stream(n=150)
+    model = live()
+    model.learn_many(X[:90], y[:90])
+    shutil.rmtree(model._background._here)  # type: ignore[union-attr]
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model.learn_many(X[90:], y[90:])
+    assert "compiling in this one" in caplog.text
+    assert model.comparison["events"] == 50
+
+
+@pytest.mark.usefixtures("_processes")
+def test_waiting_for_a_copy_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "_SILENT", 0.0)
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        served(n=150)
+    assert "waiting for the compiled copy" in caplog.text
+    assert "is over, after" in caplog.text
 
 
 @pytest.mark.usefixtures("_processes")

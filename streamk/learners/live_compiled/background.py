@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ _log = logging.getLogger("streamk.compiling")
 Numbers = NDArray[Any]
 
 _OWNER = "a compilation that was begun"
+_SILENT = 1.0
+"""Seconds of waiting after which it is told."""
 _ORDER, _MODEL, _SAID = "order.safetensors", "model.safetensors", "said"
 _WORK = (
     "import json, pathlib, sys; sys.path[:] = json.loads(sys.argv[1]);"
@@ -160,19 +163,40 @@ class Background:
         """
         if self._process is None:
             return self._order.compiled()
-        code = self._process.wait()
+        code = _waited(self._process)
         try:
             if code == 0:
                 return load(self._here / _MODEL)
-            said = (self._here / _SAID).read_text(errors="replace").strip().splitlines()
-            _log.warning(
-                "the process that compiles ended with %d (%s); compiling in this one",
-                code,
-                said[-1] if said else "without a word",
-            )
-            return self._order.compiled()
+            why = f"ended with {code} ({self._last_line()})"
+        except (InvalidInput, StateError) as error:  # as after a cleaner of temporary files
+            why = f"left no copy ({error})"
         finally:
             self._end()
+        _log.warning("the process that compiles %s; compiling in this one", why)
+        return self._order.compiled()
+
+    def _last_line(self) -> str:
+        """Return the last line that the process wrote, which names an error."""
+        try:
+            lines = (self._here / _SAID).read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "without a word"
+
+
+def _waited(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process, and tell of it where that takes long; return its status.
+
+    A job that is silent for minutes looks stuck.
+    """
+    try:
+        return process.wait(_SILENT)
+    except subprocess.TimeoutExpired:
+        began = time.monotonic()
+    _log.warning("waiting for the compiled copy, which is to be served from this event on")
+    code = process.wait()
+    _log.warning("the wait for the compiled copy is over, after %.0f s", time.monotonic() - began)
+    return code
 
 
 def _end(process: subprocess.Popen[bytes], here: Path, owner: int) -> None:
