@@ -536,7 +536,7 @@ def test_where_its_directory_is_cleaned_away_it_is_compiled_here(
     X, y = stream(n=150)
     model = live()
     model.learn_many(X[:90], y[:90])
-    shutil.rmtree(model._background._here)  # type: ignore[union-attr]
+    shutil.rmtree(model._copies._background._here)  # type: ignore[union-attr]
     with caplog.at_level(logging.WARNING, "streamk.compiling"):
         model.learn_many(X[90:], y[90:])
     assert "compiling in this one" in caplog.text
