@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,15 @@ def main(arguments: Sequence[str]) -> int:
     from streamk.serving import load
 
     directory = existing_path(options["model"], "directory of checkpoints")
+    _check_files(options)
     model = load(directory, key=options.get("state_key"))
     learner = model.learner
     if isinstance(learner, LiveCompiled):
         learner = learner.learner  # not what is served, which is mixed with a copy of it
-    X = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
+    X, bad = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
+    left_out = f", {bad:,} that cannot be used left out" if bad else ""
+    # At once: compiling so many may take minutes.
+    print(f"  events     {len(X):,} of {X.shape[1]:,} columns{left_out}", flush=True)
     given = {name: options[name] for name in ("budget", "seed") if name in options}
     fast = compiled(learner, X, **given)
     fast.save(options["to"])
@@ -90,8 +95,28 @@ def _parser() -> Parser:
     return parser
 
 
-def _sample(address: str, model: Any, most: int) -> NDArray[np.float64]:
-    """Return events of a source, at most so many, as the model's learner takes them."""
+def _check_files(options: dict[str, Any]) -> None:
+    """Raise `UsageError` for files that cannot be written, before anything is compiled."""
+    used: dict[Path, str] = {}
+    for name in ("to", "c", "onnx"):
+        if name not in options:
+            continue
+        path = Path(options[name])
+        if path.is_dir() or not path.parent.is_dir():
+            why = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+            raise UsageError(f"--{name} {path} cannot be written: {why}")
+        if (other := used.setdefault(path.resolve(), name)) != name:
+            raise UsageError(f"--{other} and --{name} are both {path}")
+    if "onnx" in options and find_spec("onnx") is None:
+        raise UsageError("--onnx needs the package onnx: pip install 'streamk[onnx]'")
+
+
+def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], int]:
+    """Return events of a source, at most so many, as the model's learner takes them.
+
+    Those that a live source has now are read. The number of events that cannot be used is the
+    second value.
+    """
     from streamk.encoding import decoder
 
     source = open_source(address)
@@ -100,17 +125,26 @@ def _sample(address: str, model: Any, most: int) -> NDArray[np.float64]:
             source.encoding, model.schema, fields=source.fields, delimiter=delimiter_of(source)
         )
         found: list[NDArray[np.float64]] = []
-        count = 0
+        count = bad = 0
         while count < most and not source.finished():
-            for chunk in source.poll(min(_AT_ONCE, most - count), _PATIENCE):
-                found.append(reading.decode(chunk.values).X)
-                count += len(found[-1])
+            chunks = source.poll(min(_AT_ONCE, most - count), _PATIENCE)
+            for chunk in chunks:
+                decoded = reading.decode(chunk.values)
+                found.append(decoded.X)
+                count, bad = count + len(decoded.X), bad + len(decoded.bad)
+            if not chunks and source.partitions() and source.lag() == 0:
+                break
     finally:
         source.close()
     if not count:
         raise InvalidInput(f"{address} has no event that can be used")
     X = np.concatenate(found)
-    return X if model.learner.takes_missing else np.nan_to_num(X)
+    if len(X) > 1 and np.array_equal(X, np.broadcast_to(X[0], X.shape), equal_nan=True):
+        raise InvalidInput(
+            f"{address}: all {len(X):,} events are the same to the model, in whose columns they "
+            "do not differ; is this another stream, or in another format?"
+        )
+    return (X if model.learner.takes_missing else np.nan_to_num(X)), bad
 
 
 def _export(fast: Any, schema: Any, options: dict[str, Any]) -> None:
@@ -133,8 +167,7 @@ def _report(fast: Any, learner: Any, X: NDArray[np.float64], path: str) -> None:
         error = float(np.sqrt(np.mean((theirs - ours) ** 2)))
         agreement = f"{error:.4g} root of the mean squared difference from the model"
     kernels = fast.kernels
-    print(f"  events     {len(X):,} of {X.shape[1]:,} columns")
     print(f"  trees      {len(kernels.roots)}, with {len(kernels.leaves):,} leaves")
     print(f"  cost       {fast.cost:.1f} times the multiply-adds of a linear model")
     print(f"  agreement  {agreement}")
-    print(f"  written    {path}, {fast.nbytes / 1e6:.1f} MB")
+    print(f"  written    {path}, {fast.nbytes / 1e3:,.0f} kB")

@@ -338,7 +338,13 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     kept = _kept(options)
     name, seed, experts = _model(options, kept), options.get("seed", 0), options.get("expert", [])
     model = build(name, task=task, seed=seed, settings=settings, experts=experts)
-    if options.get("serve_compiled") or (kept or {}).get("type") == LiveCompiled.TYPE:
+    is_compiled = kept is not None and kept["type"] == LiveCompiled.TYPE
+    if options.get("serve_compiled") and kept is not None and not is_compiled:
+        raise UsageError(
+            "--serve-compiled is for a job that begins with it, and this one has a model that was "
+            "learned without; leave it out, or begin without that model in another directory"
+        )
+    if options.get("serve_compiled") or is_compiled:
         model = LiveCompiled(model, seed=seed)
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema

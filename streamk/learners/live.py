@@ -57,8 +57,8 @@ class LiveCompiled(OneAtATime, Predictor):
     200,000, unless what is served is as good as the learner. A process beside this one compiles it,
     of the last 100,000 events (64 MiB) and what the learner predicts of them. It is taken into
     service at a fixed event, a quarter more labels later, so predictions do not depend on how long
-    that took: if it is not ready then, the learner waits for it. Before the first copy the learner
-    itself is served.
+    that took: if it is not ready then, the learner waits for it, and so do threads that predict by
+    it. Before the first copy the learner itself is served.
 
     `comparison` tells how far the two are apart on the labels since.
 
@@ -75,7 +75,7 @@ class LiveCompiled(OneAtATime, Predictor):
     Raises
     ------
     InvalidInput
-        If the learner has learned, predicts a quantile, or an option is out of its domain.
+        If it is no learner, has learned, predicts a quantile, or an option is out of its domain.
 
     Examples
     --------
@@ -96,6 +96,11 @@ class LiveCompiled(OneAtATime, Predictor):
     """Learners by the types of their states; `streamk.learners.registry` knows them."""
 
     def __init__(self, learner: Learner, *, budget: float = BUDGET, seed: int = 0) -> None:
+        if isinstance(learner, LiveCompiled) or not hasattr(learner, "predict_then_learn_many"):
+            raise InvalidInput(
+                f"{learner!r} cannot be served by a compiled copy: give a learner of streamk, such "
+                "as MultiKernel(); streamk.prediction.compile takes estimators of scikit-learn"
+            )
         if learner.n_events:
             raise InvalidInput(
                 f"the learner has learned {learner.n_events} events already; give a new one"

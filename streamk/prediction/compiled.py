@@ -196,6 +196,13 @@ class CompiledModel:
         found = self.predict_proba_many(np.asarray(x, np.float64)[None])[0]
         return dict(zip(self.classes, found.tolist(), strict=True))
 
+    def __repr__(self) -> str:
+        trees, leaves, landmarks = self.shape
+        return (
+            f"<CompiledModel for {self.task}: {self.width} columns, {trees} x {leaves} leaves, "
+            f"{landmarks} landmarks>"
+        )
+
     def state(self) -> State:
         """Return all of the model, as `from_state` opens it."""
         header: dict[str, JSON] = {

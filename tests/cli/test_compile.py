@@ -67,6 +67,14 @@ def test_only_the_first_events_are_read(home: Path) -> None:
     assert "400 of 3 columns" in done.stdout
 
 
+def test_events_that_cannot_be_used_are_counted(home: Path) -> None:
+    lines = (home / "events.ndjson").read_text().splitlines()[:200]
+    (home / "some.ndjson").write_text("\n".join([*lines, "{", "[1, 2]"]) + "\n")
+    done = command(home, "compile", "state", "file:some.ndjson", "--to", "some", "--budget", "5")
+    assert done.returncode == 0, done.stderr
+    assert "200 of 3 columns, 2 that cannot be used left out" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -76,11 +84,15 @@ def test_only_the_first_events_are_read(home: Path) -> None:
         (("state", "file:empty.ndjson", "--to", "m"), "no event that can be used"),
         (("state", "file:events.ndjson", "--to", "m", "--budget", "0.1"), "budget=0.1"),
         (("state", "file:events.ndjson", "--to", "m", "--budget", "x"), "--budget"),
-        (("state", "file:events.ndjson", "--to", "no/where"), "cannot be written"),
+        (("state", "file:events.ndjson", "--to", "no/where"), "--to no/where cannot be written"),
+        (("state", "file:none.ndjson", "--to", "m", "--c", "state"), "it is a directory"),
+        (("state", "file:none.ndjson", "--to", "m", "--c", "./m"), "--to and --c are both m"),
+        (("state", "csv:other.csv", "--to", "m"), "the same to the model"),
     ],
 )
 def test_mistakes_are_named(home: Path, arguments: tuple[str, ...], message: str) -> None:
     (home / "empty.ndjson").touch()
+    (home / "other.csv").write_text("a,b\n1,2\n3,4\n")
     done = command(home, "compile", *arguments)
     assert done.returncode in (1, 2)  # 1 where a file cannot be read
     assert message in done.stderr

@@ -180,8 +180,11 @@ def test_a_job_that_began_without_it_is_not_served_so(home: Path, tmp_path: Path
     command = ("run", f"csv:{home / 'events.csv'}", "--label", "y", *MODEL, "--max-events", "50")
     streamk(*command, "--checkpoint", "state", "--quiet", cwd=tmp_path)
     again = ("--checkpoint", "state", "--serve-compiled")
-    _, err = streamk(*command, *again, cwd=tmp_path, status=1)
-    assert "was made with model type='scaled', this run has 'live-compiled'" in err
+    _, err = streamk(*command, *again, cwd=tmp_path, status=2)
+    assert "has a model that was learned without" in err
+    start = ("--start-from", "state", "--checkpoint", "other", "--serve-compiled")
+    _, err = streamk(*command, *start, cwd=tmp_path, status=2)
+    assert "has a model that was learned without" in err
 
 
 @pytest.mark.kafka

@@ -362,6 +362,10 @@ def test_what_cannot_be_served_is_refused() -> None:
     for name in ("doubly-stochastic", "online-nystrom"):
         with pytest.raises(InvalidInput, match="of a quantile cannot be served"):
             live(name, "regression", loss="quantile")
+    no_learner: Any
+    for no_learner in (live(), object()):
+        with pytest.raises(InvalidInput, match="give a learner of streamk"):
+            LiveCompiled(no_learner)
     learned = create("doubly-stochastic", task="classification")
     learned.learn_many(*stream(n=5))
     with pytest.raises(InvalidInput, match="has learned 5 events already"):
@@ -657,6 +661,10 @@ def test_what_it_says_of_itself() -> None:
     assert model.max_classes == model.learner.max_classes
     assert isinstance(model.learner, Scaled)
     assert model.drifts == ()
+    begun = live()
+    begun.learn_many(*stream(n=90))  # a copy of 80 events is being compiled
+    parts = begun.learner.nbytes + begun._mixture.nbytes + begun._recent.nbytes
+    assert begun.nbytes == parts + 80 * (2 + 1) * 8
 
 
 def damaged(model: LiveCompiled, header: dict[str, Any] | None = None, **arrays: Any) -> State:

@@ -72,6 +72,11 @@ class Order:
     TYPE = "compilation"
     FORMAT = 1
 
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.X.nbytes + self.targets.values.nbytes
+
     def compiled(self) -> CompiledModel:
         """Return the compiled model, a function of the order alone."""
         return fit(self.X, self.targets, self.options)

@@ -75,7 +75,8 @@ class Copies:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self.recent.nbytes + (0 if self.model is None else self.model.nbytes)
+        held = [each.nbytes for each in (self.model, self._order) if each is not None]
+        return self.recent.nbytes + sum(held)
 
     @property
     def due(self) -> int:
