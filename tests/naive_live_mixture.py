@@ -17,6 +17,7 @@ Numbers = np.ndarray[Any, Any]
 PACES = (0.3, 0.03, 0.003)
 EXPONENT_RATES = (0.02, 0.005)
 CHANGE = 1e-3
+SHARE_RATE = 0.5
 LEAST = 1e-4
 
 
@@ -70,8 +71,8 @@ class Classes:
         for w, p, rate in zip(self.exponents, products, EXPONENT_RATES, strict=True):
             slopes = logs[:, k] - logs @ p  # of the logarithm of the probability of class k
             w += rate / (1.0 + rate * slopes @ slopes) * slopes
-        self.shares = share(self.shares, experts[:, k])
-        self.mixers = share(self.mixers, mixers[:, k])
+        self.shares = share(self.shares, experts[:, k] ** SHARE_RATE)
+        self.mixers = share(self.mixers, mixers[:, k] ** SHARE_RATE)
         truth = np.eye(len(experts[0]))[k]
         for W, p, rate in zip(self.linear, linear, self.RATES, strict=True):
             W += rate * np.outer(truth - p, z) / (z @ z)

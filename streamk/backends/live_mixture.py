@@ -26,6 +26,9 @@ PACES = (0.3, 0.03, 0.003)
 PRODUCT_RATES = (0.02, 0.005)
 CHANGE = 1e-3
 """Rate of change of the fixed shares."""
+SHARE_RATE = 0.5
+"""Learning rate of the fixed shares of classes: by 1, Bayes' rule, two labels that are wrong would
+leave nothing of a copy that is sure of itself."""
 LEAST = 1e-4
 """Least probability that an expert or a mixer gives a class."""
 LOSSES = 2.0

@@ -56,9 +56,9 @@ class LiveCompiled(OneAtATime, Predictor):
     The first copy is begun after 20,000 labels, the next ones after 80,000, 280,000 and then every
     200,000, unless what is served is as good as the learner. A process beside this one compiles it,
     of the last 100,000 events (64 MiB) and what the learner predicts of them. It is taken into
-    service at a fixed event, a quarter more labels later, so predictions do not depend on how long
-    that took: if it is not ready then, the learner waits for it, and so do threads that predict by
-    it. Before the first copy the learner itself is served.
+    service at a fixed event, a quarter more labels later, 70,000 at most, so predictions do not
+    depend on how long that took: if it is not ready then, the learner waits for it, and so do
+    threads that predict by it. Before the first copy the learner itself is served.
 
     `comparison` tells how far the two are apart on the labels since.
 

@@ -237,3 +237,14 @@ def test_the_mixture_is_about_as_good_as_its_best_expert() -> None:
     assert loss(follow(Z, right, labels)[0]) < loss(right) + 0.03
     # Where what is given is wrong, the linear models, and products that turn it round, take over.
     assert loss(follow(Z, wrong, labels)[0]) < loss(right) + 0.06
+
+
+def test_two_wrong_labels_do_not_cost_a_good_expert_its_weight() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 1000)
+    Z, sure = rng.normal(size=(1000, 3)), 0.98 * np.eye(2)[labels] + 0.01
+    mixture = live_mixture.begin(3, 2, classes=True)
+    follow(Z, sure, labels, mixture)
+    follow(Z[:2], sure[:2], 1 - labels[:2], mixture)
+    said, _ = follow(Z, sure, np.full(1000, -1), mixture)
+    assert said[np.arange(1000), labels].mean() > 0.95

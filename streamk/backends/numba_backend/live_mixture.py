@@ -14,6 +14,7 @@ from streamk.backends.live_mixture import (
     MOST,
     PACES,
     PRODUCT_RATES,
+    SHARE_RATE,
 )
 from streamk.backends.numba_backend.compilation.compiling import compiled, part
 
@@ -159,10 +160,10 @@ def learn_class(
         for e in range(experts):
             mixture.products[p, e] += rate * slopes[e]
     for e in range(experts):
-        slopes[e] = np.exp(logs[e, k])
+        slopes[e] = np.exp(SHARE_RATE * logs[e, k])
     fixed_share(mixture.shares, slopes)
     for m in range(said.shape[0]):
-        said[m, k] = max(said[m, k], LEAST)
+        said[m, k] = max(said[m, k], LEAST) ** SHARE_RATE
     fixed_share(mixture.mixers, said[:, k])
     length = squared_length(z)
     for r in range(len(_CLASS_RATES)):

@@ -35,8 +35,8 @@ FIRST = 20_000
 """Labels after which the first copy is begun."""
 GROWTH, LONGEST = 4, 200_000
 """The next copy is begun after so many times as many labels, and after so many more at most."""
-MEANWHILE = 4
-"""A copy is taken into service when a quarter as many labels more were learned."""
+MEANWHILE, LATEST = 4, 70_000
+"""A copy is taken into service when a quarter as many labels more were learned, or so many."""
 _SAMPLE, _SAMPLE_BYTES = 100_000, 64 << 20
 """Last events that a copy learns from, and the memory that they may take."""
 _ITERATIONS = 50
@@ -121,7 +121,7 @@ class Copies:
         self._order = Order(X, targets, self._options)
         self._background = Background(self._order)
         n = learner.n_events
-        self._serve_at = n + max(1, n // MEANWHILE)
+        self._serve_at = n + min(max(1, n // MEANWHILE), LATEST)
         self._at = max(self._at, self._serve_at + 1)
 
     def _take_over(self) -> None:
