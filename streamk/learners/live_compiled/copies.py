@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streamk.declared import ANY, Declared, count, taken
 from streamk.errors import InvalidInput, StateError
-from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.comparison import Comparison
@@ -52,19 +51,19 @@ class Copies:
 
     Parameters
     ----------
-    learner : Learner
+    learner : streamk.learners.Learner
     budget : float
     seed : int
     """
 
-    def __init__(self, learner: Learner, *, budget: float, seed: int) -> None:
+    def __init__(self, learner: Any, *, budget: float, seed: int) -> None:
         self._learner = learner
         # The shape of a copy is found anew: more events need more leaves.
         self._options = TreeOptions(budget=budget, seed=seed, iterations=_ITERATIONS)
         self.model: CompiledModel | None = None
         """The copy in service."""
         self.recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)
-        """What the next copy learns from."""
+        """Events that the next copy learns from."""
         self.comparison = Comparison()
         self._order: Order | None = None
         self._background: Background | None = None
@@ -81,7 +80,8 @@ class Copies:
     @property
     def due(self) -> int:
         """How many labels more it takes until there is something to do."""
-        return (self._serve_at if self._order is not None else self._at) - self._learner.n_events
+        n: int = self._learner.n_events
+        return (self._serve_at if self._order is not None else self._at) - n
 
     def turn(self) -> None:
         """Begin a copy, or take one into service, where it is time to."""
@@ -210,7 +210,7 @@ class Copies:
             raise StateError(f"the {name} of {_OWNER} has other columns or classes than it")
 
 
-def aside(learner: Learner) -> AbstractContextManager[None]:
+def aside(learner: Any) -> AbstractContextManager[None]:
     """Predict without a trace in the learner, see `MultiKernel.aside`."""
     found: AbstractContextManager[None] = getattr(learner, "aside", nullcontext)()
     return found
