@@ -30,17 +30,18 @@ _FARTHEST = 1e100
 
 
 @part
-def to_log_probabilities(scores: Any) -> None:
-    """Turn scores (K,) into logarithmic probabilities."""
+def to_probabilities(scores: Any, found: Any) -> Any:
+    """Write the probabilities (K,) that scores stand for; return the scores' logarithmic sum."""
     top = scores[0]
     for c in range(1, len(scores)):
         top = max(top, scores[c])
     total = 0.0
     for c in range(len(scores)):
-        total += np.exp(scores[c] - top)
-    shift = top + np.log(total)
+        found[c] = np.exp(scores[c] - top)
+        total += found[c]
     for c in range(len(scores)):
-        scores[c] -= shift
+        found[c] /= total
+    return top + np.log(total)
 
 
 @part
@@ -86,37 +87,43 @@ def fixed_share(weights: Any, gains: Any) -> None:
 
 
 @part
-def class_experts(mixture: Any, z: Any, given: Any, logs: Any, linear: Any) -> None:
-    """Write the logarithmic probabilities (experts, K) of all experts.
+def class_experts(mixture: Any, z: Any, given: Any, logs: Any, P: Any, linear: Any) -> None:
+    """Write the probabilities (experts, K) and their logarithms, but those of the running means.
 
-    Those of the linear models (rates, K) are written as they are, too, without a least one.
+    Probabilities of the linear models (rates, K) are written as they are, too, without a least one.
     """
     rates, classes, least = mixture.linear.shape[0], logs.shape[1], np.log(LEAST)
-    for c in range(classes):
-        logs[0, c] = given[c]
-    to_log_probabilities(logs[0])
-    for c in range(classes):
-        logs[0, c] = max(logs[0, c], least)
     for r in range(rates):
-        linear_scores(mixture.linear[r], z, linear[r])
-        to_log_probabilities(linear[r])
+        linear_scores(mixture.linear[r], z, logs[1 + r])
+        shift = to_probabilities(logs[1 + r], linear[r])
         for c in range(classes):
-            logs[1 + r, c] = max(linear[r, c], least)
-    for p in range(len(_PACES)):
-        row = 1 + rates + p
-        for c in range(classes):
-            logs[row, c] = np.log(max(mixture.means[p, c], LEAST))
+            logs[1 + r, c] = max(logs[1 + r, c] - shift, least)
+            P[1 + r, c] = max(linear[r, c], LEAST)
+    shift = to_probabilities(given, P[0])
+    for c in range(classes):
+        logs[0, c] = max(given[c] - shift, least)
+        P[0, c] = max(P[0, c], LEAST)
 
 
 @part
-def mix_classes(mixture: Any, logs: Any, said: Any, out: Any) -> None:
+def class_means(mixture: Any, logs: Any, P: Any) -> None:
+    """Do the same of the running means, which change with labels alone."""
+    first = logs.shape[0] - len(_PACES)
+    for p in range(len(_PACES)):
+        for c in range(logs.shape[1]):
+            P[first + p, c] = max(mixture.means[p, c], LEAST)
+            logs[first + p, c] = np.log(P[first + p, c])
+
+
+@part
+def mix_classes(mixture: Any, logs: Any, P: Any, said: Any, out: Any) -> None:
     """Write the probabilities of the mixers (mixers, K), and of their mixture (K,)."""
     experts, classes = logs.shape
     total = 0.0
     for c in range(classes):
         said[0, c] = 0.0
         for e in range(experts):
-            said[0, c] += mixture.shares[e] * np.exp(logs[e, c])
+            said[0, c] += mixture.shares[e] * P[e, c]
         total += said[0, c]
     for c in range(classes):
         said[0, c] /= total
@@ -126,9 +133,7 @@ def mix_classes(mixture: Any, logs: Any, said: Any, out: Any) -> None:
             for e in range(experts):
                 score += mixture.products[p, e] * logs[e, c]
             said[1 + p, c] = score
-        to_log_probabilities(said[1 + p])
-        for c in range(classes):
-            said[1 + p, c] = np.exp(said[1 + p, c])
+        to_probabilities(said[1 + p], said[1 + p])
     total = 0.0
     for c in range(classes):
         out[c] = 0.0
@@ -168,7 +173,7 @@ def learn_class(
     length = squared_length(z)
     for r in range(len(_CLASS_RATES)):
         for c in range(classes):
-            error = (1.0 if c == k else 0.0) - np.exp(linear[r, c])
+            error = (1.0 if c == k else 0.0) - linear[r, c]
             linear[r, c] = _CLASS_RATES[r] * error / length
         move_linear(mixture.linear[r], z, linear[r])
     for p in range(len(_PACES)):
@@ -180,15 +185,17 @@ def learn_class(
 @compiled
 def follow_classes(mixture: Any, Z: Any, given: Any, y: Any, out: Any) -> None:
     """Predict each event in turn, then learn its class where there is one."""
-    logs = np.empty((len(mixture.shares), out.shape[1]))
+    logs, P = np.empty((2, len(mixture.shares), out.shape[1]))
     linear = np.empty((mixture.linear.shape[0], out.shape[1]))
     said = np.empty((len(mixture.mixers), out.shape[1]))
     slopes = np.empty(len(mixture.shares))
+    class_means(mixture, logs, P)
     for i in range(len(Z)):
-        class_experts(mixture, Z[i], given[i], logs, linear)
-        mix_classes(mixture, logs, said, out[i])
+        class_experts(mixture, Z[i], given[i], logs, P, linear)
+        mix_classes(mixture, logs, P, said, out[i])
         if y[i] >= 0:
             learn_class(mixture, Z[i], y[i], logs, linear, said, slopes)
+            class_means(mixture, logs, P)
 
 
 @part
