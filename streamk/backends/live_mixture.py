@@ -41,7 +41,7 @@ class LiveMixture(NamedTuple):
     """All that is learned, float64; K outputs are one a class, or the number."""
 
     linear: Array
-    """(rates, d + 1, K), the last row for the constant"""
+    """(rates, K, d + 1), the last one for the constant"""
     means: Array
     """(paces, K)"""
     shares: Array
@@ -60,7 +60,7 @@ def begin(columns: int, outputs: int, *, classes: bool) -> LiveMixture:
     experts = 1 + len(LINEAR_RATES[classes]) + len(PACES)
     products = len(PRODUCT_RATES)
     return LiveMixture(
-        linear=np.zeros((len(LINEAR_RATES[classes]), columns + 1, outputs)),
+        linear=np.zeros((len(LINEAR_RATES[classes]), outputs, columns + 1)),
         means=np.full((len(PACES), outputs), 1.0 / max(1, outputs) if classes else 0.0),
         shares=np.full(experts, 1.0 / experts),
         products=np.full((products, experts), 1.0 / experts),

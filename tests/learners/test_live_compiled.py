@@ -680,7 +680,7 @@ def damaged(model: LiveCompiled, header: dict[str, Any] | None = None, **arrays:
         ("events", np.zeros((9, 3)), "'events'"),
         ("events", np.full((9, 2), np.inf), "'events'"),
         ("mixture__linear", np.zeros((2, 2, 9)), "'linear'"),
-        ("mixture__linear", np.full((2, 3, 2), np.nan), "'linear'"),
+        ("mixture__linear", np.full((2, 2, 3), np.nan), "'linear'"),
         ("mixture__means", np.zeros((3, 7)), "'means'"),
         ("mixture__shares", np.full(6, 0.5), "'shares'"),
         ("mixture__mixers", np.array([1.0]), "'mixers'"),

@@ -49,8 +49,8 @@ class Mixture:
         """Append columns that were zero in all events so far."""
         self._scale.add_columns(n)
         linear = self._parts.linear
-        room = np.zeros((len(linear), n, linear.shape[2]))
-        grown = np.concatenate([linear[:, :-1], room, linear[:, -1:]], axis=1)
+        room = np.zeros((*linear.shape[:2], n))
+        grown = np.concatenate([linear[:, :, :-1], room, linear[:, :, -1:]], axis=2)
         self._parts = self._parts._replace(linear=grown)
 
     def add_classes(self, classes: int) -> None:
@@ -58,12 +58,12 @@ class Mixture:
         linear, means = self._parts.linear, self._parts.means
         known = means.shape[1]
         if known == 0:
-            begun = live_mixture.begin(linear.shape[1] - 1, classes, classes=True)
+            begun = live_mixture.begin(linear.shape[2] - 1, classes, classes=True)
             self._parts = begun
             return
         new = classes - known
         self._parts = self._parts._replace(
-            linear=np.pad(linear, ((0, 0), (0, 0), (0, new))),
+            linear=np.pad(linear, ((0, 0), (0, new), (0, 0))),
             means=np.pad(means, ((0, 0), (0, new))),
         )
 
