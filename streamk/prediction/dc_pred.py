@@ -103,7 +103,8 @@ def dc_pred(
     Parameters
     ----------
     X : array of shape (n, d)
-        Events. NaN is missing and counts as the column's mean.
+        Events. NaN is missing and counts as the column's mean, in which the thousandth of values
+        on each side counts as the next ones.
     y : array of shape (n,)
         Labels: texts, whole numbers or booleans; of a regression numbers of at most 1e30.
         Predictions are in single precision: subtract what is large beside their deviation.

@@ -663,7 +663,7 @@ def test_what_it_says_of_itself() -> None:
     assert model.drifts == ()
     begun = live()
     begun.learn_many(*stream(n=90))  # a copy of 80 events is being compiled
-    parts = begun.learner.nbytes + begun._mixture.nbytes + begun._recent.nbytes
+    parts = begun.learner.nbytes + begun._mixture.nbytes + begun._copies.recent.nbytes
     assert begun.nbytes == parts + 80 * (2 + 1) * 8
 
 
