@@ -167,8 +167,8 @@ def _parser() -> Parser:
     add(
         "--serve-compiled",
         action="store_true",
-        help="predict by a compiled copy of the model, mixed with what follows the labels; takes less"
-        " of the processor where most events have no label",
+        help="predict by a compiled copy of the model, mixed with what follows the labels; takes"
+        " less of the processor where most events have no label",
     )
     _add_running(parser)
     parser.add_common()
