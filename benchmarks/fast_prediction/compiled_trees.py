@@ -48,7 +48,7 @@ void predict_many(const double *X, long n, long columns, long outputs, double *s
 
 
 def missing() -> list[str]:
-    """What this takes and is not there."""
+    """Packages and programs that are needed and not there."""
     packages = [
         name for name in ("lightgbm", "treelite", "tl2cgen") if not importlib.util.find_spec(name)
     ]

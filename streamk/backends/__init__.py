@@ -139,6 +139,7 @@ __all__ = [
     "Single",
     "Steps",
     "filled",
+    "of_numba",
     "select",
     "select_devices",
     "twin",
@@ -176,6 +177,22 @@ def twin(name: str) -> Any:
     """Return the module of that name of the backend that ``auto`` stands for."""
     host: Any = _host()
     return importlib.import_module(f"{host.__name__}.{name}")
+
+
+def of_numba(name: str, owner: str) -> Any:
+    """Return a module of the backend "numba" that has no twin, for an owner named in the error.
+
+    Raises
+    ------
+    BackendUnavailable
+        If numba is not installed.
+    """
+    try:
+        return importlib.import_module(f"streamk.backends.numba_backend.{name}")
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(
+            f"{owner} needs numba, which is missing here ({error}): pip install numba"
+        ) from error
 
 
 @cache

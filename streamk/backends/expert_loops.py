@@ -6,10 +6,9 @@ numba alone has them; a module is imported, and with it numba, when its name is 
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from streamk.errors import BackendUnavailable
+from streamk import backends
 
 _MODULES = {
     "ahead": "ahead",
@@ -31,11 +30,6 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        found = importlib.import_module(f"streamk.backends.numba_backend.experts.{_MODULES[name]}")
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable(
-            f"a pool of experts needs numba, which is missing here ({error}): pip install numba"
-        ) from error
+    found = backends.of_numba(f"experts.{_MODULES[name]}", "a pool of experts")
     globals()[name] = found
     return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from streamk import backends
 from streamk.backends.live_mixture import LiveMixture
-from streamk.errors import BackendUnavailable
 
 Array = NDArray[Any]
 
@@ -53,11 +52,5 @@ def loops() -> Loops:
     BackendUnavailable
         If numba is not installed.
     """
-    try:
-        found: Any = importlib.import_module("streamk.backends.numba_backend.live_mixture")
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable(
-            f"a live mixture needs numba, which is missing here ({error}): pip install numba"
-        ) from error
-    loaded: Loops = found
-    return loaded
+    found: Loops = backends.of_numba("live_mixture", "a live mixture")
+    return found

@@ -56,7 +56,7 @@ def since_lines(since: Mapping[str, int]) -> list[str]:
 
 
 def compiled_lines(figures: Figures) -> list[str]:
-    """How what is served compares with the model, `LiveCompiled.comparison`, in lines.
+    """Served predictions beside the model's, `LiveCompiled.comparison`, in lines.
 
     >>> compiled_lines({"events": 5000, "agreement": 0.98, "learner_accuracy": 0.9,
     ...                 "served_accuracy": 0.895, "learner_log_loss": 0.3, "served_log_loss": 0.31})

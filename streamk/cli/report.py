@@ -7,6 +7,7 @@ from typing import Any
 from streamk.cli.figures import compiled_lines, confusion_table, figure_rows, since_lines
 from streamk.cli.tables import columns, features, size
 from streamk.engine import Report
+from streamk.learners.common.predictor import innermost
 
 __all__ = ["as_json", "as_text"]
 
@@ -50,10 +51,7 @@ def as_json(report: Report) -> dict[str, Any]:
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
-    learner: Any = model
-    while hasattr(learner, "learner"):  # of what is scaled, or compiled
-        learner = learner.learner
-    kind = getattr(learner, "TYPE", "")
+    kind = getattr(innermost(model), "TYPE", "")
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
         f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"

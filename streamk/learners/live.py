@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
@@ -17,9 +16,7 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
 from streamk.learners.common.class_weights import ClassWeights
-from streamk.learners.common.classes import Label
-from streamk.learners.common.locking import OneAtATime
-from streamk.learners.common.predictor import Predictor, one_row
+from streamk.learners.common.predictor import Wrapper, innermost, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none
 from streamk.learners.live_compiled.copies import Copies, aside
 from streamk.learners.live_compiled.mixture import Mixture
@@ -30,8 +27,6 @@ from streamk.state import JSON, State
 __all__ = ["LiveCompiled"]
 
 Numbers = NDArray[Any]
-
-_log = logging.getLogger("streamk.compiling")
 
 _FLOAT64 = np.dtype(np.float64)
 _OWNER = "a compiled learner"
@@ -44,7 +39,7 @@ _LEAST = 1e-9
 """Least probability of the learner whose logarithm counts."""
 
 
-class LiveCompiled(OneAtATime, Predictor):
+class LiveCompiled(Wrapper):
     """A learner that learns each label, and is served by a compiled copy of itself.
 
     Predictions come from `streamk.prediction.compile`'s copy of the learner, mixed with what moves
@@ -90,6 +85,7 @@ class LiveCompiled(OneAtATime, Predictor):
     {}
     """
 
+    learner: Learner
     TYPE = "live-compiled"
     FORMAT = 1
     INNER: ClassVar[dict[str, Any]] = {}
@@ -106,9 +102,7 @@ class LiveCompiled(OneAtATime, Predictor):
                 f"the learner has learned {learner.n_events} events already; give a new one"
             )
         Real(least=LEAST_BUDGET).check("budget", budget)
-        loss = getattr(learner, "loss", None) or getattr(
-            getattr(learner, "learner", None), "loss", None
-        )
+        loss = getattr(innermost(learner), "loss", None)
         if getattr(loss, "name", loss) == "quantile":
             raise InvalidInput(
                 "a learner of a quantile cannot be served by a compiled copy, whose mixture "
@@ -124,39 +118,9 @@ class LiveCompiled(OneAtATime, Predictor):
     # What it is
 
     @property
-    def is_classifier(self) -> bool:
-        """Whether labels are classes (else numbers)."""
-        return self.learner.is_classifier
-
-    @property
     def takes_missing(self) -> bool:  # type: ignore[override]
         """Whether a value may be missing (NaN)."""
         return self.learner.takes_missing
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self.learner.columns
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self.learner.classes
-
-    @property
-    def max_classes(self) -> int:
-        """Classes that there may be; labels that would make more are refused."""
-        return self.learner.max_classes
-
-    @property
-    def n_events(self) -> int:
-        """Events learned."""
-        return self.learner.n_events
-
-    @property
-    def n_features(self) -> int:
-        """Random features or landmarks in use by the learner."""
-        return self.learner.n_features
 
     @property
     def nbytes(self) -> int:
@@ -182,10 +146,6 @@ class LiveCompiled(OneAtATime, Predictor):
         ``learner_mae``, ``served_mae``, ``learner_rmse`` and ``served_rmse``.
         """
         return self._copies.comparison.figures(is_classifier=self.is_classifier)
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events as the learner does, or raise InvalidInput."""
-        return self.learner.check_labels(y, n)
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""

@@ -141,8 +141,8 @@ LEARNERS: dict[str, Any] = {
     )
 }
 """The learners behind them, whose options they have."""
-_TYPES = {**LEARNERS, Scaled.TYPE: Scaled, LiveCompiled.TYPE: LiveCompiled}
 LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
+_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:

@@ -13,6 +13,7 @@ import numpy as np
 from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
+from streamk.learners.common.predictor import innermost
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
@@ -36,7 +37,7 @@ def preparing(model: Learner) -> Iterator[None]:
     That takes some ten seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
-    many = isinstance(getattr(model, "learner", model), MultiKernel)
+    many = isinstance(innermost(model), MultiKernel)
     task = "classification" if model.is_classifier else "regression"
     with _compiling(task) if many else nullcontext():
         yield

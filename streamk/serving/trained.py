@@ -19,6 +19,7 @@ from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
+from streamk.learners.common.predictor import innermost
 from streamk.learners.report import report
 
 __all__ = ["TrainedModel", "load"]
@@ -281,10 +282,7 @@ class TrainedModel:
         return report(model.learner, self._row(model, x))
 
     def __repr__(self) -> str:
-        learner: Any = self.learner
-        while hasattr(learner, "learner"):  # of what is scaled, or compiled
-            learner = learner.learner
-        kind = getattr(learner, "TYPE", "model")
+        kind = getattr(innermost(self.learner), "TYPE", "model")
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 

@@ -1,15 +1,18 @@
-"""Decisions and probabilities by a learner's outputs."""
+"""Decisions and probabilities by outputs: a learner's own, or those of one inside it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, NotLearned
+from streamk.features.columns import Column
 from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Classes, Label
+from streamk.learners.common.locking import OneAtATime
 from streamk.state import State
 
 
@@ -181,6 +184,60 @@ class Decider(Predictor):
     def _need_classes(self) -> None:
         if not self.classes:
             raise NotLearned("no class is known yet; learn from an event first or pass classes=")
+
+
+class Wrapper(OneAtATime, Predictor):
+    """A learner that is what the one inside, `learner`, is."""
+
+    learner: Any
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether labels are classes (else numbers)."""
+        found: bool = self.learner.is_classifier
+        return found
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        found: tuple[Column, ...] | None = self.learner.columns
+        return found
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        found: tuple[Label, ...] = self.learner.classes
+        return found
+
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        found: int = self.learner.max_classes
+        return found
+
+    @property
+    def n_events(self) -> int:
+        """Events learned."""
+        found: int = self.learner.n_events
+        return found
+
+    @property
+    def n_features(self) -> int:
+        """Random features or landmarks in use."""
+        found: int = self.learner.n_features
+        return found
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as the learner inside does, or raise InvalidInput."""
+        found: NDArray[Any] = self.learner.check_labels(y, n)
+        return found
+
+
+def innermost(learner: Any) -> Any:
+    """Return the learner that is inside of all others, or the learner itself."""
+    while hasattr(learner, "learner"):
+        learner = learner.learner
+    return learner
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""How far what a compiled copy says is from what the learner says."""
+"""Figures of the predictions that are served, beside those of the learner."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ class Comparison:
 
     def __init__(self) -> None:
         self._sums = dict.fromkeys(_SUMS, 0.0)
-
-    @property
-    def events(self) -> int:
-        """Events compared."""
-        return int(self._sums["events"])
 
     def add(self, mine: Numbers, served: Numbers, y: Numbers, *, is_classifier: bool) -> None:
         """Take in predictions (n, outputs) of the learner and of what is served, and labels (n,).

@@ -79,7 +79,7 @@ class Copies:
 
     @property
     def due(self) -> int:
-        """How many labels more it takes until there is something to do."""
+        """Labels until the next copy is begun or taken into service."""
         n: int = self._learner.n_events
         return (self._serve_at if self._order is not None else self._at) - n
 
@@ -139,6 +139,7 @@ class Copies:
         self.model = copy
         self._places = [self._learner.classes.index(label) for label in copy.classes]
         """Of the copy's classes, among the learner's."""
+        self._same_order = self._places == list(range(len(copy.classes)))
 
     def scores(self, X: Numbers) -> Numbers:
         """Return what the copy in service says of events (n, d).
@@ -155,7 +156,7 @@ class Copies:
             return scores.astype(np.float64)
         if scores.shape[1] == 1:  # of the second of two classes
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
-        if self._places == list(range(classes)):
+        if self._same_order and len(self._places) == classes:
             return scores.astype(np.float64)
         found = np.full((len(X), classes), _NEVER)
         found[:, self._places] = scores - scores.max(axis=1, keepdims=True)

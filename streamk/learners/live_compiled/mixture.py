@@ -58,8 +58,7 @@ class Mixture:
         linear, means = self._parts.linear, self._parts.means
         known = means.shape[1]
         if known == 0:
-            begun = live_mixture.begin(linear.shape[2] - 1, classes, classes=True)
-            self._parts = begun
+            self._parts = live_mixture.begin(linear.shape[2] - 1, classes, classes=True)
             return
         new = classes - known
         self._parts = self._parts._replace(

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.classes import Label
-from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.outputs import bounded
-from streamk.learners.common.predictor import Predictor, one_row
+from streamk.learners.common.predictor import Wrapper, one_row
 from streamk.learners.common.prequential import Prequential, Recorder
 from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
@@ -63,7 +61,7 @@ def restored(state: State, **placing: Any) -> OfOneKernel:
     return learner
 
 
-class Scaled(OneAtATime, Predictor):
+class Scaled(Wrapper):
     """A learner that sees every column in units of its spread on the stream.
 
     The scaling is by running medians and deciles, `streamk.scaling.robust.RobustScale`, so
@@ -100,6 +98,7 @@ class Scaled(OneAtATime, Predictor):
     array(['high'], dtype=object)
     """
 
+    learner: OfOneKernel
     TYPE = "scaled"
     takes_missing = True
     FORMAT = 2
@@ -118,36 +117,6 @@ class Scaled(OneAtATime, Predictor):
         self._labels: LabelScale | RunningScale = (
             RunningScale() if learner.is_classifier else LabelScale()
         )
-
-    @property
-    def is_classifier(self) -> bool:
-        """Whether labels are classes (else numbers)."""
-        return self.learner.is_classifier
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self.learner.columns
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self.learner.classes
-
-    @property
-    def max_classes(self) -> int:
-        """Classes that there may be; labels that would make more are refused."""
-        return self.learner.max_classes
-
-    @property
-    def n_events(self) -> int:
-        """Events learned."""
-        return self.learner.n_events
-
-    @property
-    def n_features(self) -> int:
-        """Random features or landmarks in use."""
-        return self.learner.n_features
 
     @property
     def nbytes(self) -> int:
@@ -230,10 +199,6 @@ class Scaled(OneAtATime, Predictor):
             if not self.is_classifier:
                 self._labels.transform_each(labels[:stop, None], there[:stop], _FLOAT64)
             raise
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events as the learner does, or raise InvalidInput."""
-        return self.learner.check_labels(y, n)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x (d,) with label y."""
