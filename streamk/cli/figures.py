@@ -56,29 +56,33 @@ def since_lines(since: Mapping[str, int]) -> list[str]:
 
 
 def compiled_lines(figures: Figures) -> list[str]:
-    """Served predictions beside the model's, `LiveCompiled.comparison`, in lines.
+    """A compiled copy beside the model, `LiveCompiled.comparison`, in lines.
 
     >>> compiled_lines({"events": 5000, "agreement": 0.98, "learner_accuracy": 0.9,
-    ...                 "served_accuracy": 0.895, "learner_log_loss": 0.3, "served_log_loss": 0.31})
-    ['of 5,000 labels since the last copy 98.0% get the class that the model gives', \
+    ...                 "copy_accuracy": 0.895, "learner_log_loss": 0.3, "copy_log_loss": 0.31,
+    ...                 "predicted_by_copy": 0.75, "copy_predicts": True})
+    ['predicts now, 75.0% of the events since it came', \
+'5,000 labels since; 98.0% get the class that the model gives', \
 'accuracy 0.8950 (model 0.9000), log loss 0.3100 (model 0.3000)']
     >>> compiled_lines({})
     []
     """
     if not figures:
         return []
-    labels = f"of {figures['events']:,.0f} labels since the last copy"
+    share = f"{figures['predicted_by_copy']:.1%} of the events since it came"
+    now = "predicts now" if figures["copy_predicts"] else "is behind, the model predicts"
+    labels = f"{figures['events']:,.0f} labels since"
     if "agreement" in figures:
-        first = f"{labels} {figures['agreement']:.1%} get the class that the model gives"
+        apart = f"{figures['agreement']:.1%} get the class that the model gives"
         names = ("accuracy", "log_loss")
     else:
-        first = f"{labels} the mean difference from the model is {figures['mean_difference']:.4g}"
+        apart = f"the mean difference from the model is {figures['mean_difference']:.4g}"
         names = ("mae", "rmse")
-    second = [
-        f"{words(name)} {figures[f'served_{name}']:.4f} (model {figures[f'learner_{name}']:.4f})"
+    beside = [
+        f"{words(name)} {figures[f'copy_{name}']:.4f} (model {figures[f'learner_{name}']:.4f})"
         for name in names
     ]
-    return [first, ", ".join(second)]
+    return [f"{now}, {share}", f"{labels}; {apart}", ", ".join(beside)]
 
 
 def sparkline(values: Sequence[float | None], encoding: str | None, width: int = 32) -> str:

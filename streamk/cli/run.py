@@ -18,6 +18,7 @@ from streamk.cli.arguments import (
     existing_path,
     named_value,
     nearest,
+    number,
     one_of,
     seconds,
     seconds_or_inf,
@@ -76,7 +77,7 @@ MODEL = "multi-kernel"
 
 _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet"),
-    *("model", "task", "seed", "set", "expert", "serve_compiled"),
+    *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
 )
 
 
@@ -167,8 +168,15 @@ def _parser() -> Parser:
     add(
         "--serve-compiled",
         action="store_true",
-        help="predict by a compiled copy of the model, mixed with what follows the labels; takes"
-        " less of the processor where most events have no label",
+        help="predict by a compiled copy of the model where that is as good, mixed with what"
+        " follows the labels; takes less of the processor where most events have no label",
+    )
+    add(
+        "--serve-tolerance",
+        metavar="X",
+        type=number,
+        help="how much more accuracy or log loss, or of numbers error over their variance, the copy"
+        " may lose than the model (default 0.005); give it at each start",
     )
     _add_running(parser)
     parser.add_common()
@@ -330,6 +338,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
     from streamk.learners import LiveCompiled
+    from streamk.learners.live import TOLERANCE
     from streamk.learners.warming import preparing
 
     schema = _schema(options.get("schema", "open"))
@@ -345,7 +354,11 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
             "learned without; leave it out, or begin without that model in another directory"
         )
     if options.get("serve_compiled") or is_compiled:
-        model = LiveCompiled(model, seed=seed)
+        tolerance = options.get("serve_tolerance", TOLERANCE)
+        # A copy comes with a checkpoint, so that the job never waits for one.
+        model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
+    elif "serve_tolerance" in options:
+        raise UsageError("--serve-tolerance is for a job with --serve-compiled")
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))

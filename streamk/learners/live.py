@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,9 +17,9 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
 from streamk.learners.common.class_weights import ClassWeights
-from streamk.learners.common.predictor import Wrapper, innermost, one_row
+from streamk.learners.common.predictor import Wrapper, aside, innermost, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none
-from streamk.learners.live_compiled.copies import Copies, aside
+from streamk.learners.live_compiled.copies import Copies
 from streamk.learners.live_compiled.mixture import Mixture
 from streamk.options import Real
 from streamk.prediction import CompiledModel
@@ -35,12 +36,14 @@ BUDGET = 10.0
 """Default of the multiply-adds of the copy for an event, over those of a linear model."""
 LEAST_BUDGET = 5.0
 """That allows for a copy whatever the columns and classes are."""
+TOLERANCE = 0.005
+"""Default of the loss of a copy beyond the learner's."""
 _LEAST = 1e-9
 """Least probability of the learner whose logarithm counts."""
 
 
 class LiveCompiled(Wrapper):
-    """A learner that learns each label, and is served by a compiled copy of itself.
+    """A learner that learns each label, and is served by a compiled copy where that is as good.
 
     Predictions come from `streamk.prediction.compile`'s copy of the learner, mixed with what moves
     too fast for a copy: linear models and running means of the labels, which learn each label as it
@@ -48,14 +51,17 @@ class LiveCompiled(Wrapper):
     fraction of the learner's time where there are more events than labels; a label takes the
     learner's time as before.
 
-    The first copy is begun after 20,000 labels, the next ones after 80,000, 280,000 and then every
-    200,000, unless what is served is as good as the learner. A process beside this one compiles it,
-    of the last 100,000 events (64 MiB) and what the learner predicts of them. It is taken into
-    service at a fixed event, a quarter more labels later, 70,000 at most, so predictions do not
-    depend on how long that took: if it is not ready then, the learner waits for it, and so do
-    threads that predict by it. Before the first copy the learner itself is served.
+    On each label both are compared. The learner itself predicts until a copy has proved as good on
+    1,000 labels, and again when the copy falls behind by more than the tolerance, as where the
+    learner has learned much since.
 
-    `comparison` tells how far the two are apart on the labels since.
+    The first copy is begun after 20,000 events, the next ones after 40,000, 80,000 and so on, after
+    200,000 more at most, unless the copy that is there is as good as the learner. A process beside
+    this one compiles it, of the last 100,000 events (64 MiB), with labels or without, and what the
+    learner predicts of them. It comes at a fixed event, a quarter more events later, 70,000 at
+    most, so predictions do not depend on how long that took: if it is not ready then, the learner
+    waits for it, and so do threads that predict by it. With ``wait=False`` it comes with a
+    checkpoint instead, the first after it is ready (`checkpointed`), and nothing waits.
 
     Parameters
     ----------
@@ -64,6 +70,11 @@ class LiveCompiled(Wrapper):
     budget : float, default 10
         Multiply-adds of the copy for an event, over those of a linear model of the same columns and
         classes; 5 at least.
+    tolerance : float, default 0.005
+        How much more the copy may lose than the learner. Of classes that is accuracy, and log loss;
+        of numbers the mean squared error over the variance of the labels.
+    wait : bool, default True
+        Whether a copy comes at a fixed event, and is waited for.
     seed : int, default 0
         Of the copies.
 
@@ -87,11 +98,19 @@ class LiveCompiled(Wrapper):
 
     learner: Learner
     TYPE = "live-compiled"
-    FORMAT = 1
+    FORMAT = 2
     INNER: ClassVar[dict[str, Any]] = {}
     """Learners by the types of their states; `streamk.learners.registry` knows them."""
 
-    def __init__(self, learner: Learner, *, budget: float = BUDGET, seed: int = 0) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        *,
+        budget: float = BUDGET,
+        tolerance: float = TOLERANCE,
+        wait: bool = True,
+        seed: int = 0,
+    ) -> None:
         if isinstance(learner, LiveCompiled) or not hasattr(learner, "predict_then_learn_many"):
             raise InvalidInput(
                 f"{learner!r} cannot be served by a compiled copy: give a learner of streamk, such "
@@ -102,6 +121,7 @@ class LiveCompiled(Wrapper):
                 f"the learner has learned {learner.n_events} events already; give a new one"
             )
         Real(least=LEAST_BUDGET).check("budget", budget)
+        Real(least=0.0).check("tolerance", tolerance)
         loss = getattr(innermost(learner), "loss", None)
         if getattr(loss, "name", loss) == "quantile":
             raise InvalidInput(
@@ -109,11 +129,22 @@ class LiveCompiled(Wrapper):
                 "predicts the middle; leave out loss='quantile', or serve the learner itself"
             )
         self.learner = learner
-        self.budget, self.seed = float(budget), check_seed(seed)
+        self.budget, self.tolerance = float(budget), float(tolerance)
+        self.wait, self.seed = bool(wait), check_seed(seed)
+        self._begin()
         self._mixture = Mixture(is_classifier=learner.is_classifier, seed=seed)
-        self._copies = Copies(learner, budget=self.budget, seed=self.seed)
         self._follow_columns()
         self._follow_classes()
+
+    def _begin(self) -> None:
+        self._leaves_a_trace = True
+        self._copies = Copies(
+            self.learner,
+            budget=self.budget,
+            tolerance=self.tolerance,
+            wait=self.wait,
+            seed=self.seed,
+        )
 
     # What it is
 
@@ -134,18 +165,20 @@ class LiveCompiled(Wrapper):
 
     @property
     def copy(self) -> CompiledModel | None:
-        """The copy in service, None before the first."""
+        """The copy that predicts, or is compared with the learner; None before the first."""
         return self._copies.model
 
     @property
-    def comparison(self) -> dict[str, float]:
-        """Figures of the learner and of what is served, over the labels since the copy came.
+    def comparison(self) -> dict[str, Any]:
+        """Figures of the learner and of its copy, over the labels since the copy came.
 
-        Of classes ``events``, ``agreement``, ``learner_accuracy``, ``served_accuracy``,
-        ``learner_log_loss`` and ``served_log_loss``; of numbers ``events``, ``mean_difference``,
-        ``learner_mae``, ``served_mae``, ``learner_rmse`` and ``served_rmse``.
+        Of classes ``events``, ``agreement``, ``learner_accuracy``, ``copy_accuracy``,
+        ``learner_log_loss`` and ``copy_log_loss``; of numbers ``events``, ``mean_difference``,
+        ``learner_mae``, ``copy_mae``, ``learner_rmse`` and ``copy_rmse``. Those of the copy are of
+        its mixture with what follows the labels. ``predicted_by_copy`` is the share of all events
+        since, and ``copy_predicts`` tells whether it predicts now.
         """
-        return self._copies.comparison.figures(is_classifier=self.is_classifier)
+        return self._copies.figures
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -213,18 +246,17 @@ class LiveCompiled(Wrapper):
                 recorder.add(out, chosen)
             if known[first] and self.is_classifier and labels[first] not in self.classes:
                 self._learn_new_class(X[part], labels[part])
-            if known[part].any():
-                self._copies.turn()
+            if self._leaves_a_trace and self.columns is not None:
+                self._copies.see(X[part])
             first = stop
 
     def _run(self, labels: Numbers, known: NDArray[np.bool_]) -> int:
-        """Return of how many events all are taken alike: no copy comes, and no class is new."""
+        """Return of how many events all are taken alike: nothing is decided, no class is new."""
         (rows,) = np.nonzero(known)
         if self.columns is None and len(rows):
             return int(rows[0])  # columns come with the first label
-        due = self._copies.due
-        rows = rows[: max(1, due)]
-        stop = int(rows[-1]) + 1 if len(rows) >= due > 0 else len(known)
+        stop = min(len(known), self._copies.due)
+        rows = rows[rows < stop]
         if self.is_classifier:
             there = set(self.classes)
             for row in rows.tolist():
@@ -236,28 +268,35 @@ class LiveCompiled(Wrapper):
         """Predict events, learn those whose labels are known classes or numbers."""
         if self.is_classifier and len(X) == 1 and known[0] and labels[0] not in self.classes:
             return self._predicted(X)
-        if self.copy is not None:
-            return self._follow_with_copy(X, labels, known)
-        pairs = zip(labels.tolist(), known.tolist(), strict=True)
-        y = labels if known.all() else [label if there else None for label, there in pairs]
-        said = _outputs(self.learner.predict_then_learn_many(X, y))
-        if said.shape[1] and self.columns is not None:
-            given = np.log(np.maximum(said, _LEAST)) if self.is_classifier else said
-            # The copy will take the place of the learner in a mixture that relies on it already.
-            self._mixture.follow(X, given, self._numbers(labels, known))
-            self._copies.recent.add(X[known])
-        return said
+        if self._copies.serving:
+            return self._follow_copy(X, labels, known)
+        return self._follow_learner(X, labels, known)
 
-    def _follow_with_copy(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
+    def _follow_copy(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
+        """Predict by the copy; the learner learns."""
         numbers = self._numbers(labels, known)
         mixed = self._mixture.follow(X, self._copies.scores(X), numbers)
         if known.any():
-            found = self.learner.predict_then_learn_many(X[known], labels[known])
-            self._copies.comparison.add(
-                _outputs(found), mixed[known], numbers[known], is_classifier=self.is_classifier
-            )
-            self._copies.recent.add(X[known])
+            mine = _outputs(self.learner.predict_then_learn_many(X[known], labels[known]))
+            self._copies.compare(mine, mixed[known], numbers[known])
         return mixed
+
+    def _follow_learner(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
+        """Predict by the learner; a copy is compared with it."""
+        pairs = zip(labels.tolist(), known.tolist(), strict=True)
+        y = labels if known.all() else [label if there else None for label, there in pairs]
+        mine = _outputs(self.learner.predict_then_learn_many(X, y))
+        if not (mine.shape[1] and self.columns is not None and known.any()):
+            return mine
+        numbers = self._numbers(labels, known)[known]
+        if self.copy is not None:
+            mixed = self._mixture.follow(X[known], self._copies.scores(X[known]), numbers)
+            self._copies.compare(mine[known], mixed, numbers)
+        else:
+            # The copy will take the place of the learner in a mixture that relies on it already.
+            given = np.log(np.maximum(mine, _LEAST)) if self.is_classifier else mine
+            self._mixture.follow(X[known], given[known], numbers)
+        return mine
 
     def _learn_new_class(self, X: Numbers, labels: Numbers) -> None:
         """Learn an event (1, d) of a class that was not there when it was predicted."""
@@ -267,7 +306,6 @@ class LiveCompiled(Wrapper):
             self._follow_classes()
         given = np.zeros((1, len(self.classes)))
         self._mixture.follow(X, given, self._numbers(labels, np.ones(1, bool)))
-        self._copies.recent.add(X)
 
     def _balanced_weights(self) -> ClassWeights | None:
         """Return the learner's weights of classes as they are now, if they move with the labels."""
@@ -296,7 +334,7 @@ class LiveCompiled(Wrapper):
         return np.array([places[label] if yes else -1 for label, yes in there], np.int64)
 
     def renew_copy(self) -> None:
-        """Have a copy compiled now, wait for it, and take it into service.
+        """Have a copy compiled now, wait for it, and predict by it.
 
         Raises
         ------
@@ -304,6 +342,20 @@ class LiveCompiled(Wrapper):
             If there is nothing to compile: fewer than two events, or of classes fewer than two.
         """
         self._copies.renew()
+
+    def checkpointed(self, *, saved: bool = True) -> None:
+        """Take over the copy that came with the last `state`, if one was ready by then.
+
+        Call it with ``wait=False``, when that state is safe: a learner that is restored from it
+        takes the copy over too, so both predict alike from here on.
+
+        Parameters
+        ----------
+        saved : bool, default True
+            Whether there is such a state. Without one any copy that is ready is taken.
+        """
+        with self._lock:
+            self._copies.checkpointed(saved=saved)
 
     # Predicting
 
@@ -318,7 +370,7 @@ class LiveCompiled(Wrapper):
         return self._predicted(self._check(X))
 
     def _predicted(self, X: Numbers) -> Numbers:
-        if self.copy is not None:
+        if self._copies.serving:
             return self._mixture.predict(X, self._copies.scores(X))
         if not self.is_classifier:
             return np.asarray(self.learner.predict_many(X))[:, None]
@@ -359,9 +411,15 @@ class LiveCompiled(Wrapper):
         if not self.classes:
             raise NotLearned("no class is known yet; learn from an event first")
 
-    def aside(self) -> AbstractContextManager[None]:
-        """Predict without a trace in the learner, see `MultiKernel.aside`."""
-        return aside(self.learner)
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Predict without a trace, here and in the learner, see `MultiKernel.aside`."""
+        with self._lock, aside(self.learner):
+            self._leaves_a_trace = False
+            try:
+                yield
+            finally:
+                self._leaves_a_trace = True
 
     def _check(self, X: ArrayLike) -> Numbers:
         return check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
@@ -377,6 +435,7 @@ class LiveCompiled(Wrapper):
             "type": self.TYPE,
             "format": self.FORMAT,
             "budget": self.budget,
+            "wait": self.wait,
             "seed": self.seed,
         }
         parts = {"learner": self.learner.state(), "mixture": self._mixture.state()}
@@ -384,11 +443,16 @@ class LiveCompiled(Wrapper):
 
     @property
     def placing(self) -> dict[str, Any]:
-        """That of the learner."""
-        return {"learner": self.learner.placing}
+        """That of the learner, and the tolerance, which a job may change."""
+        return {"learner": self.learner.placing, "tolerance": self.tolerance}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self).from_state, tolerance=self.tolerance), (self.state(),)
 
     @classmethod
-    def from_state(cls, state: State, *, learner: dict[str, Any] | None = None) -> Self:
+    def from_state(
+        cls, state: State, *, learner: dict[str, Any] | None = None, tolerance: float = TOLERANCE
+    ) -> Self:
         """Return the learner whose state this is; a compilation goes on, from its beginning.
 
         Parameters
@@ -396,6 +460,8 @@ class LiveCompiled(Wrapper):
         state : State
         learner : dict, optional
             `Learner.placing` of the learner.
+        tolerance : float, default 0.005
+            See above.
 
         Raises
         ------
@@ -410,6 +476,8 @@ class LiveCompiled(Wrapper):
         model = cls.__new__(cls)
         model.learner = inner
         model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))
+        model.tolerance = tolerance
+        model.wait = header.get("wait") is not False
         model.seed = count(header, "seed", _OWNER)
         model._mixture = Mixture.from_state(
             state.child("mixture"),
@@ -417,7 +485,7 @@ class LiveCompiled(Wrapper):
             columns=len(inner.columns or ()),
             outputs=len(inner.classes) if inner.is_classifier else 1,
         )
-        model._copies = Copies(inner, budget=model.budget, seed=model.seed)
+        model._begin()
         model._copies.recent.add_columns(len(inner.columns or ()))
         model._copies.restore(state)
         return model
@@ -432,13 +500,12 @@ class LiveCompiled(Wrapper):
         InvalidInput
             If the learners differ in an option, naming it.
         """
-        for name in ("budget", "seed"):
+        for name in ("budget", "wait", "seed"):
             if getattr(self, name) != getattr(other, name):
                 raise InvalidInput(f"learners that merge must have the same {name}")
         self.learner.merge(other.learner, common_events=common_events)
         self._follow_columns()
         self._follow_classes()
-        self._copies.turn()
 
 
 def _outputs(found: Prequential) -> Numbers:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.base import Learner
+from streamk.learners.common.predictor import aside
 from streamk.learners.multi_kernel.learner import MultiKernel
 
 _MOST = 10
@@ -40,7 +40,7 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     """
     rows = np.vstack([x, np.tile(x, (len(x), 1))])
     rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
-    with getattr(learner, "aside", nullcontext)():
+    with aside(learner):
         if learner.is_classifier:
             answers = learner.predict_proba_many(rows)
             answers = answers[:, list(learner.classes).index(learner.predict_one(x))]

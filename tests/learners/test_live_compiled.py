@@ -23,7 +23,7 @@ import pytest
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
 from streamk.learners.live import LEAST_BUDGET
-from streamk.learners.live_compiled import background, copies
+from streamk.learners.live_compiled import background, comparison, copies
 from streamk.learners.live_compiled.background import Background, Order
 from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.learners.registry import from_state
@@ -34,7 +34,8 @@ pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install 
 Numbers = np.ndarray[Any, Any]
 
 FIRST = 80
-"""Labels before the first copy is begun; it is served after 100, the next one begun after 320."""
+"""Events before the first copy is begun; it comes after 100, the next one is begun after 320."""
+STEP = 20
 N = 480
 SMALL: dict[str, dict[str, Any]] = {
     "multi-kernel": {},
@@ -56,6 +57,8 @@ class Here:
         # As another process reads it.
         self._order = Order.from_state(through_json(order.state()))
 
+    ended = True
+
     def result(self) -> Any:
         return self._order.compiled()
 
@@ -63,7 +66,10 @@ class Here:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "FIRST", FIRST)
-    monkeypatch.setattr(copies, "_BEHIND", -1.0)  # every copy is followed by the next
+    monkeypatch.setattr(copies, "GROWTH", 4)
+    monkeypatch.setattr(copies, "STEP", STEP)
+    monkeypatch.setattr(copies, "ENOUGH", STEP)
+    monkeypatch.setattr(copies, "_BEHIND", -1e9)  # every copy is followed by the next
     monkeypatch.setattr(copies, "_ITERATIONS", 5)
     monkeypatch.setattr(copies, "Background", Here)
     monkeypatch.setattr(Here, "begun", 0)
@@ -79,11 +85,25 @@ def through_json(state: State) -> State:
     return State(json.loads(json.dumps(state.header)), state.arrays)
 
 
+ANYTHING = 1e300
+"""A tolerance within which a copy always is."""
+
+
+def restored(state: State) -> LiveCompiled:
+    """Return the learner of a state, with the tolerance of `live`."""
+    return LiveCompiled.from_state(through_json(state), tolerance=ANYTHING)
+
+
 def live(
-    name: str = "doubly-stochastic", task: str = "classification", **options: Any
+    name: str = "doubly-stochastic",
+    task: str = "classification",
+    *,
+    tolerance: float = ANYTHING,
+    wait: bool = True,
+    **options: Any,
 ) -> LiveCompiled:
     made = create(name, task=task, **{**SMALL[name], **options})
-    return LiveCompiled(made, budget=5, seed=1)
+    return LiveCompiled(made, budget=5, tolerance=tolerance, wait=wait, seed=1)
 
 
 def stream(task: str = "classification", n: int = N, labelled: float = 1.0) -> tuple[Numbers, Any]:
@@ -137,6 +157,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     *((name, "regression", {}) for name in SMALL),
     ("multi-kernel", "classification", {"class_weight": "balanced"}),
     ("multi-kernel", "classification", {"class_weight": {"same": 3.0}}),
+    *(("multi-kernel", task, {"tolerance": 0.02}) for task in ("classification", "regression")),
 ]
 
 
@@ -152,7 +173,7 @@ def test_any_cut_gives_the_same_bits(name: str, task: str, options: dict[str, An
     P: list[Numbers] = []
     for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
         if number % 3 == 1:
-            other = from_state(through_json(other.state()))
+            other = LiveCompiled.from_state(through_json(other.state()), **other.placing)
         part = other.predict_then_learn_many(X[start:stop], y[start:stop])
         found += part.predictions.tolist()
         if part.probabilities is not None:
@@ -250,15 +271,35 @@ def test_a_column_that_comes_after_a_copy_counts() -> None:
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_events_without_a_label_change_nothing(task: str) -> None:
+def test_events_without_a_label_are_for_copies_alone(task: str) -> None:
     model = served(task=task)
-    X, _ = stream(task)
-    before = copy.deepcopy(model)
-    found = model.predict_then_learn_many(X, [None] * N)
-    same(model, before)
+    X, _ = stream(task, 100)
+    learner, mixture = model.learner.state(), model._mixture.state()
+    found = model.predict_then_learn_many(X, [None] * 100)
+    for before, after in (
+        (learner, model.learner.state()),
+        (mixture, model._mixture.state()),
+    ):
+        assert before.header == after.header
+        for name, array in before.arrays.items():
+            np.testing.assert_array_equal(after.arrays[name], array, name)
     assert found.predictions.tolist() == model.predict_many(X).tolist()
     if found.probabilities is not None:
         np.testing.assert_array_equal(found.probabilities, model.predict_proba_many(X))
+    np.testing.assert_array_equal(model._copies.recent.events[-100:], X)
+    model.predict_then_learn_many(X, [None] * 100)
+    assert Here.begun == 2  # after 320 events
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_aside_leaves_no_trace(task: str) -> None:
+    model = served(task=task)
+    X, _ = stream(task)
+    before = copy.deepcopy(model)
+    with model.aside():
+        model.predict_then_learn_many(X, [None] * N)
+        model.predict_many(X)
+    same(model, before)
 
 
 def test_the_order_of_labels_that_come_late_counts() -> None:
@@ -323,7 +364,7 @@ def test_regression() -> None:
     model = live("multi-kernel", "regression")
     found = model.predict_then_learn_many(X, y)
     figures = model.comparison
-    assert figures["served_mae"] < 0.5 * np.abs(y - y.mean()).mean()
+    assert figures["copy_mae"] < 0.5 * np.abs(y - y.mean()).mean()
     assert np.abs(found.predictions[500:] - y[500:]).mean() < 100.0
     with pytest.raises(InvalidInput, match="no class probabilities"):
         model.predict_proba_many(X)
@@ -429,15 +470,157 @@ def test_a_copy_that_is_as_good_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.comparison["events"] == 600
 
 
+def test_the_learner_predicts_until_a_copy_has_proved_as_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "_BEHIND", 1e6)
+    X, y = stream(labelled=0.5)
+    model, alone = live("multi-kernel"), create("multi-kernel", task="classification")
+    found = model.predict_then_learn_many(X, y)
+    mine = alone.predict_then_learn_many(X, y)
+    assert model.comparison["copy_predicts"]
+    assert found.probabilities is not None
+    assert mine.probabilities is not None
+    apart = np.nan_to_num(found.probabilities) != np.nan_to_num(mine.probabilities)
+    (different,) = np.nonzero(apart.any(axis=1))
+    # The copy comes after 100 events; of the next 40 at least 20 have a label.
+    labels = np.cumsum([label is not None for label in y[100:]])
+    proved = 100 + STEP * (1 + int((labels < STEP).sum()) // STEP)
+    assert different[0] == proved
+    share = (N - proved) / (N - 100)
+    assert model.comparison["predicted_by_copy"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_copy_that_falls_behind_does_not_predict(task: str) -> None:
+    """The copy knows the first concept; the learner alone learns the second one."""
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch:
+        patch.setattr(copies, "_BEHIND", 1e6)
+        patch.setattr(comparison, "_MEMORY", 100)
+        X, y = stream(task)
+        first = live("multi-kernel", task, tolerance=0.3)
+        first.learn_many(X[:200], y[:200])
+        first.renew_copy()
+        rng = np.random.default_rng(9)
+        Z = rng.normal(size=(3000, 2)) * [1.0, 100.0]
+        turned: Any = Z[:, 0] ** 2 if task == "regression" else Z[:, 0] ** 2 > 1.0
+        if task == "classification":
+            turned = np.where(turned, "same", "other")
+        alone = copy.deepcopy(first.learner)
+        said = first.predict_then_learn_many(Z, turned)
+        mine = alone.predict_then_learn_many(Z, turned)
+    assert not first.comparison["copy_predicts"]
+    assert 0.0 < first.comparison["predicted_by_copy"] < 0.5
+    np.testing.assert_array_equal(said.predictions[-500:], mine.predictions[-500:])
+
+
+def test_few_labels_are_no_proof() -> None:
+    X, y = stream()
+    model = live()
+    model.predict_then_learn_many(X[:110], y[:110])
+    model.predict_then_learn_many(X[110:], [None] * (N - 110))
+    assert model.copy is not None
+    assert model.comparison["events"] == 10
+    assert not model.comparison["copy_predicts"]
+    assert Here.begun == 1  # nothing says that another would be better
+
+
+def test_copies_of_a_learner_of_few_labels_learn_all_events() -> None:
+    X, y = stream(labelled=0.3)
+    model = live()
+    model.predict_then_learn_many(X, y)
+    assert model.copy is not None
+    assert model.n_events < 200
+    assert len(model._copies.recent.events) == N
+
+
+# --- copies that come with a checkpoint -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_copy_comes_with_a_checkpoint(task: str) -> None:
+    X, y = stream(task)
+    model = live(task=task, wait=False)
+    model.predict_then_learn_many(X[:200], y[:200])
+    assert model.copy is None
+    state = model.state()
+    model.predict_then_learn_many(X[200:220], y[200:220])
+    assert model.copy is None  # the checkpoint could not be written
+    other = restored(state)
+    assert other.copy is not None
+    state = model.state()
+    model.checkpointed()
+    other = restored(state)
+    assert model.copy is not None
+    same(model, other)
+    found = model.predict_then_learn_many(X[220:], y[220:])
+    again = other.predict_then_learn_many(X[220:], y[220:])
+    assert found.predictions.tolist() == again.predictions.tolist()
+    same(model, other)
+    assert model.comparison["copy_predicts"]
+
+
+def test_without_a_state_a_copy_comes_when_it_is_ready() -> None:
+    X, y = stream()
+    model = live(wait=False)
+    model.learn_many(X[:90], y[:90])
+    model.checkpointed()  # no state has a copy
+    assert model.copy is None
+    model.checkpointed(saved=False)
+    assert model.copy is not None
+
+
+@pytest.mark.usefixtures("_processes")
+def test_nothing_waits_for_a_copy_that_comes_with_a_checkpoint() -> None:
+    X, y = stream()
+    model = live(wait=False)
+    model.learn_many(X[:90], y[:90])
+    process = process_of(model)
+    os.kill(process.pid, signal.SIGSTOP)
+    model.learn_many(X[90:], y[90:])
+    model.state()
+    model.checkpointed()
+    assert model.copy is None
+    os.kill(process.pid, signal.SIGCONT)
+    process.wait()
+    model.state()
+    model.checkpointed()
+    assert model.copy is not None
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_that_ends_without_a_copy_is_told_and_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    X, y = stream()
+    model = live(wait=False)
+    model.learn_many(X[:90], y[:90])
+    process = process_of(model)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model.state()
+    assert "ended with -9" in caplog.text
+    assert "the next one is begun after 320 events" in caplog.text
+    model.checkpointed()
+    assert model.copy is None
+    model.learn_many(X[90:330], y[90:330])
+    process_of(model).wait()
+    model.state()
+    model.checkpointed()
+    assert model.copy is not None
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_the_comparison_by_hand(task: str) -> None:
     model = served(task=task)
     assert model.comparison["events"] == 100
-    model = from_state(through_json(model.state()))  # type: ignore[assignment]
+    model = restored(model.state())
     X, y = stream(task, 260)
     alone = model.learner
     mine, ours = [], []
-    model._copies.comparison = type(model._copies.comparison)()
+    model._copies._comparison = type(model._copies._comparison)()
     again = copy.deepcopy(model)
     for x, label in zip(X[200:], y[200:], strict=True):
         mine.append(
@@ -450,6 +633,7 @@ def test_the_comparison_by_hand(task: str) -> None:
     again.predict_then_learn_many(X[200:], y[200:])
     figures = model.comparison
     assert figures == again.comparison
+    assert (figures.pop("predicted_by_copy"), figures.pop("copy_predicts")) == (140 / 160, True)
     labels: list[Any] = y[200:]
 
     def loss(said: Sequence[Any]) -> float:
@@ -462,9 +646,9 @@ def test_the_comparison_by_hand(task: str) -> None:
             "events": 60,
             "agreement": np.mean([a == b for a, b in zip(one, other, strict=True)]),
             "learner_accuracy": np.mean([a == b for a, b in zip(one, labels, strict=True)]),
-            "served_accuracy": np.mean([a == b for a, b in zip(other, labels, strict=True)]),
+            "copy_accuracy": np.mean([a == b for a, b in zip(other, labels, strict=True)]),
             "learner_log_loss": loss(mine),
-            "served_log_loss": loss(ours),
+            "copy_log_loss": loss(ours),
         }
     else:
         a, b, truth = np.array(mine), np.array(ours), np.array(labels)
@@ -472,9 +656,9 @@ def test_the_comparison_by_hand(task: str) -> None:
             "events": 60,
             "mean_difference": np.abs(a - b).mean(),
             "learner_mae": np.abs(a - truth).mean(),
-            "served_mae": np.abs(b - truth).mean(),
+            "copy_mae": np.abs(b - truth).mean(),
             "learner_rmse": np.square(a - truth).mean() ** 0.5,
-            "served_rmse": np.square(b - truth).mean() ** 0.5,
+            "copy_rmse": np.square(b - truth).mean() ** 0.5,
         }
     assert figures == pytest.approx(expected)
 
@@ -526,7 +710,7 @@ def test_a_process_that_is_killed_is_replaced(
     with caplog.at_level(logging.WARNING, "streamk.compiling"):
         model.learn_many(X[90:], y[90:])
     assert "ended with -9" in caplog.text
-    assert "compiling in this one" in caplog.text
+    assert "compiling in this process" in caplog.text
     monkeypatch.setattr(copies, "Background", Here)
     here = live()
     here.learn_many(X, y)
@@ -543,7 +727,7 @@ def test_where_its_directory_is_cleaned_away_it_is_compiled_here(
     shutil.rmtree(model._copies._background._here)  # type: ignore[union-attr]
     with caplog.at_level(logging.WARNING, "streamk.compiling"):
         model.learn_many(X[90:], y[90:])
-    assert "compiling in this one" in caplog.text
+    assert "compiling in this process" in caplog.text
     assert model.comparison["events"] == 50
 
 
@@ -584,8 +768,8 @@ OWNER = """
 import sys
 import numpy as np
 from streamk.learners import LiveCompiled, create
-from streamk.learners.live_compiled import background, copies
-copies.FIRST = 20
+from streamk.learners.live_compiled import background, comparison, copies
+copies.FIRST = copies.STEP = copies.ENOUGH = 20
 background._WORK = background._WORK.replace("background.work(", "background.Order.compiled ="
     " lambda order: __import__('time').sleep(600); background.work(")
 X = np.random.default_rng(0).normal(size=(21, 2))
@@ -629,7 +813,8 @@ def test_predicting_from_a_loaded_state_starts_no_process() -> None:
     loaded.predict_many(X)
     loaded.predict_proba_many(X)
     loaded.predict_one(X[0])
-    loaded.predict_then_learn_many(X, [None] * N)
+    with loaded.aside():
+        loaded.predict_then_learn_many(X, [None] * N)
     loaded.state()
     pickle.loads(pickle.dumps(loaded))
     assert Here.begun == begun
@@ -717,8 +902,9 @@ def test_arrays_that_are_missing(part: str) -> None:
         {"budget": "much"},
         {"budget": 1.0},
         {"seed": -1},
-        {"at": 0},
-        {"serve_at": None},
+        {"at": -1},
+        {"come_at": None},
+        {"seen": 0.5},
         {"format": 99},
         {"type": "live"},
     ],
@@ -756,7 +942,7 @@ def test_options_of_a_state_ask_for_no_more_than_there_is() -> None:
     parts: Any = model.state().header["parts"]
     huge = {**parts["order"]["options"], "trees": 10**9, "leaves": 10**9, "landmarks": 10**9}
     header = {"parts": {**parts, "order": {**parts["order"], "options": huge}}}
-    other: Any = from_state(damaged(model, header))
+    other = restored(damaged(model, header))
     X, y = stream()
     model.learn_many(X[330:], y[330:])
     other.learn_many(X[330:], y[330:])
@@ -782,20 +968,3 @@ def test_merge() -> None:
     same(model, twin)
     with pytest.raises(InvalidInput, match="the same budget"):
         model.merge(LiveCompiled(create("doubly-stochastic", task="classification"), budget=6))
-
-
-@pytest.mark.parametrize("learned", [40, 60, 75])
-def test_a_merge_can_begin_a_copy(learned: int) -> None:
-    X, y = stream()
-    one, other = live(), live()
-    one.learn_many(X[:40], y[:40])
-    other.learn_many(X[:learned], y[:learned])
-    one.merge(other)
-    assert one.n_events == 40 + learned
-    assert Here.begun == 1
-    twin = copy.deepcopy(one)
-    one.learn_many(X[100:300], y[100:300])
-    for row in range(100, 300):
-        twin.learn_many(X[row : row + 1], y[row : row + 1])
-    same(one, twin)
-    assert one.copy is not None

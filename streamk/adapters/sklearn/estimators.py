@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.landmarks.checks import check_count
 from streamk.learners import Learner, Scaled
+from streamk.learners.common.predictor import aside
 
 _EVENTS: dict[str, Any] = {
     "dtype": np.float64,
@@ -193,7 +193,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         parts = self._parts(X)
         learner = self._model.learner
         say = getattr(learner, method)
-        with getattr(learner, "aside", nullcontext)():  # predictions change nothing
+        with aside(learner):  # predictions change nothing
             return np.concatenate([say(rows, *arguments) for rows in parts])
 
 

@@ -26,6 +26,7 @@ from streamk.engine.recovery.revisions import Revisions
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
+from streamk.learners import LiveCompiled
 from streamk.learners.base import Learner
 
 __all__ = ["CheckpointCoordinator"]
@@ -356,7 +357,10 @@ class CheckpointCoordinator:
             the group has moved on (`Revoked`), everything is as in the last committed checkpoint
             and the partitions are given up.
         """
-        if self._store is None or (self._unsure and self._at is None):
+        if self._store is None:
+            self._have_copy_renewed(saved=False)
+            return
+        if self._unsure and self._at is None:
             return
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
@@ -380,6 +384,12 @@ class CheckpointCoordinator:
         self._at = self._store.save(body, trainer.model.state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
+        self._have_copy_renewed(saved=True)
+
+    def _have_copy_renewed(self, *, saved: bool) -> None:
+        if isinstance(self._trainer.model, LiveCompiled):
+            self._trainer.settle()
+            self._trainer.model.checkpointed(saved=saved)
 
     @property
     def is_current(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from streamk.engine.training.surplus import Predicted, before, surplus_of, witho
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
+from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
 
 __all__ = ["Trainer"]
@@ -262,7 +263,8 @@ class Trainer:
 
     def _predict_then_learn(self, X: Any, y: list[Any]) -> Prequential:
         if self.model.columns is not None:
-            return self.model.predict_then_learn_many(X, y)
+            with nullcontext() if self.learns else aside(self.model):
+                return self.model.predict_then_learn_many(X, y)
         # Events without a value; columns come, though none, with the first one learned.
         first = next((i for i, label in enumerate(y) if label is not None), len(y))
         unknown = nothing(self.model, first)

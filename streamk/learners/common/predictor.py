@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -238,6 +239,12 @@ def innermost(learner: Any) -> Any:
     while hasattr(learner, "learner"):
         learner = learner.learner
     return learner
+
+
+def aside(learner: Any) -> AbstractContextManager[None]:
+    """Predict without a trace in a learner, see `MultiKernel.aside`."""
+    found: AbstractContextManager[None] = getattr(learner, "aside", nullcontext)()
+    return found
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

@@ -37,7 +37,7 @@ from streamk.prediction.dc_pred import TreeOptions, fit
 from streamk.prediction.targets import Targets
 from streamk.state import State
 
-__all__ = ["Background", "Order", "work"]
+__all__ = ["Background", "NotCompiled", "Order", "work"]
 
 _log = logging.getLogger("streamk.compiling")
 
@@ -52,6 +52,10 @@ _WORK = (
     " from streamk.learners.live_compiled import background;"
     " background.work(pathlib.Path(sys.argv[2]))"
 )
+
+
+class NotCompiled(Exception):
+    """A process has not compiled; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class Background:
             files.write(order.state(), self._here / _ORDER)
             self._process = self._started()
         except (OSError, InvalidInput) as error:
-            _log.warning("no process that compiles can be started (%s); compiling later", error)
+            _log.warning("no process that compiles can be started (%s)", error)
             return
         self._end.detach()
         self._end = weakref.finalize(self, _end, self._process, self._here, os.getpid())
@@ -161,13 +165,21 @@ class Background:
                 env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
             )
 
+    @property
+    def ended(self) -> bool:
+        """Whether `result` is there at once."""
+        return self._process is None or self._process.poll() is not None
+
     def result(self) -> CompiledModel:
         """Wait for the compiled model.
 
-        Where the process ended without one, as by a signal, it is compiled here.
+        Raises
+        ------
+        NotCompiled
+            If the process could not be started or ended without one, as by a signal.
         """
         if self._process is None:
-            return self._order.compiled()
+            raise NotCompiled("the process that compiles was not started")
         code = _waited(self._process)
         try:
             if code == 0:
@@ -177,8 +189,7 @@ class Background:
             why = f"left no copy ({error})"
         finally:
             self._end()
-        _log.warning("the process that compiles %s; compiling in this one", why)
-        return self._order.compiled()
+        raise NotCompiled(f"the process that compiles {why}")
 
     def _last_line(self) -> str:
         """Return the last line that the process wrote, which names an error."""
