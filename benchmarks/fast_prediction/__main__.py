@@ -6,6 +6,7 @@ numbers        Figure 3: errors of regressions by the cost of a prediction
 approximation  Figure 1: errors of approximate kernels by the cost of a prediction
 ablation       what each part of the method does
 live           a live learner and its compiled copy on the next 10,000 events
+command        the same through `streamk run`, from files and a topic, where few events have labels
 
 How each figure is taken is at the top of the modules in fast_prediction/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.fast_prediction import ablation, approximation, classes, live, numbers
+from benchmarks.fast_prediction import ablation, approximation, classes, command, live, numbers
 
 NAME = "fast_prediction"
 PARTS: dict[str, parts.Render] = {
@@ -28,6 +29,7 @@ PARTS: dict[str, parts.Render] = {
     "approximation": approximation.render,
     "ablation": ablation.render,
     "live": live.render,
+    "command": command.render,
 }
 
 
@@ -48,6 +50,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "approximation": lambda: approximation.measure(data, quick=quick),
         "ablation": lambda: ablation.measure(data, quick=quick),
         "live": lambda: live.measure(data, quick=quick),
+        "command": lambda: command.measure(data, quick=quick),
     }
     results = parts.measured(NAME, options, measures)
     common.finish(NAME, options, {}, results, render)

@@ -55,8 +55,8 @@ def since_lines(since: Mapping[str, int]) -> list[str]:
     return [f"{', '.join(some)}: from scored event {n + 1:,} on" for n, some in names.items()]
 
 
-def compiled_lines(figures: Figures) -> list[str]:
-    """A compiled copy beside the model, `LiveCompiled.comparison`, in lines.
+def compiled_lines(figures: Figures | None) -> list[str]:
+    """A compiled copy beside the model, `LiveCompiled.comparison`, in lines; none of other models.
 
     >>> compiled_lines({"events": 5000, "agreement": 0.98, "learner_accuracy": 0.9,
     ...                 "copy_accuracy": 0.895, "learner_log_loss": 0.3, "copy_log_loss": 0.31,
@@ -65,10 +65,12 @@ def compiled_lines(figures: Figures) -> list[str]:
 '5,000 labels since; 98.0% get the class that the model gives', \
 'accuracy 0.8950 (model 0.9000), log loss 0.3100 (model 0.3000)']
     >>> compiled_lines({})
-    []
+    ['nothing yet to compare a copy with, the model predicts']
     """
-    if not figures:
+    if figures is None:
         return []
+    if not figures:
+        return ["nothing yet to compare a copy with, the model predicts"]
     share = f"{figures['predicted_by_copy']:.1%} of the events since it came"
     now = "predicts now" if figures["copy_predicts"] else "is behind, the model predicts"
     labels = f"{figures['events']:,.0f} labels since"

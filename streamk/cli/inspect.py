@@ -112,7 +112,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "features": model.n_features,
             "events": model.n_events,
             "array_bytes": found.model.nbytes,
-            "compiled": getattr(model, "comparison", {}),
+            "compiled": getattr(model, "comparison", None),
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],

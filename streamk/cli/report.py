@@ -44,7 +44,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
         "absent_names": list(report.absent_names),
-        "compiled": getattr(model, "comparison", {}),
+        "compiled": getattr(model, "comparison", None),
     }
 
 
@@ -81,7 +81,7 @@ def as_text(report: Report) -> str:
             + size(model.nbytes),
         ),
     ]
-    facts += [("compiled", line) for line in compiled_lines(getattr(model, "comparison", {}))]
+    facts += [("compiled", line) for line in compiled_lines(getattr(model, "comparison", None))]
     facts += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in report.lost

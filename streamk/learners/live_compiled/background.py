@@ -154,13 +154,14 @@ class Background:
 
     def _started(self) -> subprocess.Popen[bytes]:
         with (self._here / _SAID).open("wb") as said:
-            # A session of its own: Ctrl-C is for the stream, which then ends in order.
+            # A group of its own: Ctrl-C is for the stream, which then ends in order. No session of
+            # its own, in which Linux gives a niced process as much of the cores as the stream.
             return subprocess.Popen(
                 [sys.executable, "-c", _WORK, json.dumps(sys.path), str(self._here)],
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=said,
-                start_new_session=True,
+                process_group=0,
                 # One thread: its products are small, and the other cores are for the stream.
                 env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
             )
@@ -228,7 +229,7 @@ def _end(process: subprocess.Popen[bytes], here: Path, owner: int) -> None:
 def work(here: Path) -> None:
     """Compile what is ordered in a directory, at a low priority: the stream goes first."""
     threading.Thread(target=_watch, args=[here], daemon=True).start()
-    os.nice(10)
+    os.nice(19)
     Order.from_state(files.read(here / _ORDER)).compiled().save(here / _MODEL)
 
 
