@@ -1,12 +1,11 @@
 """`streamk run` with and without `--serve-compiled`, where most events have no label.
 
-Of each stream the first 30,000 events have their labels (20,000 of the shorter ones), of the others
-one of twenty. The same
-events are read from a CSV file, as fast as the job can, and from a topic, into which they come at
-1,000 events/s while both jobs read it. Figures are those of the predictions of all events without
-a label. "by copy" is the share of the events since the first copy that it predicted; from a file it
-is that of a backlog which ends before a copy is compiled. CPU seconds are those of the job, and of
-the processes that compile for it. "again" are events/s where the job that read the topic is the
+Of each stream the first 30,000 events have their labels (or the first half), of the others one of
+twenty. The same events are read from a CSV file, as fast as the job can, and from a topic, into
+which they come at 1,000 events/s while both jobs read it. Figures are those of the predictions of
+all events without a label. "by copy" is the share of the events since the last copy that it
+predicted; a file may be at its end before a copy is compiled. CPU seconds are those of the job and
+of the processes that compile for it. "again" are events/s where the job that read the topic is the
 start of another one (`--start-from`), which reads the events from a file without their labels.
 """
 
@@ -59,7 +58,7 @@ def _set(stream: Dataset, there: Broker | None, quick: bool) -> dict[str, Any]:
     first = len(stream) // 2 if quick else min(FIRST, len(stream) // 2)
     known = np.random.default_rng(0).random(len(stream)) < SHARE
     known[:first] = True
-    truth = stream.y.tolist()
+    truth = (stream.y * 1).tolist()  # booleans as numbers, which a key of JSON shows alike
     events = _events(stream, truth, known)
     with tempfile.TemporaryDirectory() as room:
         here = Path(room)
