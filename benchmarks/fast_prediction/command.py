@@ -1,8 +1,8 @@
 """`streamk run` with and without `--serve-compiled`, where most events have no label.
 
 Of each stream the first 30,000 events have their labels (or the first half), of the others one of
-twenty. The same events are read from a CSV file, as fast as the job can, and from a topic, into
-which they come at 1,000 events/s while both jobs read it. Figures are those of the predictions of
+ten. The same events are read from a CSV file, as fast as the job can, and from a topic, into
+which they come at 500 events/s while both jobs read it. Figures are those of the predictions of
 all events without a label. "by copy" is the share of the events since the last copy that it
 predicted; a file may be at its end before a copy is compiled. CPU seconds are those of the job and
 of the processes that compile for it. "again" are events/s where the job that read the topic is the
@@ -31,8 +31,8 @@ from benchmarks.engine import clients
 from benchmarks.engine.broker import Broker, broker
 
 SETS = ("covtype_subset93k", "rialto", "gmsc", "elec2", "beijing_pm25")
-FIRST, SHARE = 30_000, 0.05
-RATE = 1_000
+FIRST, SHARE = 30_000, 0.1
+RATE = 500
 JOBS: dict[str, tuple[str, ...]] = {"model": (), "compiled": ("--serve-compiled",)}
 _LEAST = 1e-4
 Numbers = NDArray[Any]
@@ -113,7 +113,7 @@ class _Job:
             [
                 *(sys.executable, "-m", "streamk", "run", source, "--label", "label"),
                 *("--task", task, "--to", f"file:{name}.ndjson", "--checkpoint", name),
-                *("--checkpoint-every", "1000", "--json", "--quiet", *options),
+                *("--checkpoint-every", "10000", "--json", "--quiet", *options),
             ],
             cwd=here,
             env=os.environ | {"PYTHONPATH": str(common.ROOT)},

@@ -18,8 +18,12 @@ from crash_kit import outputs
 from kafka_kit import producer
 
 import streamk as package
+from connectors.memory import MemorySource
+from streamk.engine import Engine
 from streamk.errors import StreamkError
-from streamk.learners import LiveCompiled
+from streamk.learners import LiveCompiled, create
+from streamk.learners.live_compiled import copies
+from streamk.learners.live_compiled.background import Order
 from streamk.prediction import load
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
@@ -244,6 +248,28 @@ def test_a_job_that_began_without_it_is_not_served_so(home: Path, tmp_path: Path
     start = ("--start-from", "state", "--checkpoint", "other", "--serve-compiled")
     _, err = streamk(*command, *start, cwd=tmp_path, status=2)
     assert "has a model that was learned without" in err
+
+
+def test_without_checkpoints_a_copy_comes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FIRST", 100), ("STEP", 50), ("ENOUGH", 50), ("_ITERATIONS", 5)):
+        monkeypatch.setattr(copies, name, value)
+    events = stream(0, 2000)
+    X = np.array([[event["a"], event["b"]] for event in events])
+    y = [event.get("y") for event in events]
+    learner = create("doubly-stochastic", task="classification", max_features=64, block_size=64)
+    model = LiveCompiled(learner, tolerance=1e9, wait=False)
+
+    class AtOnce:
+        ended = True
+
+        def __init__(self, order: Order) -> None:
+            self.result = order.compiled
+
+    monkeypatch.setattr(copies, "Background", AtOnce)
+    source = MemorySource((X, np.array(y, object)), columns=("a", "b"))
+    report = Engine(source, model, label="y", checkpoint_every=50).run()
+    assert report.events == 2000
+    assert model.comparison["copy_predicts"]
 
 
 @pytest.mark.kafka
