@@ -20,6 +20,7 @@ from streamk.errors import InvalidInput
 
 __all__ = [
     "Choice",
+    "Flag",
     "Made",
     "Option",
     "Real",
@@ -150,6 +151,18 @@ class Real(Option):
         above = value > self.least if self.open_below else value >= self.least
         below = value < self.most if self.open_above else value <= self.most
         return bool(above and below)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Option):
+    """An option that is true or false."""
+
+    @property
+    def _domain(self) -> str:
+        return "True or False"
+
+    def _holds(self, value: Any) -> bool:
+        return isinstance(value, bool)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,17 +56,23 @@ def _doubly_stochastic(
     bandwidth: float = BANDWIDTH,
     step: float | Step | None = None,
     loss: str | Loss | None = None,
-    batch_size: int = 1,
+    preconditioner: str | None = None,
+    batch_size: int | None = None,
     block_size: int = 2048,
     max_features: int = 2048,
     **options: Any,
 ) -> Scaled:
+    if preconditioner is None:
+        step, batch_size = _step(step, task), 1 if batch_size is None else batch_size
+    elif step is not None:
+        step = _step(step, task)
     return Scaled(
         DoublyStochastic(
             _kernel(kernel, bandwidth),
             loss=loss or ("softmax" if task == "classification" else "squared"),
             task=task,
-            step=_step(step, task),
+            step=step,
+            preconditioner=preconditioner,
             batch_size=batch_size,
             block_size=block_size,
             max_features=max_features,
@@ -157,14 +163,15 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     **options
         For "multi-kernel" those of `MultiKernel`; it needs none. For "doubly-stochastic"
         ``kernel`` (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; 1
-        for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1),
-        ``block_size`` and ``max_features`` (2048), and the other options of the learner. So every
-        event moves every feature; with ``max_features`` above ``block_size`` the model grows. For
-        "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` and ``loss`` likewise,
-        and the other options of `OnlineNystrom`; the seed is of no consequence. For
-        "streaming-meka" these (``step`` 0.1 for numbers), and the other options of
-        `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel`` ("laplacian"), ``bandwidth``
-        (1, and 2 of "eigenpro"), and the other options of `OnlineKernelRidge` and of `EigenPro`.
+        for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1; twice the
+        block with a preconditioner), ``block_size`` and ``max_features`` (2048), and the other
+        options of the learner. So every event moves every feature; with ``max_features`` above
+        ``block_size`` the model grows. For "online-nystrom" ``kernel`` ("gaussian"),
+        ``bandwidth``, ``step`` and ``loss`` likewise, and the other options of `OnlineNystrom`;
+        the seed is of no consequence. For "streaming-meka" these (``step`` 0.1 for numbers), and
+        the other options of `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel``
+        ("laplacian"), ``bandwidth`` (1, and 2 of "eigenpro"), and the other options of
+        `OnlineKernelRidge` and of `EigenPro`.
         A bandwidth is that of a kernel given by name.
 
     Raises
@@ -194,8 +201,8 @@ def defaults(name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> defaults("doubly-stochastic")["batch_size"]
-    1
+    >>> defaults("doubly-stochastic")["block_size"]
+    2048
     """
     found = {}
     for makes in (LEARNERS[name].__init__, MODELS[name]):

@@ -66,6 +66,23 @@ class Coefficients:
         """Return a view of the sums of squares of these chunks, without chunks if none are kept."""
         return self.all_squares[first:stop]
 
+    def chunks(self, first: int, stop: int) -> Any:
+        """Return the coefficients of these chunks, a float64 copy (features, outputs)."""
+        values = self.all_values[first:stop].transpose(0, 2, 1).astype(np.float64)
+        return self.scale * values.reshape(-1, self.n_outputs)
+
+    def set_chunks(self, first: int, W: Any) -> None:
+        """Set the coefficients W (features, outputs) of whole chunks from one on."""
+        values = W.reshape(-1, CHUNK, self.n_outputs).transpose(0, 2, 1) / self.scale
+        self.all_values[first : first + len(values)] = values
+
+    def approach(self, other: Self, weight: float) -> None:
+        """Go a part of the way to other coefficients, of as many chunks."""
+        mine, theirs = self.all_values[: self._chunks], other.all_values[: self._chunks]
+        mine *= (1.0 - weight) * self.scale
+        mine += (weight * other.scale) * theirs
+        self.scale = 1.0
+
     def dense(self, n_features: int) -> NDArray[Any]:
         """Return the coefficients as a new NumPy array of shape (n_features, outputs)."""
         values = self.scale * self._backend.get(self.all_values[: self._chunks])

@@ -64,7 +64,7 @@ class KernelFunction:
         Whether labels are numbers of classes (else numbers to be predicted).
     n_outputs : int
     seed : int
-    step : Step
+    step : Step or None
     regularization : float
     block_size, max_features, cache_bytes : int
     sampler : str
@@ -82,7 +82,7 @@ class KernelFunction:
         classes: bool,
         n_outputs: int,
         seed: int,
-        step: Step,
+        step: Step | None,
         regularization: float,
         block_size: int,
         max_features: int,
@@ -185,7 +185,7 @@ class KernelFunction:
         if alone is None or not alone.takes(x):
             return None
         F = self._xp.empty(alone.outputs)
-        factor = self.coefficients.scale * alone.blocks.amplitude
+        factor = self._predicting.scale * alone.blocks.amplitude
         finite = alone.single.predict(self.put(x), factor, F)
         return self._get(F) if finite else None
 
@@ -193,9 +193,22 @@ class KernelFunction:
         """Return f(x) of each row, on the backend's device as X is."""
         if not self.n_steps:
             return self._xp.zeros((len(X), self.coefficients.n_outputs))
-        features, coefficients = self._features, self.coefficients
+        return self._decide_by(self._predicting, X)
+
+    def _decide_by(self, coefficients: Coefficients, X: Any) -> Any:
+        features = self._features
         A = coefficients.values(0, features.whole(self.n_chunks))
         return features.decide(X, A, coefficients.scale)
+
+    @property
+    def every(self) -> tuple[Coefficients, ...]:
+        """All coefficients of the features that there are."""
+        return (self.coefficients,)
+
+    @property
+    def _predicting(self) -> Coefficients:
+        """The coefficients by which is predicted."""
+        return self.coefficients
 
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
@@ -263,6 +276,7 @@ class KernelFunction:
             What was predicted, each event before it was learned; of no use without P.
         """
         coefficients, t = self.coefficients, self.n_steps
+        assert self._step is not None
         alone = self._served(t) if t >= self._n_blocks else None
         if alone is None:
             return 0, np.empty((0, coefficients.n_outputs))
@@ -279,10 +293,15 @@ class KernelFunction:
 
     def _plan(self, t: int) -> tuple[int, int, float, float]:
         """Return which features step t moves, start and stop, the decay of all and the rate."""
-        start = (t - 1) % self._n_blocks * self._block_size
-        stop = min(start + self._block_size, self._max_features)
+        assert self._step is not None
+        start, stop = self._block(t)
         decay = 1.0 - self._step.size(t) * self._regularization
         return start, stop, decay, self._step.rate(t) / (stop - start)
+
+    def _block(self, t: int) -> tuple[int, int]:
+        """Return the features that step t moves, start and stop."""
+        start = (t - 1) % self._n_blocks * self._block_size
+        return start, min(start + self._block_size, self._max_features)
 
     def _step_alone(self, alone: _Alone, x: Any, y: float) -> bool:
         """Step on one event; False, and nothing is learned, if it must go the way of batches."""
@@ -301,7 +320,7 @@ class KernelFunction:
     def _served(self, steps: int) -> _Alone | None:
         """Return what serves single events with the features of so many steps, if it pays."""
         turns = steps if steps < self._n_blocks else self._n_blocks
-        alone, blocks, coefficients = self._alone, self._blocks, self.coefficients
+        alone, blocks, coefficients = self._alone, self._blocks, self._predicting
         if (
             alone is None
             or alone.turns != turns
@@ -326,7 +345,8 @@ class KernelFunction:
         """Prepare for single events, unless the features are too many or not kept."""
         features = min(alone.turns * self._block_size, self._max_features)
         chunks = alone.blocks.whole(-(-features // CHUNK))
-        A, squares = self.coefficients.values(0, chunks), self.coefficients.squares(0, chunks)
+        coefficients = self._predicting
+        A, squares = coefficients.values(0, chunks), coefficients.squares(0, chunks)
         basis = alone.blocks.kept(chunks) if features <= _FUSED else None
         if basis is not None and len(A) == chunks:
             alone.basis = basis

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, options
 from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
-from streamk.errors import StateError
+from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_range, check_seed
 from streamk.features.samplers import SAMPLERS, check_sampler
@@ -27,13 +27,14 @@ from streamk.learners.common.options import (
     check_classification,
 )
 from streamk.learners.common.predictor import one_row
-from streamk.learners.common.steps import Constant, Step, step_from_json
+from streamk.learners.common.steps import AdaGrad, Constant, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
 from streamk.learners.doubly_stochastic.merging import matched, share_columns
+from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunction
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
-from streamk.options import Choice, Made, Option, Real, Whole
+from streamk.options import Choice, Flag, Made, Option, Real, Whole
 from streamk.state import State
 
 
@@ -58,12 +59,24 @@ class DoublyStochastic(Supervised):
         What labels are. Follows from the loss, except that "squared" is regression by default.
     seed : int, default 0
     step : Step, optional
-        Step-size rule; ``Constant(1.0)`` by default.
+        Step-size rule; ``Constant(1.0)`` by default. With a preconditioner the size is found at
+        each step by default.
     regularization : float, default 0
         The paper's nu, at least 0.
-    batch_size : int, default 8
-        Events a step. They are gathered, in whatever calls they come, until there are so many; the
-        coefficients stay as they are until then. `finish` takes a step with fewer.
+    preconditioner : {"block"}, optional
+        Each step moves its block alone, preconditioned by the covariance of its features on the
+        events of the step, as in the paper's large experiments: a fraction of the steps, for losses
+        with a curvature, and large mini-batches. Without `step` its size, and a damping of the
+        covariance, are those of the least loss by leave-one-out changes of the outputs, see
+        `streamk.learners.doubly_stochastic.preconditioner`. With one, a mini-batch of fewer events
+        than the block has features (m of n), as `finish` may leave it, is damped by m / n.
+    averaging : bool, default False
+        Whether averages of the preconditioned coefficients predict, of which recent ones count
+        more (polynomial decay): less noise of a constant step.
+    batch_size : int, optional
+        Events a step, 8 by default and ``2 * block_size`` with a preconditioner. They are gathered,
+        in whatever calls they come, until there are so many; the coefficients stay as they are
+        until then. `finish` takes a step with fewer.
     block_size : int, default 256
         Features a step.
     max_features : int, default 131072
@@ -111,7 +124,7 @@ class DoublyStochastic(Supervised):
     """
 
     TYPE = "doubly-stochastic"
-    FORMAT = 3
+    FORMAT = 4
     """From 2 on with gathered events."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
@@ -121,9 +134,14 @@ class DoublyStochastic(Supervised):
         "step": Made(
             kind=Step,
             parse=step_from_json,
-            about="SIZE or RULE:SIZE, see below (1; regression: 0.5)",
+            optional=True,
+            about="SIZE or RULE:SIZE, see below (1; regression: 0.5; preconditioned: found)",
         ),
         "regularization": Real(about="how fast old coefficients shrink, at least 0"),
+        "preconditioner": Choice(
+            choices=("block",), optional=True, since=4, about="block: by its features' covariance"
+        ),
+        "averaging": Flag(since=4, about="true: averages of preconditioned coefficients predict"),
         "batch_size": Whole(about="events a step of the learner"),
         "block_size": Whole(about="random features a step"),
         "max_features": Whole(about="where the model stops growing"),
@@ -149,7 +167,9 @@ class DoublyStochastic(Supervised):
         seed: int = 0,
         step: Step | None = None,
         regularization: float = 0.0,
-        batch_size: int = 8,
+        preconditioner: str | None = None,
+        averaging: bool = False,
+        batch_size: int | None = None,
         block_size: int = 256,
         max_features: int = 1 << 17,
         cache_bytes: int = 1 << 28,
@@ -163,7 +183,10 @@ class DoublyStochastic(Supervised):
     ) -> None:
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
         self.kernel = kernel
-        self.step = Constant(1.0) if step is None else step
+        self.preconditioner, self.averaging = preconditioner, averaging
+        self.step = Constant(1.0) if step is None and preconditioner is None else step
+        if batch_size is None:
+            batch_size = 8 if preconditioner is None else 2 * block_size
         self.seed, self.regularization = check_seed(seed), regularization
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
         self.cache_bytes, self.threads, self.backend = cache_bytes, threads, backend
@@ -172,29 +195,49 @@ class DoublyStochastic(Supervised):
         options.check(self.OPTIONS, self)
         check_sampler(sampler, kernel)
         check_range(0, max_features)
+        self._check_preconditioner()
         self.is_classifier = classifies(self.loss, task)
         if not self.is_classifier:
             check_classification(classes=classes)
-        self._function = KernelFunction(
-            kernel,
-            self.loss,
-            classes=self.is_classifier,
-            n_outputs=self._n_outputs(),
-            seed=self.seed,
-            step=self.step,
-            regularization=regularization,
-            block_size=block_size,
-            max_features=max_features,
-            cache_bytes=cache_bytes,
-            sampler=sampler,
-            dtype=self.dtype,
-            threads=threads,
-            backend=backends.select(backend),
+        made: dict[str, Any] = {
+            "classes": self.is_classifier,
+            "n_outputs": self._n_outputs(),
+            "seed": self.seed,
+            "step": self.step,
+            "regularization": regularization,
+            "block_size": block_size,
+            "max_features": max_features,
+            "cache_bytes": cache_bytes,
+            "sampler": sampler,
+            "dtype": self.dtype,
+            "threads": threads,
+            "backend": backends.select(backend),
+        }
+        self._function = (
+            KernelFunction(kernel, self.loss, **made)
+            if preconditioner is None
+            else PreconditionedFunction(kernel, self.loss, averaging=averaging, **made)
         )
         self.n_events = 0
         self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
         if columns is not None:
             self.add_columns(columns)
+
+    def _check_preconditioner(self) -> None:
+        if self.preconditioner is None:
+            if self.averaging:
+                raise InvalidInput("averaging=True is for preconditioner='block'; leave it out")
+            return
+        if isinstance(self.step, AdaGrad):
+            raise InvalidInput(
+                "step='adagrad' has its own sizes for coefficients, beside preconditioner='block'; "
+                "leave out one of them"
+            )
+        if self.batch_size < 2:
+            raise InvalidInput(
+                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', and "
+                "had better be larger than block_size; without one it is twice as large"
+            )
 
     # What it is
 
@@ -333,10 +376,10 @@ class DoublyStochastic(Supervised):
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
-        coefficients = self._function.coefficients
-        if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
-            coefficients.split(self.loss.split_binary)
-        coefficients.add_outputs(self._n_outputs())
+        for coefficients in self._function.every:
+            if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
+                coefficients.split(self.loss.split_binary)
+            coefficients.add_outputs(self._n_outputs())
 
     # State
 
@@ -355,6 +398,9 @@ class DoublyStochastic(Supervised):
             "n_events": self.n_events,
         }
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
+        if isinstance(self._function, PreconditionedFunction):
+            more, averages = self._function.saved()
+            header, arrays = header | more, arrays | averages
         return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
 
     @property
@@ -397,6 +443,8 @@ class DoublyStochastic(Supervised):
             raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
         learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
+        if isinstance(function, PreconditionedFunction):
+            function.load(header, state.arrays, _OWNER)
         learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
         if state.header["format"] != 1:
             learner._load_gathered(state.arrays)
@@ -470,17 +518,11 @@ class DoublyStochastic(Supervised):
             self._classes.add(other.classes)
             self._fit_outputs()
         function.n_steps = max(self.n_steps, other.n_steps)
-        theirs = matched(
-            other._function.coefficients,
-            other.classes,
-            self.classes,
-            n_outputs=function.coefficients.n_outputs,
-            loss=self.loss,
-        )
-        if mine:
-            function.coefficients.mix(theirs, mine / (mine + others))
-        else:
-            function.coefficients = theirs
+        for ours, learned in zip(function.every, other._function.every, strict=True):
+            theirs = matched(
+                learned, other.classes, self.classes, n_outputs=ours.n_outputs, loss=self.loss
+            )
+            ours.mix(theirs, mine / (mine + others))
         self.n_events += others
 
 

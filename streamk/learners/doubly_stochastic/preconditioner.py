@@ -1,0 +1,182 @@
+"""The preconditioner by blocks: the covariance of a block's features on the events of a step.
+
+A step of Dai et al. (2014), in the form of their large-scale experiments (section 6), moves the
+coefficients W of one block of m features in the direction
+
+    D = -(h C + (m (nu + 1e-7) + damping) I)^-1 (Phi' G / n + m nu W),    C = Phi' Phi / n,
+
+with the features Phi (n, m) of n events, the derivatives G of their losses, and a bound h on the
+curvature of the loss (1 in the paper, whose steps of softmax are half as long).
+
+D follows the noise of the events, the more the fewer there are. How well it serves others is known
+without others: computed without event i, it changes the outputs of event i by
+
+    (phi_i D + l_i G_i / h) / (1 - l_i),    l_i = h phi_i' (h C + ...)^-1 phi_i / n
+
+by Sherman and Morrison's formula, with the leverage l_i. `Search` takes the multiple of D that
+lowers the loss most by these leave-one-out changes, for sure: by the upper end of an interval of
+one standard error. Of two dampings it takes the better one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import Domain
+from streamk.losses import Loss
+
+__all__ = ["DAMPINGS", "Block", "Search", "damping_of_few"]
+
+Numbers = NDArray[np.float64]
+
+_LEAST = 1e-7
+"""Added to the regularization, so that the covariance can be inverted."""
+_SIZES = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
+"""Multiples of a direction that are compared."""
+_FACTOR = 4.0
+"""Between two dampings that are compared."""
+DAMPINGS = Domain(least=4.0**-10, most=4.0**10)
+
+
+class Direction(NamedTuple):
+    """A direction, with the multiple of it that is best by its leave-one-out changes.
+
+    Attributes
+    ----------
+    D : float64 array of shape (m, outputs)
+    size : float
+    rise : float
+        How much more loss an event has after that, at the upper end of its interval; at most 0.
+    """
+
+    D: Any
+    size: float
+    rise: float
+
+
+def damping_of_few(n_events: int, n_features: int) -> float:
+    """Return the damping of a step of given size: 0 unless events are fewer than the features.
+
+    Then the covariance is singular, and ``features / events`` times the mean of its diagonal, which
+    is about 1, is added to it.
+
+    Examples
+    --------
+    >>> damping_of_few(512, 256), damping_of_few(64, 256)
+    (0.0, 4.0)
+    """
+    return 0.0 if n_events >= n_features else n_features / n_events
+
+
+class Block:
+    """The features of a block on the events of a step.
+
+    Parameters
+    ----------
+    xp : module
+        NumPy, or CuPy for its arrays.
+    Phi : array of shape (n, m)
+    G : array of shape (n, outputs)
+        Derivatives of each event's loss.
+    W : float64 array of shape (m, outputs)
+        Coefficients of the block.
+    curvature, regularization : float
+    """
+
+    def __init__(
+        self, xp: Any, Phi: Any, G: Any, W: Any, *, curvature: float, regularization: float
+    ) -> None:
+        self.shape = n, m = Phi.shape
+        self._xp, self._curvature, self._ridge = xp, curvature, m * (regularization + _LEAST)
+        self._Phi, self._G = Phi.astype(xp.float64), G.astype(xp.float64)
+        self._covariance = (curvature / n) * (self._Phi.T @ self._Phi)
+        self._descent = -(self._Phi.T @ self._G) / n - (m * regularization) * W
+
+    def direction(self, damping: float) -> Any:
+        """Return the direction, float64 (m, outputs)."""
+        return self._xp.linalg.solve(self._damped(damping), self._descent)
+
+    def searched(self, damping: float, rises: Callable[[Any], Numbers]) -> Direction:
+        """Return the direction and its best multiple.
+
+        Parameters
+        ----------
+        damping : float
+        rises : callable
+            How much more loss each event has after changes of the outputs (n, outputs), float64
+            (n,) on the host.
+        """
+        xp, Phi = self._xp, self._Phi
+        inverse = xp.linalg.inv(self._damped(damping))
+        D = inverse @ self._descent
+        leverages = (((Phi @ inverse) * Phi).sum(axis=1) / len(Phi))[:, None]
+        left = xp.maximum(1.0 - self._curvature * leverages, 1e-9)
+        changes = (Phi @ D + leverages * self._G) / left
+        least, size = min((_upper(rises(size * changes)), size) for size in _SIZES)
+        return Direction(D, size, least)
+
+    def _damped(self, damping: float) -> Any:
+        damped = self._covariance.copy()
+        damped[self._xp.diag_indices(len(damped))] += self._ridge + damping
+        return damped
+
+
+def _upper(rises: Numbers) -> float:
+    """Return the upper end of an interval of one standard error about the mean."""
+    found = float(rises.mean() + rises.std() / math.sqrt(len(rises)))
+    return found if math.isfinite(found) else math.inf
+
+
+class Search:
+    """The search for size and damping, from step to step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.losses import loss
+    >>> rng = np.random.default_rng(0)
+    >>> Phi, y = rng.normal(size=(64, 8)), rng.normal(size=64)
+    >>> F = np.zeros((64, 1))
+    >>> squared = loss("squared")
+    >>> block = Block(np, Phi, squared.gradient(F, y), np.zeros((8, 1)), curvature=1.0,
+    ...               regularization=0.0)
+    >>> search = Search(squared)
+    >>> search.step(block, F, y).shape
+    (8, 1)
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self.damping = 1.0
+        self.rising = False
+        """Whether the next damping to be compared with is larger."""
+
+    def step(self, block: Block, F: Any, y: Any) -> Any:
+        """Return the change of the coefficients, float64 (m, outputs).
+
+        Parameters
+        ----------
+        block : Block
+        F : float64 array of shape (n, outputs)
+            Outputs of the events, on the host as y.
+        y : array of shape (n,)
+        """
+        before = self._loss.value(F, y)
+
+        def rises(changes: Any) -> Numbers:
+            host = changes.get() if hasattr(changes, "get") else changes
+            return self._loss.value(F + host, y) - before
+
+        factor = _FACTOR if self.rising else 1.0 / _FACTOR
+        other = min(max(self.damping * factor, DAMPINGS.least), DAMPINGS.most)
+        mine, theirs = block.searched(self.damping, rises), block.searched(other, rises)
+        if theirs.rise < mine.rise:
+            self.damping, mine = other, theirs  # and on in that direction
+        else:
+            self.rising = not self.rising
+        return mine.size * mine.D

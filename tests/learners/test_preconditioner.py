@@ -1,0 +1,287 @@
+"""Steps that are preconditioned by blocks: against the oracle, any cut, states, mistakes."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from naive_preconditioner import Preconditioned, direction, left_out
+
+from streamk.errors import InvalidInput, StateError
+from streamk.features import RandomFeatures
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic, Step, create
+from streamk.learners.common.steps import AdaGrad, Constant, InverseTime
+from streamk.learners.doubly_stochastic.preconditioner import Block
+from streamk.losses import loss
+from streamk.state import State
+
+Numbers = np.ndarray[Any, Any]
+KERNEL = Gaussian(bandwidth=0.8)
+BLOCK = 64
+N = 700
+
+
+def stream(task: str = "classification", n: int = N, seed: int = 0) -> tuple[Numbers, list[Any]]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    product = X[:, 0] * X[:, 1]
+    if task == "regression":
+        return X, (product + 0.1 * rng.normal(size=n)).tolist()
+    return X, np.select([product > 0.2, product > -0.2], ["high", "middle"], "low").tolist()
+
+
+def made(task: str = "classification", **options: Any) -> DoublyStochastic:
+    given: dict[str, Any] = {
+        "loss": "softmax" if task == "classification" else "squared",
+        "block_size": BLOCK,
+        "max_features": 3 * BLOCK,
+        "seed": 3,
+        "dtype": "float64",
+        "preconditioner": "block",
+    }
+    return DoublyStochastic(KERNEL, **given | options)
+
+
+def through_json(state: State) -> State:
+    return State(json.loads(json.dumps(state.header)), state.arrays)
+
+
+def same(one: Any, other: Any) -> None:
+    first, second = one.state(), other.state()
+    assert first.header == second.header
+    assert first.arrays.keys() == second.arrays.keys()
+    for name, array in first.arrays.items():
+        np.testing.assert_array_equal(array, second.arrays[name], name)
+
+
+# --- against the oracle ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("nu", [0.0, 0.01])
+def test_leave_one_out_changes_are_those_without_the_event(damping: float, nu: float) -> None:
+    rng = np.random.default_rng(0)
+    Phi, G, W = (rng.normal(size=shape) for shape in ((30, 8), (30, 2), (8, 2)))
+    block = Block(np, Phi, G, W, curvature=0.5, regularization=nu)
+    seen: list[Numbers] = []
+
+    def squares(changes: Numbers) -> Numbers:
+        seen.append(changes)
+        return np.square(changes).sum(axis=1)
+
+    found = block.searched(damping, squares)
+    np.testing.assert_allclose(found.D, direction(Phi, G, W, 0.5, nu, damping), rtol=1e-9)
+    np.testing.assert_allclose(block.direction(damping), found.D, rtol=1e-9)
+    np.testing.assert_allclose(seen[1], left_out(Phi, G, W, 0.5, nu, damping), rtol=1e-7)
+    assert (found.size, found.rise) == (0.0, 0.0)
+
+
+CASES: list[tuple[str, dict[str, Any], float, dict[str, Any]]] = [
+    ("classification", {}, 0.5, {}),
+    ("regression", {}, 1.0, {}),
+    ("regression", {"regularization": 0.01}, 1.0, {"nu": 0.01}),
+    ("classification", {"step": Constant(0.5)}, 0.5, {"size": 0.5}),
+    ("regression", {"step": Constant(0.25), "averaging": True}, 1.0, {"size": 0.25, "eta": 3}),
+    ("regression", {"averaging": True}, 1.0, {"eta": 3}),
+]
+
+
+@pytest.mark.parametrize(("task", "options", "h", "theirs"), CASES, ids=str)
+def test_a_stream_as_the_oracle_learns_it(
+    task: str, options: dict[str, Any], h: float, theirs: dict[str, Any]
+) -> None:
+    X, y = stream(task)
+    model = made(task, **options)
+    features = RandomFeatures(KERNEL, seed=3, dtype="float64")
+    outputs = 3 if task == "classification" else 1
+    if task == "classification":
+        model = made(task, classes=("high", "middle", "low"), **options)
+
+    def evaluated(X: Numbers, start: int, stop: int) -> Numbers:
+        return np.asarray(features.transform(X, start, stop))
+
+    oracle = Preconditioned(
+        model.loss, evaluated, n_outputs=outputs, h=h, block=BLOCK, n_features=3 * BLOCK, **theirs
+    )
+    labels = [("high", "middle", "low").index(c) for c in y] if task == "classification" else y
+    for start in range(0, 640, 128):
+        part = slice(start, start + 128)
+        model.learn_many(X[part], y[part])
+        oracle.learn(X[part], labels[part])
+    np.testing.assert_allclose(model.coefficients, oracle.W, rtol=1e-6, atol=1e-9)
+    W = oracle.mean if "eta" in theirs else oracle.W
+    expected = oracle.outputs(X[640:], W)
+    np.testing.assert_allclose(model.decision_many(X[640:]), expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model.decision_one(X[640]), expected[0], rtol=1e-6, atol=1e-8)
+
+
+def test_a_step_of_few_events_is_damped() -> None:
+    X, y = stream("regression", 40)
+    model = made("regression", step=Constant(1.0))
+    model.learn_many(X, y)
+    assert model.n_steps == 0
+    model.finish()
+    Phi = np.asarray(RandomFeatures(KERNEL, seed=3, dtype="float64").transform(X, 0, BLOCK))
+    G = -np.array(y)[:, None]
+    expected = direction(Phi, G, np.zeros((BLOCK, 1)), 1.0, 0.0, BLOCK / 40)
+    np.testing.assert_allclose(model.coefficients, expected, rtol=1e-7)
+
+
+# --- how well -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_fewer_errors_than_without(task: str) -> None:
+    X, y = stream(task, 6000)
+    Z, truth = stream(task, 2000, seed=1)
+    losses = []
+    for options in ({}, {"preconditioner": None, "batch_size": 8}):
+        model = made(task, max_features=512, **options)
+        model.learn_many(X, y)
+        if task == "classification":
+            losses.append(np.mean(model.predict_many(Z) != np.array(truth)))
+        else:
+            noise = 0.1**2
+            losses.append(np.square(model.predict_many(Z) - np.array(truth)).mean() - noise)
+    assert losses[0] < 0.75 * losses[1]
+
+
+def test_a_searched_step_does_not_explode_where_a_constant_one_does() -> None:
+    """Noise alone, with many more features than events in a step."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20_000, 20)), rng.normal(size=20_000)
+    options: dict[str, Any] = {"max_features": 40 * BLOCK, "dtype": "float32"}
+    model = made("regression", **options)
+    model.learn_many(X, y)
+    assert np.square(model.predict_many(X[:2000])).mean() < 1.0
+    constant = made("regression", step=Constant(1.0), **options)
+    with pytest.raises(InvalidInput, match="predictions overflowed"):
+        constant.learn_many(np.tile(X, (10, 1)), np.tile(y, 10))
+
+
+# --- any cut, states ------------------------------------------------------------------------------
+
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("classification", {}),
+    ("regression", {"averaging": True}),
+    ("classification", {"averaging": True, "loss": "logistic"}),
+    ("regression", {"step": InverseTime(2.0)}),
+]
+
+
+@pytest.mark.parametrize(("task", "options"), KINDS, ids=str)
+def test_any_cut_gives_the_same_bits(task: str, options: dict[str, Any]) -> None:
+    X, y = stream(task)
+    model, other = made(task, **options), made(task, **options)
+    whole = model.predict_then_learn_many(X, y)
+    found: list[Any] = []
+    cuts = [0, 1, 5, 127, 128, 129, 300, 500, N]
+    for start, stop in itertools.pairwise(cuts):
+        found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
+        other = DoublyStochastic.from_state(through_json(other.state()))
+    assert found == whole.predictions.tolist()
+    same(model, other)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        same(model, again)
+
+
+def test_classes_and_columns_may_come_late() -> None:
+    X, y = stream()
+    model = made(averaging=True, columns=("a",))
+    low = np.array(y) == "low"
+    model.learn_many(X[low][:, :1], ["low"] * int(low.sum()))
+    model.add_columns(["b"])
+    model.learn_many(X, y)
+    assert model.classes[0] == "low"
+    assert np.mean(model.predict_many(X) == np.array(y)) > 0.7
+
+
+def test_a_merge_is_the_mean_by_events() -> None:
+    X, y = stream("regression", 1024)
+    one, other = (made("regression", averaging=True) for _ in range(2))
+    one.learn_many(X[:256], y[:256])
+    other.learn_many(X[256:], y[256:])
+    expected = 0.25 * one.decision_many(X) + 0.75 * other.decision_many(X)
+    one.merge(other)
+    np.testing.assert_allclose(one.decision_many(X), expected, rtol=1e-9, atol=1e-12)
+    with pytest.raises(InvalidInput, match="averaging"):
+        one.merge(made("regression"))
+    empty = made("regression", averaging=True)
+    empty.merge(other)
+    np.testing.assert_allclose(empty.decision_many(X), other.decision_many(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"damping": 0.0},
+        {"damping": "much"},
+        {"averages_scale": None},
+        {"averaging": 3},
+        {"preconditioner": "hessian"},
+        {"step": {"step": "adagrad", "gamma": 1.0}},
+    ],
+)
+def test_a_damaged_header_is_refused(header: dict[str, Any]) -> None:
+    model = made(averaging=True)
+    model.learn_many(*stream())
+    state = model.state()
+    with pytest.raises(StateError):
+        DoublyStochastic.from_state(State({**state.header, **header}, state.arrays))
+
+
+@pytest.mark.parametrize("value", [None, np.zeros((1, 1, 1)), "nan"])
+def test_damaged_averages_are_refused(value: Any) -> None:
+    model = made(averaging=True)
+    model.learn_many(*stream())
+    state = model.state()
+    if isinstance(value, str):
+        value = np.full_like(state.arrays["averages"], np.nan)
+    arrays = {name: array for name, array in state.arrays.items() if name != "averages"}
+    if value is not None:
+        arrays["averages"] = value
+    with pytest.raises(StateError):
+        DoublyStochastic.from_state(State(state.header, arrays))
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"preconditioner": "newton"}, "preconditioner='newton' must be one of block"),
+        ({"preconditioner": None, "averaging": True}, "averaging=True is for preconditioner"),
+        ({"averaging": 1}, "averaging=1 must be True or False"),
+        ({"step": AdaGrad(0.1)}, "step='adagrad'"),
+        ({"batch_size": 1}, "batch_size=1 must be at least 2"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        made(**options)
+
+
+def test_defaults() -> None:
+    assert made().batch_size == 2 * BLOCK
+    assert made().step is None
+    assert DoublyStochastic(KERNEL).batch_size == 8
+    assert DoublyStochastic(KERNEL).step == Constant(1.0)
+    scaled: Any = create("doubly-stochastic", task="regression", preconditioner="block")
+    assert (scaled.learner.step, scaled.learner.batch_size) == (None, 4096)
+    scaled = create("doubly-stochastic", task="regression", preconditioner="block", step=0.25)
+    step: Step = scaled.learner.step
+    assert step == Constant(0.25)
+
+
+def test_hinge_has_no_curvature_and_takes_the_covariance() -> None:
+    X, y = stream()
+    model = made(loss=loss("hinge"))
+    model.learn_many(X, y)
+    assert np.mean(model.predict_many(X) == np.array(y)) > 0.7
