@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+from functools import partial
 
 import naive
 import numpy as np
@@ -17,7 +18,7 @@ from streamk.losses import loss as make_loss
 from streamk.state import State
 
 STEPS = {
-    "inverse_time": (InverseTime(theta=5.0), ("inverse_time", 5.0)),
+    "inverse_time": (InverseTime(theta=5.0, offset=0), ("inverse_time", 5.0)),
     "constant": (Constant(gamma=0.3), ("constant", 0.3)),
     "adagrad": (AdaGrad(gamma=0.2), ("adagrad", 0.2)),
 }
@@ -192,7 +193,12 @@ def test_the_plain_equations_by_hand():
     """Two steps written out: step 5 with l' at the old f, step 6 on what was there before."""
     x, z = [0.3, -0.2], [-1.0, 0.4]
     learner = model(
-        "squared", "numbers", step=InverseTime(2.0), regularization=0.25, batch_size=1, block_size=1
+        "squared",
+        "numbers",
+        step=InverseTime(2.0, offset=0),
+        regularization=0.25,
+        batch_size=1,
+        block_size=1,
     )
     k = naive.Kernel("gaussian", 0.7)
     first, second = (lambda p, i=i: naive.feature(k, 11, i, p, range(2)) for i in range(2))
@@ -211,7 +217,7 @@ def test_the_plain_equations_by_hand():
 
 
 def follow(steps, *, theta_or_gamma, rule, nu, dtype="float64", loss="logistic", **sizes):
-    make = {"inverse_time": InverseTime, "constant": Constant}[rule]
+    make = {"inverse_time": partial(InverseTime, offset=0), "constant": Constant}[rule]
     X, y = stream("two", steps)
     oracle = naive.DoublyStochastic(
         naive.Kernel("gaussian", 0.7), loss, 11, (rule, theta_or_gamma), nu=nu, columns=range(3),
@@ -873,6 +879,48 @@ def test_a_wrong_option_is_named_with_the_fix(options, words):
 def test_steps_must_be_positive(make, value):
     with pytest.raises(InvalidInput, match=str(value)):
         make(value)
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "one"])
+def test_an_offset_must_not_be_negative(value):
+    with pytest.raises(InvalidInput, match=f"offset={value!r} of InverseTime"):
+        InverseTime(1.0, offset=value)
+
+
+def test_the_offset_follows_from_block_batch_and_loss():
+    sizes = {"batch_size": 4, "block_size": 8}
+    assert model("squared", "numbers", step=InverseTime(6.0), **sizes).step.offset == 6.0 + 36 / 32
+    assert model("softmax", step=InverseTime(6.0), **sizes).step.offset == 3.0 + 9 / 32
+    assert model("hinge", step=InverseTime(6.0), **sizes).step.offset == 6.0 + 36 / 32
+    given = model("squared", "numbers", step=InverseTime(6.0, offset=2.0))
+    assert given.step == InverseTime(6.0, offset=2.0)
+    state = given.state()
+    assert DoublyStochastic.from_state(state).step == given.step
+    del state.header["step"]["offset"]  # as before there were offsets
+    assert DoublyStochastic.from_state(state).step == InverseTime(6.0, offset=0.0)
+
+
+@pytest.mark.parametrize("nu", [1.0, 0.1, 0.01])
+def test_inverse_time_does_not_explode_with_its_offset(nu):
+    """Without one the largest |f| is 5e6 at nu = 0.1, and 1e58 at 0.01."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=3000)
+    learner = DoublyStochastic(
+        kernels.Gaussian(bandwidth=0.5),
+        loss="squared",
+        step=InverseTime(1.5 / nu),
+        regularization=nu,
+        batch_size=1,
+        block_size=1,
+        max_features=3000,
+        dtype="float64",
+    )
+    largest = 0.0
+    for start in range(0, 3000, 100):
+        learner.learn_many(X[start : start + 100], y[start : start + 100])
+        largest = max(largest, float(np.abs(learner.decision_many(X[:200])).max()))
+    assert largest < 5.0
 
 
 def test_more_errors():

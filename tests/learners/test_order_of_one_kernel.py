@@ -87,7 +87,11 @@ MORE = {
     "centers, gradient steps": eigenpro(solver="eigenpro"),
     "adagrad": stochastic(batch_size=1, step=AdaGrad(0.2), regularization=0.01),
     "inverse time, blocks in turn": stochastic(
-        batch_size=1, step=InverseTime(5.0), regularization=0.5, block_size=50, max_features=130
+        batch_size=1,
+        step=InverseTime(5.0, offset=0),
+        regularization=0.5,
+        block_size=50,
+        max_features=130,
     ),
     "a scale that is renewed": stochastic(batch_size=1, step=Constant(1.0), regularization=0.9),
     "growing": stochastic(batch_size=3, block_size=16, max_features=1 << 12),

@@ -20,10 +20,18 @@ class Step:
 
     def __post_init__(self) -> None:
         for option, value in vars(self).items():
-            if not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise InvalidInput(
-                    f"{option}={value!r} of {type(self).__name__} must be a positive number"
-                )
+            self._check(option, value)
+
+    def _check(self, option: str, value: Any) -> None:
+        """Raise InvalidInput unless a value is a positive number."""
+        if not (isinstance(value, int | float) and 0 < value < math.inf):
+            raise InvalidInput(
+                f"{option}={value!r} of {type(self).__name__} must be a positive number"
+            )
+
+    def settled(self, *, curvature: float, noise: float) -> Step:
+        """Return the rule for a loss and features, see `InverseTime`; others are as they are."""
+        return self
 
     def size(self, t: int) -> float:
         """Return gamma_t for step t = 1, 2, ..."""
@@ -52,25 +60,58 @@ class Step:
 
 @dataclass(frozen=True)
 class InverseTime(Step):
-    """``gamma_t = theta / t``, the rule of the paper's theorems (Dai et al. 2014, Theorem 4).
+    """``gamma_t = theta / (t + offset)``, the rule of the theorems (Dai et al. 2014, Theorem 4).
 
-    They ask for ``theta * regularization`` in (1, 2) or whole.
+    They ask for ``theta * regularization`` in (1, 2) or whole, and have no offset. Then the first
+    steps are as long as theta, and f grows by powers of ten before it comes to rest.
 
     Parameters
     ----------
     theta : float
+    offset : float, optional
+        At least 0. By default `DoublyStochastic` takes one with which f does not grow (see
+        `settled`), and the other learners 0.
     """
 
     name = "inverse-time"
     theta: float
+    offset: float | None = None
+
+    def __post_init__(self) -> None:
+        offset = self.offset
+        if offset is not None and not (isinstance(offset, int | float) and 0 <= offset < math.inf):
+            raise InvalidInput(f"offset={offset!r} of InverseTime must be a number of at least 0")
+        self._check("theta", self.theta)
+
+    def settled(self, *, curvature: float, noise: float) -> Step:
+        """Return the rule with an offset: ``theta h + noise (theta h)^2`` unless one was given.
+
+        With the first term the first step is no longer than that which meets an event's label. The
+        second one bounds the noise of few random features: it makes E f^2 greater by a factor of
+        some 1 + noise (gamma h)^2 a step, which the regularization's 1 - 2 gamma nu outweighs from
+        the first step on, ``theta nu`` being above 1.
+
+        Parameters
+        ----------
+        curvature : float
+            Bound h on the curvature of the loss, times k(x, x).
+        noise : float
+            One over the features of a block times the events of a step.
+        """
+        if self.offset is not None:
+            return self
+        scale = self.theta * curvature
+        return InverseTime(self.theta, offset=scale + noise * scale * scale)
 
     def size(self, t: int) -> float:
-        """Return theta / t."""
-        return self.theta / t
+        """Return theta / (t + offset)."""
+        return self.theta / (t + (self.offset or 0.0))
 
     def sizes(self, first: int, count: int) -> NDArray[np.float64]:
-        """Return theta / t of so many steps from t = `first` on."""
-        return self.theta / np.arange(first, first + count, dtype=np.float64)
+        """Return theta / (t + offset) of so many steps from t = `first` on."""
+        times = np.arange(first, first + count, dtype=np.float64)
+        found: NDArray[np.float64] = self.theta / (times + (self.offset or 0.0))
+        return found
 
 
 @dataclass(frozen=True)
@@ -134,8 +175,11 @@ _STEPS: dict[str, type[Step]] = {step.name: step for step in (InverseTime, Const
 def step_from_json(data: dict[str, Any]) -> Step:
     """Make the rule that `Step.to_json` described.
 
-    >>> step_from_json({"step": "inverse-time", "theta": 2.0})
-    InverseTime(theta=2.0)
+    >>> step_from_json({"step": "inverse-time", "theta": 2.0, "offset": 4.0})
+    InverseTime(theta=2.0, offset=4.0)
     """
     options = dict(data)
-    return _STEPS[options.pop("step")](**options)
+    kind = _STEPS[options.pop("step")]
+    if kind is InverseTime:
+        options.setdefault("offset", 0.0)  # before there were offsets
+    return kind(**options)

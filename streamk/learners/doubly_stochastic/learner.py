@@ -27,6 +27,7 @@ from streamk.learners.common.options import (
     check_classification,
 )
 from streamk.learners.common.predictor import one_row
+from streamk.learners.common.resolving import curvature
 from streamk.learners.common.steps import AdaGrad, Constant, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
@@ -60,7 +61,7 @@ class DoublyStochastic(Supervised):
     seed : int, default 0
     step : Step, optional
         Step-size rule; ``Constant(1.0)`` by default. With a preconditioner the size is found at
-        each step by default.
+        each step by default. `InverseTime` gets the offset of `InverseTime.settled`.
     regularization : float, default 0
         The paper's nu, at least 0.
     preconditioner : {"block"}, optional
@@ -197,6 +198,11 @@ class DoublyStochastic(Supervised):
         check_range(0, max_features)
         self._check_preconditioner()
         self.is_classifier = classifies(self.loss, task)
+        if self.step is not None:
+            self.step = self.step.settled(
+                curvature=curvature(self.loss, 2) or 1.0,
+                noise=1.0 / (block_size * batch_size) if preconditioner is None else 0.0,
+            )
         if not self.is_classifier:
             check_classification(classes=classes)
         made: dict[str, Any] = {
