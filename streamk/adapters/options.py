@@ -143,7 +143,8 @@ class OneKernel:
     loss: str | Loss | None = None
     step: float | Step | None = None
     regularization: float = 0.0
-    batch_size: int = 1
+    preconditioner: str | None = None
+    batch_size: int | None = None
     block_size: int = 2048
     max_features: int = 2048
     sampler: str = "iid"

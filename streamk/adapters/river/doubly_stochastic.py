@@ -35,12 +35,16 @@ class DoublyStochasticClassifier(_OneKernel, Classifier):
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     step : float or Step, optional
         Step size, 1 by default; a number is a constant one, see `streamk.learners.common.steps` for
-        others.
+        others. With a preconditioner it is found at each step by default.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
-    batch_size : int, default 1
-        Events that share a step. They are gathered, in whatever calls they come, until there are so
-        many.
+    preconditioner : {"block"}, optional
+        By the covariance of a block's features on the events of a step: fewer and larger steps, for
+        streams that do not drift, with blocks of some hundred features, see
+        `streamk.learners.DoublyStochastic`.
+    batch_size : int, optional
+        Events that share a step, 1 by default, and twice the block with a preconditioner. They are
+        gathered, in whatever calls they come, until there are so many.
     block_size : int, default 2048
         Random features a step.
     max_features : int, default 2048
@@ -84,7 +88,8 @@ class DoublyStochasticRegressor(_OneKernel, Regressor):
     step : float or Step, optional
         0.5 by default.
     regularization : float, default 0
-    batch_size : int, default 1
+    preconditioner : {"block"}, optional
+    batch_size : int, optional
     block_size : int, default 2048
     max_features : int, default 2048
     sampler : {"iid", "hadamard"}, default "iid"

@@ -9,7 +9,7 @@ import numpy as np
 from streamk import learners
 from streamk.adapters.options import GAMMA, OneKernel, chosen, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.learners import Learner, Step
+from streamk.learners import Learner
 
 __all__ = ["DoublyStochasticClassifier", "DoublyStochasticRegressor"]
 
@@ -19,16 +19,15 @@ class _OneKernel(OneKernel, Estimator):
     """The common part of the classifier and the regressor."""
 
     bandwidth: float = 0.7
-    step: float | Step | None = 1.0
-    batch_size: int = 8
     n_epochs: int = 10
     random_state: int | np.random.RandomState | None = None
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        seed = int(random.randint(2**31))
-        return learners.create(
-            "doubly-stochastic", task=self._task, seed=seed, **chosen(self), **options
-        )
+        given = {**chosen(self), "seed": int(random.randint(2**31)), **options}
+        if self.preconditioner is None:
+            given["step"] = 1.0 if self.step is None else self.step
+            given["batch_size"] = 8 if self.batch_size is None else self.batch_size
+        return learners.create("doubly-stochastic", task=self._task, **given)
 
 
 class DoublyStochasticClassifier(Classifier, _OneKernel):
@@ -49,13 +48,17 @@ class DoublyStochasticClassifier(Classifier, _OneKernel):
         ``gamma="scale"`` is ``bandwidth = sqrt(1/2)`` here.
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
-    step : float or Step, default 1.0
-        Step size; a number is a constant one, see `streamk.learners.common.steps` for others.
+    step : float or Step, optional
+        Step size, 1 by default; a number is a constant one, see `streamk.learners.common.steps` for
+        others. With a preconditioner it is found at each step by default.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
-    batch_size : int, default 8
-        Events a step. `partial_fit` gathers them over its calls; `fit` ends with a step of what is
-        left.
+    preconditioner : {"block"}, optional
+        By the covariance of a block's features on the events of a step: fewer and larger steps,
+        best with blocks of some hundred features, see `streamk.learners.DoublyStochastic`.
+    batch_size : int, optional
+        Events a step, 8 by default, and twice the block with a preconditioner. `partial_fit`
+        gathers them over its calls; `fit` ends with a step of what is left.
     block_size : int, default 2048
         Random features a step.
     max_features : int, default 2048
@@ -99,9 +102,10 @@ class DoublyStochasticRegressor(Regressor, _OneKernel):
     bandwidth : float, default 0.7
     loss : str or Loss, optional
         "squared" by default; "huber", "epsilon_insensitive", "quantile", see `streamk.losses`.
-    step : float or Step, default 1.0
+    step : float or Step, optional
     regularization : float, default 0
-    batch_size : int, default 8
+    preconditioner : {"block"}, optional
+    batch_size : int, optional
     block_size : int, default 2048
     max_features : int, default 2048
     sampler : {"iid", "hadamard"}, default "iid"
