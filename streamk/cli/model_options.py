@@ -16,7 +16,7 @@ from typing import Any
 from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
-from streamk.options import Choice, Option, Whole
+from streamk.options import Choice, Flag, Option, Whole
 
 __all__ = ["Setting", "build", "learner_header", "options_of", "task_of"]
 
@@ -52,6 +52,10 @@ def _step(text: str) -> Any:
     rule, colon, size = text.rpartition(":")
     makers = dict(zip(STEPS, (Constant, InverseTime, AdaGrad), strict=True))
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
+
+
+def _flag(text: str) -> bool:
+    return one_of("true", "false")(text) == "true"
 
 
 def _unless_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -131,6 +135,8 @@ def _reader(option: Option) -> Callable[[str], Any]:
         read = whole(option.least)
     elif isinstance(option, Choice):
         read = one_of(*option.choices)
+    elif isinstance(option, Flag):
+        read = _flag
     return _unless_none(read) if option.optional else read
 
 

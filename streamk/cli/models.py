@@ -39,7 +39,7 @@ LOSSES = {
 }
 STEPS = {
     "constant:SIZE": "always the same, follows change; SIZE alone means this",
-    "inverse-time:SIZE": "SIZE / t in step t, settles down",
+    "inverse-time:SIZE": "SIZE / (t + offset) in step t, settles down",
     "adagrad:SIZE": "a step for each coefficient; twice the memory",
 }
 

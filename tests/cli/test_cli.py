@@ -18,6 +18,7 @@ from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
 from streamk import backends, cli
 from streamk.cli import dispatch, models
+from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
@@ -235,7 +236,12 @@ def test_the_default_model_is_the_first() -> None:
             "constant 1.0",
         ),
         ({"gamma": "2"}, "gaussian 0.5", "softmax", "constant 1.0"),
-        ({"kernel": "linear", "step": "inverse-time:3"}, "linear", "softmax", "inverse-time 3.0"),
+        (
+            {"kernel": "linear", "step": "inverse-time:3"},
+            "linear",
+            "softmax",
+            "inverse-time 3.0 1.5010986328125",
+        ),
         ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 0.5"),
         ({"loss": "hinge", "step": "adagrad:.5"}, "gaussian 0.5", "hinge", "adagrad 0.5"),
     ],
@@ -248,6 +254,16 @@ def test_models_from_words(settings: dict[str, str], kernel: str, loss: str, ste
         values = sorted(learner[key].values(), key=lambda one: not isinstance(one, str))
         assert " ".join(map(str, values)) == expected
     assert model.is_classifier == (settings.get("loss") != "quantile")
+
+
+def test_a_preconditioned_model_from_words() -> None:
+    words = [("preconditioner", "block"), ("block_size", "64"), ("averaging", "true")]
+    model: Any = build("doubly-stochastic", task="classification", seed=3, settings=words)
+    learner = model.learner
+    assert (learner.preconditioner, learner.averaging, learner.step) == ("block", True, None)
+    assert learner.batch_size == 128
+    with pytest.raises(UsageError, match="'yes' is none of true, false"):
+        build("doubly-stochastic", task="classification", seed=3, settings=[("averaging", "yes")])
 
 
 def test_the_defaults_that_are_told_are_the_models_own() -> None:
