@@ -10,23 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import Declared, Domain, count, taken
+from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.scaling.estimates import DECILES
+from streamk.scaling.jumps import BLOCK, Jumps
 from streamk.scaling.running import RunningScale
 from streamk.state import JSON, State
 
-_BLOCK = 64
-"""Labels after which is looked whether the scale has jumped."""
 _FURTHEST = 20.0
 """Deviations from the mean that a label counts as at most."""
-_JUMP = 8.0
-"""Deviations that the median of a block has to lie from the mean, or that its own one has to have,
-to be of a larger scale or another place. Two blocks in a row have to be so: the jump may lie in the
-first."""
-_SHRUNK, _PATIENCE = 1.0 / 32, 8
-"""Deviations that a block has at most for being of a smaller scale, and how many such blocks in a
-row there have to be: short runs of labels that resemble each other are common."""
 
 
 class LabelScale:
@@ -57,8 +49,7 @@ class LabelScale:
         self._recent = np.zeros(0)
         """Labels since the last look."""
         self._bounds = np.array([-math.inf, math.inf])
-        self._far = self._shrunk = 0
-        """Blocks in a row that were of a larger, or a smaller, scale."""
+        self._jumps = Jumps()
 
     def __len__(self) -> int:
         return 1
@@ -91,7 +82,7 @@ class LabelScale:
         after, unit = np.empty(X.shape, dtype), np.empty((len(X), 2, 1))
         rows, at, done = np.flatnonzero(known).tolist(), 0, 0
         while at < len(X):
-            wanted = done + _BLOCK - len(self._recent)
+            wanted = done + BLOCK - len(self._recent)
             stop = rows[wanted - 1] + 1 if wanted <= len(rows) else len(X)
             piece = np.clip(X[at:stop], *self._bounds)
             after[at:stop], _, before = self._scale.transform_each(
@@ -99,7 +90,7 @@ class LabelScale:
             )
             unit[at:stop] = before
             self._recent = np.append(self._recent, X[rows[done:wanted], 0])
-            if len(self._recent) == _BLOCK:
+            if len(self._recent) == BLOCK:
                 self._look()
                 after[stop - 1 : stop] = self.transform(X[stop - 1 : stop], dtype)
             at, done = stop, wanted
@@ -109,13 +100,10 @@ class LabelScale:
         """Begin anew with the last labels if their scale is another one, and set the bounds."""
         block, (mean, deviation) = self._recent, self._now()
         self._recent = np.zeros(0)
-        first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
-        own = (last - first) / DECILES
-        self._shrunk = self._shrunk + 1 if 0.0 < own < _SHRUNK * deviation else 0
-        far = max(abs(median - mean), own) > _JUMP * deviation > 0.0
-        self._far = self._far + 1 if far else 0
-        if self._far == 2 or self._shrunk == _PATIENCE:
-            self._begin(block, median, own or deviation)
+        self._jumps = self._jumps.after(block, mean, deviation)
+        if self._jumps.is_there:
+            first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
+            self._begin(block, median, (last - first) / DECILES or deviation)
             mean, deviation = self._now()
         reach = _FURTHEST * deviation or math.inf
         bounds = np.array([mean - reach, mean + reach])
@@ -130,7 +118,7 @@ class LabelScale:
 
     def _begin(self, block: NDArray[np.float64], median: float, deviation: float) -> None:
         """Begin anew with a block of labels, those far out in it as far as 4 deviations."""
-        self._scale, self._far, self._shrunk = RunningScale(1), 0, 0
+        self._scale, self._jumps = RunningScale(1), Jumps()
         near = np.clip(block, median - 4.0 * deviation, median + 4.0 * deviation)
         if near.min() == near.max():  # there is no spread to tell: take the one there was
             near = median + deviation * np.resize([-1.0, 1.0], len(block))
@@ -158,7 +146,7 @@ class LabelScale:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
-        header |= {"far": self._far, "shrunk": self._shrunk}
+        header |= self._jumps.to_header()
         nested = State.nest({"scale": self._scale.state()}, header)
         own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
         return State(nested.header, {**nested.arrays, **own})
@@ -173,19 +161,18 @@ class LabelScale:
             If the state is something else's, of a newer format, or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        far, shrunk = (count(header, name, _OWNER) for name in ("far", "shrunk"))
+        jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
         recent, bounds, scale = arrays["recent"], arrays["bounds"], cls()
-        if far > 1 or shrunk >= _PATIENCE or len(recent) >= _BLOCK or bounds[0] > bounds[1]:
+        if len(recent) >= BLOCK or bounds[0] > bounds[1]:
             raise StateError(
-                f"a state of a label scale needs 'far' below 2, 'shrunk' below {_PATIENCE}, fewer "
-                f"than {_BLOCK} 'recent' labels and two ascending 'bounds'; it is damaged or was "
-                "changed by hand"
+                f"a state of a label scale needs fewer than {BLOCK} 'recent' labels and two "
+                "ascending 'bounds'; it is damaged or was changed by hand"
             )
         scale._scale = RunningScale.from_state(state.child("scale"))
         if len(scale._scale) != 1:
             raise StateError("a label scale is of one column; the state is damaged")
-        scale._far, scale._shrunk = far, shrunk
+        scale._jumps = jumps
         scale._recent, scale._bounds = recent.copy(), bounds.copy()
         return scale
 

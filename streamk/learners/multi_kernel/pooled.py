@@ -35,6 +35,7 @@ from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import Made, Option, Whole
+from streamk.scaling.label_quantiles import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
@@ -107,7 +108,7 @@ class Pooled(OneAtATime, Decider):
             if classes:
                 self._weights.check(self.classes)
         numbers = 0 if self.is_classifier else 1
-        self._labels = RunningQuantiles(numbers, seed=self.seed)
+        self._labels = LabelQuantiles(numbers, seed=self.seed)
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._pending = PendingPredictions(pending_bytes)
@@ -303,7 +304,7 @@ class Pooled(OneAtATime, Decider):
             if model.is_classifier and model.n_events and not model.classes:
                 raise ValueError("events were learned, but no class is known")
             model._scale = RunningQuantiles.from_state(state.child("scale"))
-            model._labels = RunningQuantiles.from_state(state.child("labels"))
+            model._labels = LabelQuantiles.from_state(state.child("labels"))
             if not model.is_classifier:
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
             elif "weights" in header["parts"]:

@@ -54,7 +54,7 @@ class PooledLearning(Pooled):
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
             else:
-                stop = min(stop, first + self._labels.until_change())
+                stop = min(stop, first + self._labels.until_change(labels[first:stop]))
             self._learn(events[first:stop], labels[first:stop], recorder)
             first = stop
 
@@ -120,8 +120,8 @@ class PooledLearning(Pooled):
 
     def _follow_unit(self, old: tuple[float, float]) -> None:
         """Convert the experts to a changed unit of the labels."""
-        if not self.n_events:
-            return
+        if not self.n_events or self._labels.jumped:
+            return  # in the new unit is predicted what was in the old one
         factor, shift = unit_change(*old, self._labels)
         self._settle()
         self._pool.shift_labels(factor, shift)

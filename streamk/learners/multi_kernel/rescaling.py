@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import OUTERMOST
 from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.scaling.label_quantiles import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 
 _OTHER = 1e3
@@ -20,7 +21,7 @@ class Scaled(NamedTuple):
 
     pool: ExpertPool
     scale: RunningQuantiles
-    labels: RunningQuantiles
+    labels: LabelQuantiles
 
 
 def rescale(source: Scaled, target: Scaled, both: NDArray[np.bool_]) -> None:
