@@ -1,0 +1,164 @@
+"""Two-sample statistics of a stream, event by event; see `streamk.backends.two_sample`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamk.backends.codes import CHUNK, LANES
+from streamk.backends.numba_backend.compilation.compiling import exact, parts
+from streamk.backends.two_sample import (
+    BANDS,
+    BETS,
+    PACES,
+    REFRESH,
+    ROLE,
+    SLOT,
+    START,
+    TIE,
+    TRAINING,
+    WINDOWS,
+    WITNESSES,
+)
+
+__all__ = ["follow"]
+
+_PACES = np.array(PACES, np.float32)
+_ONE = np.float32(1.0)
+# Nothing may be fused or reordered: equal events must have equal scores wherever they are computed.
+part = parts(nogil=True)
+
+
+@part
+def evaluate(f: Any, witness: Any, lanes: Any, scores: Any, place: Any) -> None:
+    """Write the scores (witnesses, m) of an event's features (D,) into a column of `scores`."""
+    for k in range(WINDOWS):
+        for band in range(BANDS):
+            lanes[:] = 0.0
+            for start in range(band * CHUNK, len(f), BANDS * CHUNK):
+                for first in range(start, start + CHUNK, LANES):
+                    for i in range(LANES):
+                        lanes[i] += f[first + i] * witness[k, first + i]
+            total = lanes[0]
+            for i in range(1, LANES):
+                total += lanes[i]
+            scores[k * BANDS + band, place] = total
+
+
+@part
+def refresh(sample: Any, lanes: Any) -> None:
+    """Take the witnesses from the means, and evaluate the reference sample anew."""
+    for k in range(WINDOWS):
+        for i in range(sample.witness.shape[1]):
+            sample.witness[k, i] = sample.recent[k, i] - sample.reference[i]
+    for j in range(sample.count[0]):
+        evaluate(sample.features[j], sample.witness, lanes, sample.scores, j)
+    sample.count[2] = 0
+
+
+@part
+def move_reference(sample: Any, f: Any, training: Any) -> None:
+    """Take features into the reference's mean: training events at first, then those that leave."""
+    most = len(sample.events)
+    for c in range(len(sample.seen)):
+        if training == (sample.seen[c] < most):
+            if training:
+                sample.seen[c] += 1
+            pace = _ONE / np.float32(sample.seen[c])
+            for i in range(c * CHUNK, c * CHUNK + CHUNK):
+                sample.reference[i] += pace * (f[i] - sample.reference[i])
+
+
+@part
+def train(sample: Any, f: Any) -> None:
+    """Take the features of a training event into the means."""
+    for c in range(len(sample.seen)):
+        known = _ONE / np.float32(sample.seen[c] + 1)
+        for k in range(WINDOWS):
+            pace = max(_PACES[k], known)
+            for i in range(c * CHUNK, c * CHUNK + CHUNK):
+                sample.recent[k, i] += pace * (f[i] - sample.recent[k, i])
+    move_reference(sample, f, True)
+
+
+@part
+def rank(scores: Any, score: Any, tie: Any) -> Any:
+    """Return the p-value of a score among those of a sample (size,) and itself."""
+    above, equal = 0, 0
+    for j in range(len(scores)):
+        above += scores[j] > score
+        equal += scores[j] == score
+    return (above + tie * (equal + 1)) / (len(scores) + 1)
+
+
+@part
+def unspent(tests: Any) -> Any:
+    """Return the weight of the starts that are still to come after so many test events."""
+    return 1.0 / np.sqrt(np.sqrt(1.0 + tests / START))
+
+
+@part
+def bet(wealth: Any, p: Any, begun: Any) -> Any:
+    """Let a witness bet on a p-value, with what begins now; return what its starts have then."""
+    root = np.sqrt(p)
+    share = begun / BETS
+    wealth[0] = (wealth[0] + share) * (1.5 - p)
+    wealth[1] = (wealth[1] + share) * (1.9 - 1.8 * p)
+    wealth[2] = (wealth[2] + share) * (0.5 / root)
+    wealth[3] = (wealth[3] + share) * (0.25 / (root * np.sqrt(root)))
+    return wealth[0] + wealth[1] + wealth[2] + wealth[3]
+
+
+@part
+def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
+    """Let a test event into the sample, and one of all of them out where that is full."""
+    size, most = sample.count[0], len(sample.events)
+    place = size
+    if size < most:
+        sample.count[0] += 1
+    else:
+        place = int(slot * (most + 1))
+        if place >= most:
+            move_reference(sample, f, False)
+            return
+        move_reference(sample, sample.features[place], False)
+    sample.events[place] = x
+    sample.features[place] = f
+    sample.scores[:, place] = scores
+
+
+@part
+def test(sample: Any, f: Any, x: Any, draw: Any, own: Any, lanes: Any) -> Any:
+    """Let all witnesses bet on a test event; return the largest wealth of one."""
+    if sample.count[2] == REFRESH:
+        refresh(sample, lanes)
+    evaluate(f, sample.witness, lanes, own, 0)
+    size, tests = sample.count[0], sample.count[1]
+    left = unspent(tests + 1)
+    begun = unspent(tests) - left
+    most = 0.0
+    for w in range(WITNESSES):
+        p = rank(sample.scores[w, :size], own[w, 0], draw[TIE])
+        most = max(most, bet(sample.wealth[w], p, begun) + left)
+    sample.total[0] = most
+    sample.total[1] = max(most, sample.total[1])
+    sample.count[1] += 1
+    sample.count[2] += 1
+    enter(sample, f, x, own[:, 0], draw[SLOT])
+    return most
+
+
+@exact
+def follow(sample: Any, F: Any, X: Any, draws: Any, threshold: Any) -> Any:
+    """Take in events until the wealth of a witness reaches the threshold; return how many.
+
+    Features F (n, D), events X (n, d), and numbers drawn for each (n, 3).
+    """
+    lanes, own = np.empty(LANES, np.float32), np.empty((WITNESSES, 1), np.float32)
+    for i in range(len(F)):
+        if draws[i, ROLE] < TRAINING:
+            train(sample, F[i])
+        elif test(sample, F[i], X[i], draws[i], own, lanes) >= threshold:
+            return i + 1
+    return len(F)
