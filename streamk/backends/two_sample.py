@@ -11,6 +11,7 @@ A witness is one of ``WINDOWS`` times ``BANDS``: chunk c of features is of band 
 Each twin's module `two_sample` has these functions, with the same bits in both::
 
     follow(sample, F, X, draws, threshold)    take in events until wealth reaches the threshold
+    rescore(sample)                           scores = witnesses of the reference sample
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ BETS = 4
 REFRESH = 32
 """Test events for which a witness stays as it is."""
 START = 256.0
-"""Test events after which half of the weight of starts is spent, in the order of magnitude."""
+"""Scale of the weights of starts, in test events: ``(1 + n / START)^(-1/4)`` are left after n."""
 ROLE, SLOT, TIE = 0, 1, 2
 """Columns of the numbers drawn for an event."""
-TRAINING = 0.5
+TRAINING = 1.0 / 3.0
 """Part of the events that are training events."""
 
 
 class TwoSample(NamedTuple):
-    """All that is learned of a stream; m events of reference, D features, d columns."""
+    """All that is learned of a stream: D features, d columns, room for m events of reference."""
 
     events: Array
     """float64 (m, d): the reference sample, as it came"""
@@ -58,17 +59,19 @@ class TwoSample(NamedTuple):
     reference: Array
     """float32 (D,): mean of the features of what the reference was"""
     seen: Array
-    """int64 (D / CHUNK,): events in the reference's mean of a chunk, m at most"""
+    """int64 (D / CHUNK,): events in the reference's mean of a chunk, as many as the sample has at
+    most"""
     wealth: Array
     """float64 (witnesses, bets): what the starts so far have, together"""
     total: Array
     """float64 (2,): the largest wealth of a witness, now and ever"""
     count: Array
-    """int64 (3,): events in the sample, test events, test events since the last refresh"""
+    """int64 (4,): events in the sample, test events, test events since the last refresh, and most
+    events of the sample"""
 
 
 def begin(size: int, columns: int, features: int) -> TwoSample:
-    """Return the statistics of no events.
+    """Return the statistics of no events, with a sample that has no room yet.
 
     Parameters
     ----------
@@ -77,17 +80,15 @@ def begin(size: int, columns: int, features: int) -> TwoSample:
     columns, features : int
         The latter a multiple of BANDS * CHUNK.
     """
-    count = np.zeros(3, np.int64)
-    count[2] = REFRESH
     return TwoSample(
-        np.zeros((size, columns)),
-        np.zeros((size, features), np.float32),
-        np.zeros((WITNESSES, size), np.float32),
+        np.zeros((0, columns)),
+        np.zeros((0, features), np.float32),
+        np.zeros((WITNESSES, 0), np.float32),
         np.zeros((WINDOWS, features), np.float32),
         np.zeros((WINDOWS, features), np.float32),
         np.zeros(features, np.float32),
         np.zeros(features // CHUNK, np.int64),
         np.zeros((WITNESSES, BETS)),
         np.ones(2),
-        count,
+        np.array([0, 0, REFRESH, size]),
     )

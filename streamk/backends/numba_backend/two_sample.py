@@ -22,7 +22,7 @@ from streamk.backends.two_sample import (
     WITNESSES,
 )
 
-__all__ = ["follow"]
+__all__ = ["follow", "rescore"]
 
 _PACES = np.array(PACES, np.float32)
 _ONE = np.float32(1.0)
@@ -47,20 +47,26 @@ def evaluate(f: Any, witness: Any, lanes: Any, scores: Any, place: Any) -> None:
 
 
 @part
+def evaluate_sample(sample: Any, lanes: Any) -> None:
+    """Write the scores of the reference sample."""
+    for j in range(sample.count[0]):
+        evaluate(sample.features[j], sample.witness, lanes, sample.scores, j)
+
+
+@part
 def refresh(sample: Any, lanes: Any) -> None:
     """Take the witnesses from the means, and evaluate the reference sample anew."""
     for k in range(WINDOWS):
         for i in range(sample.witness.shape[1]):
             sample.witness[k, i] = sample.recent[k, i] - sample.reference[i]
-    for j in range(sample.count[0]):
-        evaluate(sample.features[j], sample.witness, lanes, sample.scores, j)
+    evaluate_sample(sample, lanes)
     sample.count[2] = 0
 
 
 @part
 def move_reference(sample: Any, f: Any, training: Any) -> None:
     """Take features into the reference's mean: training events at first, then those that leave."""
-    most = len(sample.events)
+    most = sample.count[3]
     for c in range(len(sample.seen)):
         if training == (sample.seen[c] < most):
             if training:
@@ -113,7 +119,7 @@ def bet(wealth: Any, p: Any, begun: Any) -> Any:
 @part
 def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
     """Let a test event into the sample, and one of all of them out where that is full."""
-    size, most = sample.count[0], len(sample.events)
+    size, most = sample.count[0], sample.count[3]
     place = size
     if size < most:
         sample.count[0] += 1
@@ -162,3 +168,9 @@ def follow(sample: Any, F: Any, X: Any, draws: Any, threshold: Any) -> Any:
         elif test(sample, F[i], X[i], draws[i], own, lanes) >= threshold:
             return i + 1
     return len(F)
+
+
+@exact
+def rescore(sample: Any) -> None:
+    """Write the scores of the reference sample by its features and the witnesses."""
+    evaluate_sample(sample, np.empty(LANES, np.float32))

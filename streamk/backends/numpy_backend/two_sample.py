@@ -1,0 +1,133 @@
+"""Two-sample statistics of a stream, event by event; see `streamk.backends.two_sample`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamk.backends import CHUNK, LANES
+from streamk.backends.two_sample import (
+    BANDS,
+    BETS,
+    PACES,
+    REFRESH,
+    ROLE,
+    SLOT,
+    START,
+    TIE,
+    TRAINING,
+    Array,
+    TwoSample,
+)
+
+_PACES = np.array(PACES, np.float32)[:, None]
+
+
+def evaluate(F: Array, witness: Array) -> Array:
+    """Return the scores (witnesses, n) of features (n, D), summed up lane by lane."""
+    terms = F[None] * witness[:, None]  # (windows, n, D)
+    groups = F.shape[1] // (BANDS * CHUNK)
+    shape = (*terms.shape[:2], groups, BANDS, CHUNK // LANES, LANES)
+    terms = terms.reshape(shape).transpose(0, 3, 1, 2, 4, 5)
+    lanes = np.zeros((*terms.shape[:3], LANES), np.float32)
+    for group in range(groups):
+        for part in range(CHUNK // LANES):
+            lanes += terms[:, :, :, group, part]
+    total = lanes[..., 0]
+    for i in range(1, LANES):
+        total = total + lanes[..., i]
+    return total.reshape(-1, len(F))
+
+
+def rescore(sample: TwoSample) -> None:
+    """Write the scores of the reference sample by its features and the witnesses."""
+    size = sample.count[0]
+    sample.scores[:, :size] = evaluate(sample.features[:size], sample.witness)
+
+
+def refresh(sample: TwoSample) -> None:
+    """Take the witnesses from the means, and evaluate the reference sample anew."""
+    sample.witness[...] = sample.recent - sample.reference
+    rescore(sample)
+    sample.count[2] = 0
+
+
+def move_reference(sample: TwoSample, f: Array, *, training: bool) -> None:
+    """Take features into the reference's mean: training events at first, then those that leave."""
+    some = (sample.seen < sample.count[3]) == training
+    sample.seen[some] += training
+    pace = np.repeat(np.float32(1.0) / np.maximum(sample.seen, 1).astype(np.float32), CHUNK)
+    moved = sample.reference + pace * (f - sample.reference)
+    sample.reference[...] = np.where(np.repeat(some, CHUNK), moved, sample.reference)
+
+
+def train(sample: TwoSample, f: Array) -> None:
+    """Take the features of a training event into the means."""
+    known = np.repeat(np.float32(1.0) / (sample.seen + 1).astype(np.float32), CHUNK)
+    sample.recent[...] += np.maximum(_PACES, known) * (f - sample.recent)
+    move_reference(sample, f, training=True)
+
+
+def rank(scores: Array, own: Array, tie: float) -> Array:
+    """Return the p-values of scores (witnesses,) among a sample's (witnesses, size) and itself."""
+    above = np.count_nonzero(scores > own[:, None], axis=1)
+    equal = np.count_nonzero(scores == own[:, None], axis=1)
+    return np.asarray((above + tie * (equal + 1)) / (scores.shape[1] + 1))
+
+
+def unspent(tests: int) -> float:
+    """Return the weight of the starts that are still to come after so many test events."""
+    return 1.0 / math.sqrt(math.sqrt(1.0 + tests / START))
+
+
+def bets(p: Array) -> Array:
+    """Return by what p-values (witnesses,) multiply wealth (witnesses, bets), 1 in the mean."""
+    root = np.sqrt(p)
+    return np.stack([1.5 - p, 1.9 - 1.8 * p, 0.5 / root, 0.25 / (root * np.sqrt(root))], axis=1)
+
+
+def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> None:
+    """Let a test event into the sample, and one of all of them out where that is full."""
+    place, most = int(sample.count[0]), int(sample.count[3])
+    if place < most:
+        sample.count[0] += 1
+    else:
+        place = int(slot * (most + 1))
+        move_reference(sample, f if place == most else sample.features[place], training=False)
+        if place == most:
+            return
+    sample.events[place], sample.features[place] = x, f
+    sample.scores[:, place] = scores
+
+
+def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
+    """Let all witnesses bet on a test event; return the largest wealth of one."""
+    if sample.count[2] == REFRESH:
+        refresh(sample)
+    own = evaluate(f[None], sample.witness)[:, 0]
+    size, tests = int(sample.count[0]), int(sample.count[1])
+    left = unspent(tests + 1)
+    share = (unspent(tests) - left) / BETS
+    p = rank(sample.scores[:, :size], own, float(draw[TIE]))
+    sample.wealth[...] = (sample.wealth + share) * bets(p)
+    one, two, three, four = sample.wealth.T
+    most = float((one + two + three + four + left).max())
+    sample.total[:] = most, max(most, sample.total[1])
+    sample.count[1:3] += 1
+    enter(sample, f, x, own, draw[SLOT])
+    return most
+
+
+def follow(sample: TwoSample, F: Array, X: Array, draws: Array, threshold: float) -> int:
+    """Take in events until the wealth of a witness reaches the threshold; return how many.
+
+    Features F (n, D), events X (n, d), and numbers drawn for each (n, 3).
+    """
+    for i, (f, x, draw) in enumerate(zip(F, X, draws, strict=True)):
+        if draw[ROLE] < TRAINING:
+            train(sample, f)
+        elif test(sample, f, x, draw) >= threshold:
+            return i + 1
+    return len(F)
