@@ -18,6 +18,7 @@ from streamk.backends.two_sample import (
     START,
     TIE,
     TRAINING,
+    WITNESSES,
     Array,
     TwoSample,
 )
@@ -38,7 +39,7 @@ def evaluate(F: Array, witness: Array) -> Array:
     total = lanes[..., 0]
     for i in range(1, LANES):
         total = total + lanes[..., i]
-    return total.reshape(-1, len(F))
+    return total.reshape(WITNESSES, len(F))
 
 
 def rescore(sample: TwoSample) -> None:
