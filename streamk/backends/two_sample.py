@@ -49,7 +49,7 @@ class TwoSample(NamedTuple):
     events: Array
     """float64 (m, d): the reference sample, as it came"""
     features: Array
-    """float32 (m, D): its features"""
+    """float32 (D, m): its features"""
     scores: Array
     """float32 (witnesses, m): its values under each witness, window by window"""
     witness: Array
@@ -82,7 +82,7 @@ def begin(size: int, columns: int, features: int) -> TwoSample:
     """
     return TwoSample(
         np.zeros((0, columns)),
-        np.zeros((0, features), np.float32),
+        np.zeros((features, 0), np.float32),
         np.zeros((WITNESSES, 0), np.float32),
         np.zeros((WINDOWS, features), np.float32),
         np.zeros((WINDOWS, features), np.float32),

@@ -207,7 +207,7 @@ class Run:
         more = groups_after(self.n, self._most) * BANDS - len(self.sample.seen)
         old, chunks = self.sample, ((0, 0), (0, more * CHUNK))
         self.sample = old._replace(
-            features=np.pad(old.features, chunks),
+            features=np.pad(old.features, chunks[::-1]),
             witness=np.pad(old.witness, chunks),
             recent=np.pad(old.recent, chunks),
             reference=np.pad(old.reference, chunks[1]),
@@ -220,7 +220,7 @@ class Run:
     def _evaluate(self) -> None:
         """Compute the features of the reference sample anew."""
         size = int(self.sample.count[0])
-        self.sample.features[:size] = self.features(self.sample.events[:size])
+        self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
 
     def restore(
         self, n: int, rows: Events, scale: FirstScale | None, sample: TwoSample
@@ -241,7 +241,7 @@ class Run:
         more = min(max(size, 2 * room, _ROOM), most) - room
         self.sample = self.sample._replace(
             events=np.pad(self.sample.events, ((0, more), (0, 0))),
-            features=np.pad(self.sample.features, ((0, more), (0, 0))),
+            features=np.pad(self.sample.features, ((0, 0), (0, more))),
             scores=np.pad(self.sample.scores, ((0, 0), (0, more))),
         )
 

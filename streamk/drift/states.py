@@ -92,7 +92,7 @@ def run_from_state(run: Run, state: State) -> None:
     own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
     own["count"] = np.array([size, tests, since, most])
     room = {
-        "features": np.zeros((size, chunks * CHUNK), np.float32),
+        "features": np.zeros((chunks * CHUNK, size), np.float32),
         "scores": np.zeros((WITNESSES, size), np.float32),
     }
     scale = FirstScale.from_state(state.child("scale"), sizes["columns"]) if warm else None

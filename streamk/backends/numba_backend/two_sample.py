@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import CHUNK, LANES
+from streamk.backends.codes import CHUNK
 from streamk.backends.numba_backend.compilation.compiling import exact, parts
 from streamk.backends.two_sample import (
     BANDS,
@@ -25,41 +25,44 @@ from streamk.backends.two_sample import (
 __all__ = ["follow", "rescore"]
 
 _PACES = np.array(PACES, np.float32)
-_ONE = np.float32(1.0)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 # Nothing may be fused or reordered: equal events must have equal scores wherever they are computed.
 part = parts(nogil=True)
 
 
 @part
-def evaluate(f: Any, witness: Any, lanes: Any, scores: Any, place: Any) -> None:
-    """Write the scores (witnesses, m) of an event's features (D,) into a column of `scores`."""
-    for k in range(WINDOWS):
-        for band in range(BANDS):
-            lanes[:] = 0.0
-            for start in range(band * CHUNK, len(f), BANDS * CHUNK):
-                for first in range(start, start + CHUNK, LANES):
-                    for i in range(LANES):
-                        lanes[i] += f[first + i] * witness[k, first + i]
-            total = lanes[0]
-            for i in range(1, LANES):
-                total += lanes[i]
-            scores[k * BANDS + band, place] = total
+def evaluate(f: Any, witness: Any, scores: Any) -> None:
+    """Write the scores (witnesses,) of an event's features (D,), added up one by one."""
+    for band in range(BANDS):
+        one, two, three = _ZERO, _ZERO, _ZERO
+        for start in range(band * CHUNK, len(f), BANDS * CHUNK):
+            for i in range(start, start + CHUNK):
+                one += witness[0, i] * f[i]
+                two += witness[1, i] * f[i]
+                three += witness[2, i] * f[i]
+        scores[band], scores[BANDS + band], scores[2 * BANDS + band] = one, two, three
 
 
 @part
-def evaluate_sample(sample: Any, lanes: Any) -> None:
-    """Write the scores of the reference sample."""
-    for j in range(sample.count[0]):
-        evaluate(sample.features[j], sample.witness, lanes, sample.scores, j)
+def evaluate_sample(sample: Any) -> None:
+    """Write the scores of the reference sample, in the same order, side by side."""
+    size = sample.count[0]
+    sample.scores[:] = _ZERO
+    for i in range(len(sample.features)):
+        f, band = sample.features[i], i // CHUNK % BANDS
+        for k in range(WINDOWS):
+            weight, sums = sample.witness[k, i], sample.scores[k * BANDS + band]
+            for j in range(size):
+                sums[j] += weight * f[j]
 
 
 @part
-def refresh(sample: Any, lanes: Any) -> None:
+def refresh(sample: Any) -> None:
     """Take the witnesses from the means, and evaluate the reference sample anew."""
     for k in range(WINDOWS):
         for i in range(sample.witness.shape[1]):
             sample.witness[k, i] = sample.recent[k, i] - sample.reference[i]
-    evaluate_sample(sample, lanes)
+    evaluate_sample(sample)
     sample.count[2] = 0
 
 
@@ -89,13 +92,13 @@ def train(sample: Any, f: Any) -> None:
 
 
 @part
-def rank(scores: Any, score: Any, tie: Any) -> Any:
-    """Return the p-value of a score among those of a sample (size,) and itself."""
+def rank(scores: Any, size: Any, score: Any, tie: Any) -> Any:
+    """Return the p-value of a score among the first ones of a sample, so many, and itself."""
     above, equal = 0, 0
-    for j in range(len(scores)):
+    for j in range(size):
         above += scores[j] > score
         equal += scores[j] == score
-    return (above + tie * (equal + 1)) / (len(scores) + 1)
+    return (above + tie * (equal + 1)) / (size + 1)
 
 
 @part
@@ -128,30 +131,30 @@ def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
         if place >= most:
             move_reference(sample, f, False)
             return
-        move_reference(sample, sample.features[place], False)
+        move_reference(sample, sample.features[:, place], False)
     sample.events[place] = x
-    sample.features[place] = f
+    sample.features[:, place] = f
     sample.scores[:, place] = scores
 
 
 @part
-def test(sample: Any, f: Any, x: Any, draw: Any, own: Any, lanes: Any) -> Any:
+def test(sample: Any, f: Any, x: Any, draw: Any, own: Any) -> Any:
     """Let all witnesses bet on a test event; return the largest wealth of one."""
     if sample.count[2] == REFRESH:
-        refresh(sample, lanes)
-    evaluate(f, sample.witness, lanes, own, 0)
+        refresh(sample)
+    evaluate(f, sample.witness, own)
     size, tests = sample.count[0], sample.count[1]
     left = unspent(tests + 1)
     begun = unspent(tests) - left
     most = 0.0
     for w in range(WITNESSES):
-        p = rank(sample.scores[w, :size], own[w, 0], draw[TIE])
+        p = rank(sample.scores[w], size, own[w], draw[TIE])
         most = max(most, bet(sample.wealth[w], p, begun) + left)
     sample.total[0] = most
     sample.total[1] = max(most, sample.total[1])
     sample.count[1] += 1
     sample.count[2] += 1
-    enter(sample, f, x, own[:, 0], draw[SLOT])
+    enter(sample, f, x, own, draw[SLOT])
     return most
 
 
@@ -161,11 +164,11 @@ def follow(sample: Any, F: Any, X: Any, draws: Any, threshold: Any) -> Any:
 
     Features F (n, D), events X (n, d), and numbers drawn for each (n, 3).
     """
-    lanes, own = np.empty(LANES, np.float32), np.empty((WITNESSES, 1), np.float32)
+    own = np.empty(WITNESSES, np.float32)
     for i in range(len(F)):
         if draws[i, ROLE] < TRAINING:
             train(sample, F[i])
-        elif test(sample, F[i], X[i], draws[i], own, lanes) >= threshold:
+        elif test(sample, F[i], X[i], draws[i], own) >= threshold:
             return i + 1
     return len(F)
 
@@ -173,4 +176,4 @@ def follow(sample: Any, F: Any, X: Any, draws: Any, threshold: Any) -> Any:
 @exact
 def rescore(sample: Any) -> None:
     """Write the scores of the reference sample by its features and the witnesses."""
-    evaluate_sample(sample, np.empty(LANES, np.float32))
+    evaluate_sample(sample)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import CHUNK, LANES
+from streamk.backends import CHUNK
 from streamk.backends.two_sample import (
     BANDS,
     BETS,
@@ -18,6 +18,7 @@ from streamk.backends.two_sample import (
     START,
     TIE,
     TRAINING,
+    WINDOWS,
     WITNESSES,
     Array,
     TwoSample,
@@ -26,26 +27,23 @@ from streamk.backends.two_sample import (
 _PACES = np.array(PACES, np.float32)[:, None]
 
 
-def evaluate(F: Array, witness: Array) -> Array:
-    """Return the scores (witnesses, n) of features (n, D), summed up lane by lane."""
-    terms = F[None] * witness[:, None]  # (windows, n, D)
-    groups = F.shape[1] // (BANDS * CHUNK)
-    shape = (*terms.shape[:2], groups, BANDS, CHUNK // LANES, LANES)
-    terms = terms.reshape(shape).transpose(0, 3, 1, 2, 4, 5)
-    lanes = np.zeros((*terms.shape[:3], LANES), np.float32)
-    for group in range(groups):
-        for part in range(CHUNK // LANES):
-            lanes += terms[:, :, :, group, part]
-    total = lanes[..., 0]
-    for i in range(1, LANES):
-        total = total + lanes[..., i]
-    return total.reshape(WITNESSES, len(F))
+def evaluate(f: Array, witness: Array) -> Array:
+    """Return the scores (witnesses,) of an event's features (D,), added up one by one."""
+    terms = (f * witness).reshape(WINDOWS, -1, BANDS, CHUNK).transpose(0, 2, 1, 3)
+    return np.asarray(np.add.accumulate(terms.reshape(WITNESSES, -1), axis=1)[:, -1])
 
 
 def rescore(sample: TwoSample) -> None:
     """Write the scores of the reference sample by its features and the witnesses."""
     size = sample.count[0]
-    sample.scores[:, :size] = evaluate(sample.features[:size], sample.witness)
+    groups = len(sample.features) // (BANDS * CHUNK)
+    F = sample.features[:, :size].reshape(groups, BANDS, CHUNK, size)
+    W = sample.witness.reshape(WINDOWS, groups, BANDS, CHUNK, 1)
+    scores = np.zeros((WINDOWS, BANDS, size), np.float32)
+    for group in range(groups):
+        for i in range(CHUNK):  # in the same order, side by side
+            scores += W[:, group, :, i] * F[group, :, i]
+    sample.scores[:, :size] = scores.reshape(WITNESSES, size)
 
 
 def refresh(sample: TwoSample) -> None:
@@ -96,10 +94,10 @@ def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> 
         sample.count[0] += 1
     else:
         place = int(slot * (most + 1))
-        move_reference(sample, f if place == most else sample.features[place], training=False)
+        move_reference(sample, f if place == most else sample.features[:, place], training=False)
         if place == most:
             return
-    sample.events[place], sample.features[place] = x, f
+    sample.events[place], sample.features[:, place] = x, f
     sample.scores[:, place] = scores
 
 
@@ -107,7 +105,7 @@ def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
     """Let all witnesses bet on a test event; return the largest wealth of one."""
     if sample.count[2] == REFRESH:
         refresh(sample)
-    own = evaluate(f[None], sample.witness)[:, 0]
+    own = evaluate(f, sample.witness)
     size, tests = int(sample.count[0]), int(sample.count[1])
     left = unspent(tests + 1)
     share = (unspent(tests) - left) / BETS
