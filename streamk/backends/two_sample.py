@@ -65,7 +65,7 @@ class TwoSample(NamedTuple):
     """float64 (witnesses, bets): what the starts so far have, together"""
     total: Array
     """float64 (2,): the largest wealth of a witness, now and ever"""
-    count: Array
+    counts: Array
     """int64 (4,): events in the sample, test events, test events since the last refresh, and most
     events of the sample"""
 

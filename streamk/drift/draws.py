@@ -34,7 +34,7 @@ class Draws:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._first = -1
-        self._drawn = np.zeros((0, 3))
+        self._drawn: NDArray[np.float64] = np.zeros((0, 3))
 
     def take(self, first: int, n: int) -> NDArray[np.float64]:
         """Return the numbers (n, 3) of events from `first` on, perhaps of fewer, at least of 1."""
@@ -45,5 +45,6 @@ class Draws:
             numbers = np.arange(self._first, self._first + _AHEAD, dtype=np.uint64)
             counter[:, 0], counter[:, 1] = numbers & _LOW, _TAG_EVENT
             counter[:, 2] = numbers >> _HALF
-            self._drawn = (philox(counter, self._seed)[:, :3] + 0.5) * 2.0**-32
+            words = philox(counter, self._seed)[:, :3].astype(np.float64)
+            self._drawn = (words + 0.5) * 2.0**-32
         return self._drawn[start : start + n]

@@ -104,7 +104,7 @@ class Run:
     @property
     def n_features(self) -> int:
         """Random features in use."""
-        return self.sample.witness.shape[1]
+        return len(self.sample.reference)
 
     @property
     def wealth(self) -> float:
@@ -139,7 +139,7 @@ class Run:
         n = min(len(X), self._moment - self.n)
         if not self.scale.complete:
             n = self._scale_late_columns(self.scale, X[:n], draws)
-        self._reserve(int(self.sample.count[0]) + n)
+        self._reserve(int(self.sample.counts[0]) + n)
         taken: int = self._loops.follow(
             self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
         )
@@ -165,7 +165,7 @@ class Run:
         if len(informing) and informing[0] == 0:
             scale.learn(X[0])
             self._evaluate()
-            self.sample.count[2] = two_sample.REFRESH  # the scores of before are of no use now
+            self.sample.counts[2] = two_sample.REFRESH  # the scores of before are of no use now
             return 1
         return int(informing[0]) if len(informing) else len(X)
 
@@ -173,7 +173,8 @@ class Run:
 
     def features(self, X: Events) -> NDArray[np.float32]:
         """Return the features (n, D) of events (n, d)."""
-        assert self.scale is not None and self._basis is not None
+        assert self.scale is not None
+        assert self._basis is not None
         out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
         Z = self.scale.transform(X, self._backend)
         self._backend.features(Z, self._basis, True, False, out)
@@ -219,12 +220,10 @@ class Run:
 
     def _evaluate(self) -> None:
         """Compute the features of the reference sample anew."""
-        size = int(self.sample.count[0])
+        size = int(self.sample.counts[0])
         self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
 
-    def restore(
-        self, n: int, rows: Events, scale: FirstScale | None, sample: TwoSample
-    ) -> None:
+    def restore(self, n: int, rows: Events, scale: FirstScale | None, sample: TwoSample) -> None:
         """Go on after n events, with a sample whose features and scores are not computed yet."""
         self.n, self.rows, self.scale, self.sample = n, rows, scale, sample
         self._moment = self._next_moment()
@@ -235,7 +234,7 @@ class Run:
 
     def _reserve(self, size: int) -> None:
         """Make room for so many events in the reference sample, or as many as it may have."""
-        room, most = len(self.sample.events), int(self.sample.count[3])
+        room, most = len(self.sample.events), int(self.sample.counts[3])
         if min(size, most) <= room:
             return
         more = min(max(size, 2 * room, _ROOM), most) - room

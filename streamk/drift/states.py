@@ -31,18 +31,18 @@ _DECLARED = (
     Declared("seen", "int64", ("chunks",), Domain(0, 1 << 16)),
     Declared("wealth", "float64", (WITNESSES, BETS), _WEALTH),
     Declared("total", "float64", (2,), _WEALTH),
-    Declared("count", "int64", (2,), Domain(0, 2**53)),
+    Declared("counts", "int64", (2,), Domain(0, 2**53)),
 )
 
 
 def run_state(run: Run, header: dict[str, Any]) -> State:
     """Return the state of a test of that header, whose run this is."""
     sample = run.sample
-    size = int(sample.count[0])
+    size = int(sample.counts[0])
     arrays = {
         "rows": run.rows.copy(),
         "events": sample.events[:size].copy(),
-        "count": sample.count[1:3].copy(),
+        "counts": sample.counts[1:3].copy(),
     }
     for name in ("witness", "recent", "reference", "seen", "wealth", "total"):
         arrays[name] = getattr(sample, name).copy()
@@ -85,12 +85,12 @@ def run_from_state(run: Run, state: State) -> None:
     chunks = groups * BANDS
     sizes = {"columns": run.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
     arrays, sizes = taken(_DECLARED, state.arrays, {**sizes, "first": 0 if warm else n}, _OWNER)
-    size, most = sizes["size"], int(run.sample.count[3])
-    tests, since = arrays["count"].tolist()
+    size, most = sizes["size"], int(run.sample.counts[3])
+    tests, since = arrays["counts"].tolist()
     if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
         raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
     own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
-    own["count"] = np.array([size, tests, since, most])
+    own["counts"] = np.array([size, tests, since, most])
     room = {
         "features": np.zeros((chunks * CHUNK, size), np.float32),
         "scores": np.zeros((WITNESSES, size), np.float32),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -106,7 +106,7 @@ class StreamingMMD:
 
     TYPE = "streaming-mmd"
     FORMAT = 1
-    OPTIONS: dict[str, Option] = {
+    OPTIONS: ClassVar[dict[str, Option]] = {
         "alpha": Real(least=1e-12, most=0.5),
         "warning": Real(least=1e-12, most=1.0),
         "reference": Whole(least=64, most=1 << 16),

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("river", reason="the detector is River's: pip install river")
 
-from river import base, drift, linear_model, naive_bayes
+from river import base, drift, naive_bayes
 
 from streamk.adapters.river import MMDDrift
 from streamk.errors import InvalidInput
@@ -30,10 +30,12 @@ def fed(detector: Any, numbers: list[Any]) -> list[int]:
 def test_it_is_one_of_rivers_detectors() -> None:
     detector = MMDDrift(alpha=0.02, seed=3)
     assert isinstance(detector, base.DriftAndWarningDetector)
-    assert not detector.drift_detected and not detector.warning_detected
+    assert not detector.drift_detected
+    assert not detector.warning_detected
     twin = detector.clone()
     assert (twin.alpha, twin.seed, twin.n_detections) == (0.02, 3, 0)
-    assert type(twin) is MMDDrift and "alpha=0.02" in repr(detector)
+    assert type(twin) is MMDDrift
+    assert "alpha=0.02" in repr(detector)
 
 
 @pytest.mark.parametrize("kind", ["errors", "numbers", "booleans"])
@@ -50,7 +52,8 @@ def test_numbers(kind: str) -> None:
     detector = MMDDrift(seed=5)
     (found,) = fed(detector, numbers)
     assert 2000 < found < 2300
-    assert detector.n_detections == 1 and not detector.drift_detected
+    assert detector.n_detections == 1
+    assert not detector.drift_detected
 
 
 def test_events_whose_columns_come_and_go() -> None:
@@ -66,7 +69,8 @@ def test_events_whose_columns_come_and_go() -> None:
         detector.update_one(x)
         if detector.drift_detected:
             found.append(i)
-    assert len(found) == 1 and 3000 < found[0] < 3600
+    assert len(found) == 1
+    assert 3000 < found[0] < 3600
 
 
 def test_copies_and_pickles_go_on_alike() -> None:
@@ -106,13 +110,10 @@ def test_it_retrains_a_classifier(background: bool) -> None:
     assert right[0] > 1300 > right[1]
 
 
-@pytest.mark.parametrize(
-    ("x", "said"), [(float("inf"), "inf"), ([1, 2], "columns"), ("text", "text")]
-)
-def test_what_is_no_number(x: Any, said: str) -> None:
-    del said
+@pytest.mark.parametrize("x", [float("inf"), [1, 2], "text", {"a": 1}])
+def test_what_is_no_number(x: Any) -> None:
     detector = MMDDrift(seed=1)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="inf" if isinstance(x, float) else "takes a number"):
         detector.update(x)
 
 
@@ -121,4 +122,3 @@ def test_options_out_of_their_domain() -> None:
         MMDDrift(alpha=2)
     with pytest.raises(InvalidInput, match="an event is a dict of columns"):
         MMDDrift().update_one([1.0])  # type: ignore[arg-type]
-    assert linear_model  # imported for its side of River alone

@@ -36,7 +36,7 @@ def gaps(rng: np.random.Generator, n: int) -> Numbers:
     return X
 
 
-def constant(rng: np.random.Generator, n: int) -> Numbers:
+def constant(_: np.random.Generator, n: int) -> Numbers:
     return np.full((n, 1), 5.0)
 
 
@@ -55,11 +55,12 @@ def changed(kind: str, rng: np.random.Generator, n: int) -> Numbers:
 def same(one: StreamingMMD, other: StreamingMMD) -> None:
     """Hold that two tests are the same, bit for bit."""
     a, b = one.state(), other.state()
-    assert a.header == b.header and a.arrays.keys() == b.arrays.keys()
+    assert a.header == b.header
+    assert a.arrays.keys() == b.arrays.keys()
     for name, array in a.arrays.items():
         np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
     assert one._run.sample._fields == other._run.sample._fields
-    size = int(one._run.sample.count[0])
+    size = int(one._run.sample.counts[0])
     for name in ("features", "scores"):
         np.testing.assert_array_equal(
             getattr(one._run.sample, name)[:, :size], getattr(other._run.sample, name)[:, :size]
@@ -102,7 +103,8 @@ def test_changes_are_found(kind: str, most: int, before: int) -> None:
     rng = np.random.default_rng(7)
     X = np.vstack([normal(rng, before), changed(kind, rng, most)])
     found = StreamingMMD(2, seed=1).update(X)
-    assert len(found) == 1 and found[0] > before
+    assert len(found) == 1
+    assert found[0] > before
 
 
 def test_a_run_begins_anew_after_an_alarm() -> None:
@@ -111,14 +113,18 @@ def test_a_run_begins_anew_after_an_alarm() -> None:
     test = StreamingMMD(2, seed=2)
     found = test.update(normal(rng, 2100) + levels[:, None])
     assert test.n_drifts == len(found) == 2
-    assert 700 < found[0] < 850 and 1400 < found[1] < 1550
-    assert test.p_value == 1.0 and not test.drift_detected
+    assert 700 < found[0] < 850
+    assert 1400 < found[1] < 1550
+    assert test.p_value == 1.0
+    assert not test.drift_detected
 
 
 def test_what_it_says_of_the_last_event() -> None:
     rng, test = np.random.default_rng(9), StreamingMMD(2, seed=3)
     test.update(normal(rng, 600))
-    assert not test.drift_detected and not test.warning_detected and test.p_value > 0.1
+    assert not test.drift_detected
+    assert not test.warning_detected
+    assert test.p_value > 0.1
     warned = 0
     for x in normal(rng, 200) + 2.0:
         found = test.update(x[None])
@@ -128,9 +134,11 @@ def test_what_it_says_of_the_last_event() -> None:
         if test.drift_detected:
             assert test.p_value <= 0.01
             break
-    assert test.n_drifts == 1 and warned > 0
+    assert test.n_drifts == 1
+    assert warned > 0
     test.update(normal(rng, 1))
-    assert not test.drift_detected and test.p_value == 1.0
+    assert not test.drift_detected
+    assert test.p_value == 1.0
 
 
 # --- cuts, states, columns ------------------------------------------------------------------------
@@ -202,7 +210,8 @@ def test_columns_come_late() -> None:
     # The column is zero before, so that its coming is a change of its own.
     found = test.update(X[1200:])
     assert len(found) == 2
-    assert 0 < found[0] < 700 and 1300 < found[1] < 1500
+    assert 0 < found[0] < 700
+    assert 1300 < found[1] < 1500
 
 
 def test_a_late_column_that_stays_zero_changes_nothing() -> None:

@@ -59,7 +59,7 @@ def test_wealth_is_that_of_the_oracle(kind: str, backend: str) -> None:
         expected = [naive.wealth(list(one[:tests])) for one in p.T]
         # Single precision now and then turns two scores round, and a rank is one off.
         assert test._run.wealth == pytest.approx(max(expected), rel=0.02)
-        assert test._run.sample.count[1] == tests
+        assert test._run.sample.counts[1] == tests
     assert test.n_features == 384
     assert test._run.peak > 2.0
 

@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
 from river import base
 
 from streamk.adapters.rows import Model
 from streamk.drift import StreamingMMD
 from streamk.encoding import Schema
 from streamk.encoding.columns import Event
+from streamk.errors import InvalidInput
 from streamk.state import State
 
 
@@ -21,8 +23,8 @@ class _Events(Model):
     learner: Any
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        test = StreamingMMD.from_state(cast(State, saved["learner"]))
-        Model.__init__(self, cast(Any, test), Schema.from_json(saved["schema"]))
+        test = StreamingMMD.from_state(cast("State", saved["learner"]))
+        Model.__init__(self, cast("Any", test), Schema.from_json(saved["schema"]))
 
     def _append_columns(self, event: Event, label: Any) -> None:
         known = len(self._table)
@@ -36,6 +38,7 @@ class _Events(Model):
 
 
 _NO_LABEL: Sequence[Any] = (None,)
+_NUMBERS = (int, float, np.number, np.bool_, type(None))
 
 
 class MMDDrift(base.DriftAndWarningDetector):
@@ -122,7 +125,7 @@ class MMDDrift(base.DriftAndWarningDetector):
             max_features=max_features,
             seed=secrets.randbits(63) if seed is None else seed,
         )
-        self._events = _Events(cast(Any, test))
+        self._events = _Events(cast("Any", test))
 
     @property
     def n_detections(self) -> int:
@@ -147,6 +150,8 @@ class MMDDrift(base.DriftAndWarningDetector):
         InvalidInput
             If it is infinite or no number; it is not taken in.
         """
+        if not isinstance(x, _NUMBERS):
+            raise InvalidInput(f"update takes a number, not {x!r:.60}; update_one takes an event")
         self.update_one({0: x})
 
     def update_one(self, x: Mapping[Hashable, Any]) -> None:

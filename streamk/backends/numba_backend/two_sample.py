@@ -46,7 +46,7 @@ def evaluate(f: Any, witness: Any, scores: Any) -> None:
 @part
 def evaluate_sample(sample: Any) -> None:
     """Write the scores of the reference sample, in the same order, side by side."""
-    size = sample.count[0]
+    size = sample.counts[0]
     sample.scores[:] = _ZERO
     for i in range(len(sample.features)):
         f, band = sample.features[i], i // CHUNK % BANDS
@@ -63,13 +63,13 @@ def refresh(sample: Any) -> None:
         for i in range(sample.witness.shape[1]):
             sample.witness[k, i] = sample.recent[k, i] - sample.reference[i]
     evaluate_sample(sample)
-    sample.count[2] = 0
+    sample.counts[2] = 0
 
 
 @part
 def move_reference(sample: Any, f: Any, training: Any) -> None:
     """Take features into the reference's mean: training events at first, then those that leave."""
-    most = sample.count[3]
+    most = sample.counts[3]
     for c in range(len(sample.seen)):
         if training == (sample.seen[c] < most):
             if training:
@@ -122,10 +122,10 @@ def bet(wealth: Any, p: Any, begun: Any) -> Any:
 @part
 def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
     """Let a test event into the sample, and one of all of them out where that is full."""
-    size, most = sample.count[0], sample.count[3]
+    size, most = sample.counts[0], sample.counts[3]
     place = size
     if size < most:
-        sample.count[0] += 1
+        sample.counts[0] += 1
     else:
         place = int(slot * (most + 1))
         if place >= most:
@@ -140,10 +140,10 @@ def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
 @part
 def test(sample: Any, f: Any, x: Any, draw: Any, own: Any) -> Any:
     """Let all witnesses bet on a test event; return the largest wealth of one."""
-    if sample.count[2] == REFRESH:
+    if sample.counts[2] == REFRESH:
         refresh(sample)
     evaluate(f, sample.witness, own)
-    size, tests = sample.count[0], sample.count[1]
+    size, tests = sample.counts[0], sample.counts[1]
     left = unspent(tests + 1)
     begun = unspent(tests) - left
     most = 0.0
@@ -152,8 +152,8 @@ def test(sample: Any, f: Any, x: Any, draw: Any, own: Any) -> Any:
         most = max(most, bet(sample.wealth[w], p, begun) + left)
     sample.total[0] = most
     sample.total[1] = max(most, sample.total[1])
-    sample.count[1] += 1
-    sample.count[2] += 1
+    sample.counts[1] += 1
+    sample.counts[2] += 1
     enter(sample, f, x, own, draw[SLOT])
     return most
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def evaluate(f: Array, witness: Array) -> Array:
 
 def rescore(sample: TwoSample) -> None:
     """Write the scores of the reference sample by its features and the witnesses."""
-    size = sample.count[0]
+    size = sample.counts[0]
     groups = len(sample.features) // (BANDS * CHUNK)
     F = sample.features[:, :size].reshape(groups, BANDS, CHUNK, size)
     W = sample.witness.reshape(WINDOWS, groups, BANDS, CHUNK, 1)
@@ -50,12 +49,12 @@ def refresh(sample: TwoSample) -> None:
     """Take the witnesses from the means, and evaluate the reference sample anew."""
     sample.witness[...] = sample.recent - sample.reference
     rescore(sample)
-    sample.count[2] = 0
+    sample.counts[2] = 0
 
 
 def move_reference(sample: TwoSample, f: Array, *, training: bool) -> None:
     """Take features into the reference's mean: training events at first, then those that leave."""
-    some = (sample.seen < sample.count[3]) == training
+    some = (sample.seen < sample.counts[3]) == training
     sample.seen[some] += training
     pace = np.repeat(np.float32(1.0) / np.maximum(sample.seen, 1).astype(np.float32), CHUNK)
     moved = sample.reference + pace * (f - sample.reference)
@@ -89,9 +88,9 @@ def bets(p: Array) -> Array:
 
 def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> None:
     """Let a test event into the sample, and one of all of them out where that is full."""
-    place, most = int(sample.count[0]), int(sample.count[3])
+    place, most = int(sample.counts[0]), int(sample.counts[3])
     if place < most:
-        sample.count[0] += 1
+        sample.counts[0] += 1
     else:
         place = int(slot * (most + 1))
         move_reference(sample, f if place == most else sample.features[:, place], training=False)
@@ -103,10 +102,10 @@ def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> 
 
 def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
     """Let all witnesses bet on a test event; return the largest wealth of one."""
-    if sample.count[2] == REFRESH:
+    if sample.counts[2] == REFRESH:
         refresh(sample)
     own = evaluate(f, sample.witness)
-    size, tests = int(sample.count[0]), int(sample.count[1])
+    size, tests = int(sample.counts[0]), int(sample.counts[1])
     left = unspent(tests + 1)
     share = (unspent(tests) - left) / BETS
     p = rank(sample.scores[:, :size], own, float(draw[TIE]))
@@ -114,7 +113,7 @@ def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
     one, two, three, four = sample.wealth.T
     most = float((one + two + three + four + left).max())
     sample.total[:] = most, max(most, sample.total[1])
-    sample.count[1:3] += 1
+    sample.counts[1:3] += 1
     enter(sample, f, x, own, draw[SLOT])
     return most
 

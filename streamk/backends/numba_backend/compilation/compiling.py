@@ -23,7 +23,8 @@ from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
 
 _HERE = Path(__file__).parents[1]
 _BESIDE = tuple(
-    _HERE.parent / name for name in (
+    _HERE.parent / name
+    for name in (
         "__init__.py",
         "codes.py",
         "live_mixture.py",
