@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ BANDS, CHUNK = 3, 64
 REFRESH = 32
 START = 256.0
 TRAINING = 1 / 3
+EDGES = (0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
+FADE, PRIOR = 1 / 128, 16
 
 
 def draw(seed: int, event: int) -> tuple[float, float, float]:
@@ -58,7 +61,8 @@ class Means:
         ]
         if self.seen < most:
             self.seen += 1
-            self.reference = self.reference + (f - self.reference) / self.seen
+            # As long as both are means of all events they are to be the same, up to the last bit.
+            self.reference = self.reference + 1 / self.seen * (f - self.reference)
 
     def leave(self, f: Numbers, most: int) -> None:
         if self.seen == most:
@@ -116,9 +120,18 @@ def p_values(F: Numbers, *, seed: int, most: int) -> Iterator[list[float]]:
             chunks[c].leave(piece(leaving, c), most)
 
 
-def bets(p: float) -> list[float]:
+def bets(p: float, before: list[float]) -> list[float]:
     """Return the values of the betting functions, whose integrals over (0, 1) are 1."""
-    return [1.5 - p, 1.9 - 1.8 * p, 0.5 * p**-0.5, 0.25 * p**-0.75]
+    return [1.5 - p, density(p, before), 0.5 * p**-0.5, 0.25 * p**-0.75]
+
+
+def density(p: float, before: list[float]) -> float:
+    """Return the density at p of a histogram of the p-values before, of which old ones fade."""
+    weights = [(1 - FADE) ** age for age in range(len(before))][::-1]
+    (bin_,) = (one for one in itertools.pairwise(EDGES) if one[0] < p <= one[1])
+    width = bin_[1] - bin_[0]
+    inside = sum(w for w, one in zip(weights, before, strict=True) if bin_[0] < one <= bin_[1])
+    return (PRIOR * width + inside) / (PRIOR + sum(weights)) / width
 
 
 def unspent(tests: int) -> float:
@@ -127,7 +140,7 @@ def unspent(tests: int) -> float:
 
 def wealth(p: list[float]) -> float:
     """Return what a witness with these p-values has, as the sum over starts and ways to bet."""
-    ratios = np.array([bets(one) for one in p])
+    ratios = np.array([bets(one, p[:i]) for i, one in enumerate(p)])
     total = unspent(len(p))
     for start in range(len(p)):
         weight = unspent(start) - unspent(start + 1)

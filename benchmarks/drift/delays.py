@@ -16,7 +16,7 @@ from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.drift.detectors import Numbers, detectors
 
-BEFORE, AFTER, STREAMS = 3000, 2000, 8
+BEFORE, AFTER, STREAMS = 2000, 1500, 5
 QUICK = (300, 300, 2)
 
 

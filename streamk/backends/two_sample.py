@@ -31,6 +31,10 @@ WINDOWS = len(PACES)
 BANDS = 3
 """Bandwidths."""
 WITNESSES = WINDOWS * BANDS
+EDGES = (1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 3.0 / 4.0, 1.0)
+"""Upper edges of the bins in which p-values are counted."""
+FADE, PRIOR = 1.0 / 128.0, 16.0
+"""Part of the counts that a p-value takes the place of, and what an even law counts beside them."""
 BETS = 4
 """Ways to bet on a p-value, see `bets` in the twins."""
 REFRESH = 32
@@ -63,6 +67,8 @@ class TwoSample(NamedTuple):
     most"""
     wealth: Array
     """float64 (witnesses, bets): what the starts so far have, together"""
+    bins: Array
+    """float64 (witnesses, bins): recent p-values"""
     total: Array
     """float64 (2,): the largest wealth of a witness, now and ever"""
     counts: Array
@@ -89,6 +95,7 @@ def begin(size: int, columns: int, features: int) -> TwoSample:
         np.zeros(features, np.float32),
         np.zeros(features // CHUNK, np.int64),
         np.zeros((WITNESSES, BETS)),
+        np.zeros((WITNESSES, len(EDGES))),
         np.ones(2),
         np.array([0, 0, REFRESH, size]),
     )

@@ -1,4 +1,4 @@
-"""What is drawn for each event: its role, who leaves the reference sample, and ties."""
+"""Random numbers of each event: for its role, the event that leaves the sample, and ties."""
 
 from __future__ import annotations
 

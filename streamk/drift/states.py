@@ -9,7 +9,16 @@ import numpy as np
 
 from streamk import options
 from streamk.backends import CHUNK, LARGEST
-from streamk.backends.two_sample import BANDS, BETS, REFRESH, WINDOWS, WITNESSES, TwoSample
+from streamk.backends.two_sample import (
+    BANDS,
+    BETS,
+    EDGES,
+    FADE,
+    REFRESH,
+    WINDOWS,
+    WITNESSES,
+    TwoSample,
+)
 from streamk.declared import Declared, Domain, count, listed, reading, taken
 from streamk.drift.run import WARM_UP, Run, groups_after
 from streamk.drift.scale import FirstScale
@@ -30,6 +39,7 @@ _DECLARED = (
     Declared("reference", "float32", ("features",), _MEANS),
     Declared("seen", "int64", ("chunks",), Domain(0, 1 << 16)),
     Declared("wealth", "float64", (WITNESSES, BETS), _WEALTH),
+    Declared("bins", "float64", (WITNESSES, len(EDGES)), Domain(0.0, 1.001 / FADE)),
     Declared("total", "float64", (2,), _WEALTH),
     Declared("counts", "int64", (2,), Domain(0, 2**53)),
 )
@@ -44,7 +54,7 @@ def run_state(run: Run, header: dict[str, Any]) -> State:
         "events": sample.events[:size].copy(),
         "counts": sample.counts[1:3].copy(),
     }
-    for name in ("witness", "recent", "reference", "seen", "wealth", "total"):
+    for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
         arrays[name] = getattr(sample, name).copy()
     header = {**header, "run": run.n}
     if run.scale is None:

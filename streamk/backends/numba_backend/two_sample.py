@@ -11,7 +11,10 @@ from streamk.backends.numba_backend.compilation.compiling import exact, parts
 from streamk.backends.two_sample import (
     BANDS,
     BETS,
+    EDGES,
+    FADE,
     PACES,
+    PRIOR,
     REFRESH,
     ROLE,
     SLOT,
@@ -25,6 +28,7 @@ from streamk.backends.two_sample import (
 __all__ = ["follow", "rescore"]
 
 _PACES = np.array(PACES, np.float32)
+_EDGES = np.array(EDGES)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 # Nothing may be fused or reordered: equal events must have equal scores wherever they are computed.
 part = parts(nogil=True)
@@ -108,12 +112,27 @@ def unspent(tests: Any) -> Any:
 
 
 @part
-def bet(wealth: Any, p: Any, begun: Any) -> Any:
-    """Let a witness bet on a p-value, with what begins now; return what its starts have then."""
+def density(bins: Any, p: Any) -> Any:
+    """Return the density at a p-value by the recent ones, and count it among them."""
+    total, at = PRIOR, 0
+    for i in range(len(bins)):
+        total += bins[i]
+        at += p > _EDGES[i]
+    width = _EDGES[at] - (_EDGES[at - 1] if at else 0.0)
+    found = (PRIOR * width + bins[at]) / (total * width)
+    for i in range(len(bins)):
+        bins[i] -= FADE * bins[i]
+    bins[at] += 1.0
+    return found
+
+
+@part
+def bet(wealth: Any, bins: Any, p: Any, begun: Any) -> Any:
+    """Bet on a p-value, with the starts so far and one now; return what they have then."""
     root = np.sqrt(p)
     share = begun / BETS
     wealth[0] = (wealth[0] + share) * (1.5 - p)
-    wealth[1] = (wealth[1] + share) * (1.9 - 1.8 * p)
+    wealth[1] = (wealth[1] + share) * density(bins, p)
     wealth[2] = (wealth[2] + share) * (0.5 / root)
     wealth[3] = (wealth[3] + share) * (0.25 / (root * np.sqrt(root)))
     return wealth[0] + wealth[1] + wealth[2] + wealth[3]
@@ -121,7 +140,7 @@ def bet(wealth: Any, p: Any, begun: Any) -> Any:
 
 @part
 def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
-    """Let a test event into the sample, and one of all of them out where that is full."""
+    """Take a test event into the sample, and one of all of them out where that is full."""
     size, most = sample.counts[0], sample.counts[3]
     place = size
     if size < most:
@@ -139,7 +158,7 @@ def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
 
 @part
 def test(sample: Any, f: Any, x: Any, draw: Any, own: Any) -> Any:
-    """Let all witnesses bet on a test event; return the largest wealth of one."""
+    """Bet on a test event by all witnesses; return the largest wealth of one."""
     if sample.counts[2] == REFRESH:
         refresh(sample)
     evaluate(f, sample.witness, own)
@@ -149,7 +168,7 @@ def test(sample: Any, f: Any, x: Any, draw: Any, own: Any) -> Any:
     most = 0.0
     for w in range(WITNESSES):
         p = rank(sample.scores[w], size, own[w], draw[TIE])
-        most = max(most, bet(sample.wealth[w], p, begun) + left)
+        most = max(most, bet(sample.wealth[w], sample.bins[w], p, begun) + left)
     sample.total[0] = most
     sample.total[1] = max(most, sample.total[1])
     sample.counts[1] += 1

@@ -10,7 +10,10 @@ from streamk.backends import CHUNK
 from streamk.backends.two_sample import (
     BANDS,
     BETS,
+    EDGES,
+    FADE,
     PACES,
+    PRIOR,
     REFRESH,
     ROLE,
     SLOT,
@@ -24,6 +27,7 @@ from streamk.backends.two_sample import (
 )
 
 _PACES = np.array(PACES, np.float32)[:, None]
+_EDGES = np.array(EDGES)
 
 
 def evaluate(f: Array, witness: Array) -> Array:
@@ -80,14 +84,26 @@ def unspent(tests: int) -> float:
     return 1.0 / math.sqrt(math.sqrt(1.0 + tests / START))
 
 
-def bets(p: Array) -> Array:
+def density(bins: Array, p: Array) -> Array:
+    """Return the densities at p-values (witnesses,) by the recent ones, and count them."""
+    total = np.add.accumulate(np.hstack([np.full((len(p), 1), PRIOR), bins]), axis=1)[:, -1]
+    at = np.count_nonzero(p[:, None] > _EDGES, axis=1)
+    each, width = np.arange(len(p)), np.diff(_EDGES, prepend=0.0)[at]
+    found = (PRIOR * width + bins[each, at]) / (total * width)
+    bins -= FADE * bins
+    bins[each, at] += 1.0
+    return np.asarray(found)
+
+
+def bets(bins: Array, p: Array) -> Array:
     """Return by what p-values (witnesses,) multiply wealth (witnesses, bets), 1 in the mean."""
     root = np.sqrt(p)
-    return np.stack([1.5 - p, 1.9 - 1.8 * p, 0.5 / root, 0.25 / (root * np.sqrt(root))], axis=1)
+    known = density(bins, p)
+    return np.stack([1.5 - p, known, 0.5 / root, 0.25 / (root * np.sqrt(root))], axis=1)
 
 
 def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> None:
-    """Let a test event into the sample, and one of all of them out where that is full."""
+    """Take a test event into the sample, and one of all of them out where that is full."""
     place, most = int(sample.counts[0]), int(sample.counts[3])
     if place < most:
         sample.counts[0] += 1
@@ -101,7 +117,7 @@ def enter(sample: TwoSample, f: Array, x: Array, scores: Array, slot: float) -> 
 
 
 def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
-    """Let all witnesses bet on a test event; return the largest wealth of one."""
+    """Bet on a test event by all witnesses; return the largest wealth of one."""
     if sample.counts[2] == REFRESH:
         refresh(sample)
     own = evaluate(f, sample.witness)
@@ -109,7 +125,7 @@ def test(sample: TwoSample, f: Array, x: Array, draw: Array) -> float:
     left = unspent(tests + 1)
     share = (unspent(tests) - left) / BETS
     p = rank(sample.scores[:, :size], own, float(draw[TIE]))
-    sample.wealth[...] = (sample.wealth + share) * bets(p)
+    sample.wealth[...] = (sample.wealth + share) * bets(sample.bins, p)
     one, two, three, four = sample.wealth.T
     most = float((one + two + three + four + left).max())
     sample.total[:] = most, max(most, sample.total[1])
