@@ -77,21 +77,12 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """A line for each kind of change, three cells for each detector."""
-    names = list(next(iter(found["kinds"].values())))
+    """A line for each kind of change and detector."""
     rows = []
-    for kind, one in found["kinds"].items():
-        cells = []
-        for name in names:
-            delay = one[name]["delay"]
-            cells.append("-" if delay is None else f"{delay:,.0f}")
-            cells += [str(one[name]["missed"]), str(one[name]["early"])]
-        rows.append([kind, *cells])
-    header = [part for name in names for part in (f"{name}: delay", "missed", "early")]
+    for kind, names in found["kinds"].items():
+        for name, one in names.items():
+            delay = "-" if one["delay"] is None else f"{one['delay']:,.0f}"
+            rows.append([f"{kind}: {name}", delay, str(one["missed"]), str(one["early"])])
     before, after = found["events"]
-    return (
-        common.table(
-            [f"of {found['streams']} streams, {before:,} + {after:,} events", *header], rows
-        )
-        + "\n\n(delay in events, missed and early in streams)"
-    )
+    title = f"{found['streams']} streams of {before:,} + {after:,} events"
+    return common.table([title, "delay", "missed", "early"], rows)
