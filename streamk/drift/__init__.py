@@ -5,14 +5,15 @@ martingale if that is true. That takes p-values which are independent and unifor
 of the events. Why those of `StreamingMMD` are:
 
 Let H be everything that has been revealed before a test event x: the training events, the events
-that have left the reference sample R, the numbers drawn, and the p-values of *one* witness. Claim:
-given H, the m events of R are independent and of the law of the stream. So are then the m + 1 events
-of B, which are R and x, as a set; and given the set, x is each of them with equal probability. The
-witness is a function of H, so the rank of x in it, with ties broken at random, is uniform, and
-independent of the set B. Which event leaves B is drawn evenly, also x may, independently of the rank.
-So given H, the p-value and the event that leaves, the rest of B are m independent events of that
-law: the claim holds again. Where the sample is not full yet none leaves, and the same holds. For
-exchangeable streams it holds given the law, by de Finetti's theorem.
+that have left the reference sample R, the numbers drawn, and the p-values of *one* witness.
+Claim: given H, the m events of R are independent and of the law of the stream. So are then the m
++ 1 events of B, which are R and x, as a set; and given the set, x is each of them with equal
+probability. The witness is a function of H, so the rank of x in it, with ties broken at random,
+is uniform, and independent of the set B. Which event leaves B is drawn evenly, also x may,
+independently of the rank. So given H, the p-value and the event that leaves, the rest of B are m
+independent events of that law: the claim holds again. Where the sample is not full yet none
+leaves, and the same holds. For exchangeable streams it holds given the law, by de Finetti's
+theorem.
 
 Therefore a function of the p-value whose integral is 1, chosen by the p-values before, has the
 expectation 1 given H, and a weighted mean of products of such functions from any starts, with what

@@ -63,6 +63,31 @@ def test_wealth_is_that_of_the_oracle(kind: str, backend: str) -> None:
     assert test._run.peak > 2.0
 
 
+@pytest.mark.parametrize("kind", ["numbers", "zeros and ones"])
+def test_ranks_are_uniform_and_independent(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy, found = backends.twin("two_sample", "numpy"), []
+    rank = numpy.rank
+
+    def recorded(*arguments: Any) -> Any:
+        found.append(rank(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(numpy, "rank", recorded)
+    X = streams(kind, 12_000)[:6000]  # before the change
+    StreamingMMD(X.shape[1], reference=64, seed=5, alpha=1e-12, backend="numpy").update(X)
+    p = np.array(found)
+    n = len(p)
+    assert n > 3500
+    for witness in p.T:
+        # Bounds that hold but for one time in some thousands, of nine witnesses and two laws.
+        gaps = np.abs(np.sort(witness) - (np.arange(n) + 0.5) / n)
+        assert gaps.max() < 2.3 / np.sqrt(n)
+        centered = witness - 0.5
+        for lag in (1, 2, 7, 64):
+            correlation = 12.0 * np.mean(centered[lag:] * centered[:-lag])
+            assert abs(correlation) < 4.5 / np.sqrt(n)
+
+
 def test_the_bets_are_fair() -> None:
     before = [0.003, 0.01, 0.01, 0.4, 0.9]
     roots = (np.arange(20_000) + 0.5) / 20_000  # of order 4: no bet is infinite there
