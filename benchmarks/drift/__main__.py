@@ -3,6 +3,7 @@
 delays     generated streams with one change of known place: delay, misses, alarms before it
 nulls      generated streams without a change, up to a million events: alarms, p-values
 blocks     elec2, rialto and covtype, shuffled in blocks: only blocks of one event are a null
+retraining elec2, rialto and covtype in order: a model that begins anew where drift is detected
 
 How each figure is taken is at the top of the modules in drift/. With --only the other parts stay in
 the results as they were, with the machine and the date of their own run.
@@ -15,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.drift import blocks, delays, nulls
+from benchmarks.drift import blocks, delays, nulls, retraining
 
 NAME = "drift"
 PARTS: dict[str, parts.Render] = {
     "delays": delays.render,
     "nulls": nulls.render,
     "blocks": blocks.render,
+    "retraining": retraining.render,
 }
 
 
@@ -39,6 +41,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "delays": lambda: delays.measure(data, quick=quick),
         "nulls": lambda: nulls.measure(data, quick=quick),
         "blocks": lambda: blocks.measure(data, quick=quick),
+        "retraining": lambda: retraining.measure(data, quick=quick),
     }
     results = parts.measured(NAME, options, measures)
     common.finish(NAME, options, {}, results, render)

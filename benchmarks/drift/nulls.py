@@ -1,8 +1,8 @@
 """Nulls: independent events of one law, generated. Every alarm is a false one.
 
 "alarms" are all of them, "streams" those with at least one. MMDDrift promises that of the latter
-there are at most alpha = 1%. A million events of each law; KSWIN, which takes a quarter of a
-millisecond for one, has 50,000. "us" are microseconds of the processor for one event, in one batch
+there are at most alpha = 1%. A million events of each law; KSWIN, which takes some 150 µs
+for one, has 50,000. "us" are microseconds of the processor for one event, in one batch
 for MMDDrift, by one call for each in River's.
 
 Then many short streams: how often the p-value of MMDDrift ever is at most a given level.
