@@ -59,8 +59,8 @@ class StreamingMMD:
     reference : int, default 2048
         Most events of the reference sample, 64 to 65536.
     max_features : int, default 384
-        Most random features, 192 to 3072: 192 of each 1, 4, 16 ... times 1024 events of a run
-        double them, as far as that goes.
+        Most random features, 192 to 3072, of which whole multiples of 192 are used. A run begins
+        with 192; after 1024, 4096, 16384 ... of its events there are twice as many.
     seed : int, default 0
         0 to 2^64 - 1: of features, roles of events and ties.
     backend : {"auto", "numba", "numpy"}, default "auto"
