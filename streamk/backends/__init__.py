@@ -173,9 +173,9 @@ def select_devices(count: int | None = None) -> list[Backend]:
 
 
 @cache
-def twin(name: str) -> Any:
-    """Return the module of that name of the backend that ``auto`` stands for."""
-    host: Any = _host()
+def twin(name: str, backend: str = "auto") -> Any:
+    """Return the module of that name of a backend of the host's."""
+    host: Any = select(backend)
     return importlib.import_module(f"{host.__name__}.{name}")
 
 

@@ -1,4 +1,4 @@
-"""Kernel learners as River estimators.
+"""Kernel learners as River estimators, and a kernel test as a drift detector.
 
 Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
 or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
@@ -18,6 +18,7 @@ from streamk.adapters.river.learners import (
     KernelRegressor,
     logistic_regression,
 )
+from streamk.adapters.river.mmd_drift import MMDDrift
 from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
 from streamk.adapters.river.streaming_meka import StreamingMekaClassifier, StreamingMekaRegressor
 from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
@@ -31,6 +32,7 @@ __all__ = [
     "KernelRegressor",
     "KernelRidgeClassifier",
     "KernelRidgeRegressor",
+    "MMDDrift",
     "NystromClassifier",
     "NystromRegressor",
     "StreamingMekaClassifier",

@@ -23,7 +23,14 @@ from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
 
 _HERE = Path(__file__).parents[1]
 _BESIDE = tuple(
-    _HERE.parent / name for name in ("__init__.py", "codes.py", "live_mixture.py", "pool_arrays.py")
+    _HERE.parent / name
+    for name in (
+        "__init__.py",
+        "codes.py",
+        "live_mixture.py",
+        "pool_arrays.py",
+        "two_sample.py",
+    )
 )
 _SOURCES = sorted([*_HERE.rglob("*.py"), *_BESIDE])
 _STAMP = tuple((path.name, s.st_mtime_ns, s.st_size) for path in _SOURCES for s in [path.stat()])

@@ -1,0 +1,1 @@
+"""Drift detectors: delay against false alarms."""

@@ -1,0 +1,174 @@
+"""A two-sample test on features that grow, as River's drift detector."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from river import base
+
+from streamk.adapters.rows import Model
+from streamk.drift import StreamingMMD
+from streamk.encoding import Schema
+from streamk.encoding.columns import Event
+from streamk.errors import InvalidInput
+from streamk.state import State
+
+
+class _Events(Model):
+    """A test that is fed dicts, and the columns that it has met."""
+
+    learner: Any
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        test = StreamingMMD.from_state(cast("State", saved["learner"]))
+        Model.__init__(self, cast("Any", test), Schema.from_json(saved["schema"]))
+
+    def _append_columns(self, event: Event, label: Any) -> None:
+        known = len(self._table)
+        if event.new:
+            self._table.admit(event)
+            self.learner.add_columns(list(self._table.places)[known:])
+            self._lay_out()
+
+    def take(self, x: Mapping[Hashable, Any]) -> None:
+        self.learner.update(self.row(x, _NO_LABEL)[None])
+
+
+_NO_LABEL: Sequence[Any] = (None,)
+_NUMBERS = (int, float, np.number, np.bool_, type(None))
+
+
+class MMDDrift(base.DriftAndWarningDetector):
+    """Drift of numbers or of whole events, with a bound on the probability of a false alarm.
+
+    A kernel two-sample test (maximum mean discrepancy) of recent events against earlier ones, on
+    random features whose number grows, see `streamk.drift.StreamingMMD`. While the events are
+    independent and of one law, whichever that is, the probability that a drift is *ever* detected
+    is at most alpha, however long the stream is; there is no threshold to be tuned. Of events with
+    several columns it finds changes of any kind, also of their correlation alone. After a drift the
+    detector begins anew with the next event.
+
+    `update` takes one number, like that of River's other detectors: an error of a model, say.
+    `update_one` takes an event. An instance is to be fed by one of them.
+
+    Events that depend on each other are none of one law: a number that wanders, or that resembles
+    the one before, is drift. Where that is not to be detected, feed what is left when it is
+    predicted: residuals or errors.
+
+    Parameters
+    ----------
+    alpha : float, default 0.01
+        Probability, at most, that a drift is ever detected where there is none.
+    warning : float, default 0.1
+        The same of a warning.
+    reference : int, default 2048
+        Most earlier events to compare with. A change that takes longer than so many is not found.
+    max_features : int, default 384
+        Most random features, 192 to 3072.
+    seed : int, optional
+        0 to 2^64 - 1; drawn by default.
+
+    Attributes
+    ----------
+    n_detections : int
+    p_value : float
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import random
+    >>> from streamk.adapters.river import MMDDrift
+    >>> rng = random.Random(12345)
+    >>> detector = MMDDrift(seed=1)
+    >>> numbers = rng.choices([0, 1], k=1000) + rng.choices(range(4, 8), k=1000)
+    >>> for i, number in enumerate(numbers):
+    ...     detector.update(number)
+    ...     if detector.drift_detected:
+    ...         print(1000 < i < 1100)
+    True
+
+    The spread changes, and the mean stays:
+
+    >>> detector = MMDDrift(seed=1)
+    >>> for i in range(3000):
+    ...     spread = 1.0 if i < 2000 else 3.0
+    ...     detector.update_one({"a": rng.gauss(0, 1), "b": rng.gauss(5, spread)})
+    ...     if detector.drift_detected:
+    ...         print(2000 < i < 2300)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.01,
+        warning: float = 0.1,
+        reference: int = 2048,
+        max_features: int = 384,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.alpha, self.warning, self.seed = alpha, warning, seed
+        self.reference, self.max_features = reference, max_features
+        test = StreamingMMD(
+            0,
+            alpha=alpha,
+            warning=warning,
+            reference=reference,
+            max_features=max_features,
+            seed=secrets.randbits(63) if seed is None else seed,
+        )
+        self._events = _Events(cast("Any", test))
+
+    @property
+    def n_detections(self) -> int:
+        """Drifts detected so far."""
+        return int(self._events.learner.n_drifts)
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that there has been no drift since the last one, whenever looked at."""
+        return float(self._events.learner.p_value)
+
+    def update(self, x: int | float) -> None:
+        """Take in one number.
+
+        Parameters
+        ----------
+        x : int, float or bool
+            None or NaN is missing.
+
+        Raises
+        ------
+        InvalidInput
+            If it is infinite or no number; it is not taken in.
+        """
+        if not isinstance(x, _NUMBERS):
+            raise InvalidInput(f"update takes a number, not {x!r:.60}; update_one takes an event")
+        self.update_one({0: x})
+
+    def update_one(self, x: Mapping[Hashable, Any]) -> None:
+        """Take in one event.
+
+        Parameters
+        ----------
+        x : dict
+            Its columns may come and go; texts, missing values and absent columns are taken as
+            by the estimators of `streamk.adapters.river`.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it; the event is not taken in.
+        """
+        self._events.take(x)
+        test = self._events.learner
+        self._drift_detected = test.drift_detected
+        self._warning_detected = test.warning_detected
