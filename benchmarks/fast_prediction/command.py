@@ -6,7 +6,8 @@ which they come at 500 events/s while both jobs read it. Figures are those of th
 all events without a label. "by copy" is the share of the events since the last copy that it
 predicted; a file may be at its end before a copy is compiled. CPU seconds are those of the job and
 of the processes that compile for it. "again" are events/s where the job that read the topic is the
-start of another one (`--start-from`), which reads the events from a file without their labels.
+start of another one (`--start-from`), which reads the events from a file without their labels, the
+best of three in turn.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SETS = ("covtype_subset93k", "rialto", "gmsc", "elec2", "beijing_pm25")
 FIRST, SHARE = 30_000, 0.1
 RATE = 500
 JOBS: dict[str, tuple[str, ...]] = {"model": (), "compiled": ("--serve-compiled",)}
-_LEAST = 1e-4
+_LEAST, _TURNS = 1e-4, 3
 Numbers = NDArray[Any]
 Event = dict[str, Any]
 
@@ -70,10 +71,13 @@ def _set(stream: Dataset, there: Broker | None, quick: bool) -> dict[str, Any]:
             found["file"][name] = job.figures(truth, known)
         if there is not None:
             found["topic"] = _from_topic(there, here, events, truth, known, _task(stream))
-            for name in JOBS:
-                begin = ("--start-from", f"topic-{name}")
-                job = _Job(here, "csv:unlabelled.csv", f"again-{name}", _task(stream), begin)
-                found["topic"][name]["again"] = job.ended()["rate"]
+            for turn in range(_TURNS):
+                for name in JOBS:
+                    begin = ("--start-from", f"topic-{name}")
+                    again = f"again-{name}-{turn}"
+                    job = _Job(here, "csv:unlabelled.csv", again, _task(stream), begin)
+                    rate = max(job.ended()["rate"], found["topic"][name].get("again", 0.0))
+                    found["topic"][name]["again"] = rate
         return found
 
 
@@ -113,7 +117,7 @@ class _Job:
             [
                 *(sys.executable, "-m", "streamk", "run", source, "--label", "label"),
                 *("--task", task, "--to", f"file:{name}.ndjson", "--checkpoint", name),
-                *("--checkpoint-every", "10000", "--json", "--quiet", *options),
+                *("--json", "--quiet", *options),
             ],
             cwd=here,
             env=os.environ | {"PYTHONPATH": str(common.ROOT)},
@@ -170,7 +174,8 @@ def _from_topic(
     """Both jobs read one topic while events come into it."""
     topic = there.new_topic()
     source = f"kafka://{there.address}/{topic}"
-    most = ("--max-events", str(len(events)))
+    # A copy comes with a checkpoint, of which there would be one by default.
+    most = ("--max-events", str(len(events)), "--checkpoint-every", "10000")
     jobs = {
         name: _Job(here, source, f"topic-{name}", task, (*options, *most))
         for name, options in JOBS.items()

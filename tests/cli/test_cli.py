@@ -33,6 +33,7 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
+from streamk.learners.live import TOLERANCE
 from streamk.losses import LOSSES
 
 ONE_KERNEL = ("--model", "doubly-stochastic")
@@ -83,6 +84,7 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
         if (found := re.search(r"\(default ([\d.]+)\)", action.help or ""))
     }
     assert shown.pop("seed") == 0
+    assert shown.pop("serve_tolerance") == TOLERANCE
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
 
