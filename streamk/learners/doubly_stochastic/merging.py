@@ -20,7 +20,7 @@ def share_columns(one: KernelFunction, other: KernelFunction) -> None:
         If features depend on the columns' places, and the two have put columns in different ones.
     """
     mine, theirs = one.columns or (), other.columns or ()
-    if one.sampler == "iid":
+    if not one.by_place:
         new = tuple(name for name in theirs if name not in mine)
         if new:
             one.add_columns(new)
