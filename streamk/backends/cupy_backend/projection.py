@@ -25,6 +25,7 @@ import numpy as np
 
 from streamk.backends import CHUNK, LANES, Basis, Dense, Hadamard
 from streamk.backends.cupy_backend.device import THREADS, Variant
+from streamk.backends.cupy_backend.generator import not_on_devices
 from streamk.backends.cupy_backend.launching import SCRATCH, blocks, pieces, plain
 from streamk.backends.cupy_backend.learning import Learning
 
@@ -223,12 +224,14 @@ class Projection(Learning):
         """Launch a kernel that begins with a tile's features."""
         double = X.dtype == np.float64
         n, d = X.shape
-        table, signs, widths, groups = None, None, None, 0
+        signs, widths, groups = None, None, 0
         if isinstance(basis, Hadamard):
             table, signs = basis.radii, basis.signs
             widths, groups = self._on_device(basis.widths), len(basis.widths)
-        else:
+        elif isinstance(basis, Dense):
             table = basis.W
+        else:
+            raise not_on_devices(type(basis).__name__.lower())
         self._launch(
             "features",
             kernel,

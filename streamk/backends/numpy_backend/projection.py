@@ -80,9 +80,9 @@ def _bent(u: NDArray[Any], curve: int) -> NDArray[Any]:
     if curve == Curve.IDENTITY:
         return u
     if curve == Curve.STEP:
-        return (u > 0).astype(u.dtype)
+        return np.asarray((u > 0).astype(u.dtype))
     ramp = np.fmax(u, u.dtype.type(0))
-    return ramp if curve == Curve.RAMP else ramp * ramp
+    return np.asarray(ramp if curve == Curve.RAMP else ramp * ramp)
 
 
 def _polynomials(X: NDArray[Any], W: NDArray[Any], C: NDArray[Any]) -> NDArray[Any]:
