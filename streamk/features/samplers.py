@@ -48,7 +48,7 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
     """
     if kernel.law is None:
         raise InvalidInput(
-            f"kernel {kernel.name!r} has no random features, because it is not a function of x - y;"
+            f"kernel {kernel.name!r} has no random features;"
             " choose another kernel, such as 'gaussian', or a learner that takes values of kernels,"
             " such as OnlineNystrom, OnlineKernelRidge or EigenPro"
         )

@@ -18,7 +18,7 @@ PointMap = Callable[[NDArray[np.float64]], ArrayLike]
 
 _MAPS: dict[str, PointMap] = {}
 
-_DELEGATED = ("law", "curve", "isotropic", "shift_invariant", "heavy_tailed")
+_DELEGATED = ("law", "curve", "isotropic", "heavy_tailed")
 
 
 def register_map(name: str, function: PointMap) -> None:
@@ -87,6 +87,7 @@ class Composed(Kernel):
 
     name = "composed"
     law = None
+    shift_invariant = False
     takes_late_columns = False
     by_place = True
 

@@ -158,8 +158,8 @@ class KernelFunction:
             raise InvalidInput(
                 f"columns {', '.join(map(repr, names))} come after the first step, and features of "
                 f"kernel {self._kernel.name!r} depend on the number of columns; name all columns "
-                "beforehand (columns=), or choose another kernel, such as 'gaussian' or "
-                "'arc_cosine'"
+                "beforehand (columns=, or a strict schema), or choose another kernel, such as "
+                "'gaussian' or 'arc_cosine'"
             )
         # Without columns the features are waves of no direction, in whatever groups.
         widths = widths or (self.widths if before else ())

@@ -32,10 +32,11 @@ def share_columns(one: KernelFunction, other: KernelFunction) -> None:
     ):
         for place, (here, there) in enumerate(pairs):
             if here != there:
+                choice = "" if one.sampler == "iid" else ", or choose sampler='iid'"
                 raise InvalidInput(
                     f"cannot merge learners of sampler {one.sampler!r} that differ in their "
                     f"{what}: {here!r} and {there!r} in place {place}; give both the same columns "
-                    "in the same order before they learn, or choose sampler='iid'"
+                    f"in the same order before they learn{choice}"
                 )
     if len(theirs) > len(mine):
         one.add_columns(theirs[len(mine) :], other.widths)
