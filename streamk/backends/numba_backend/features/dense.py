@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from streamk.backends import CHUNK, LANES
 from streamk.backends.numba_backend.compilation.compiling import compiled
 from streamk.backends.numba_backend.simd.curves import Bend
+from streamk.backends.numba_backend.simd.sinks import Sink
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 
 ROWS = 6
@@ -30,12 +31,11 @@ class _Tile:
         self.e = Emitter(builder, context.get_data_type(kinds[1].dtype))
         self.bend = Bend(context, builder, kinds[-1], values[-1], self.e)
         self.u = self.bend.u
-        self.adds, self.keeps = kinds[4] != types.none, kinds[5] != types.none
         pointers = [
             None if kind == types.none else data(context, builder, kind, value)
             for kind, value in zip(kinds[:6], values[:6], strict=True)
         ]
-        self.d, self.outputs, r, c, at, row = values[6:12]
+        self.d, outputs, r, c, at, row = values[6:12]
         X, W, phases, A, acc, phi = pointers
         e, chunk = self.e, self.e.size(CHUNK)
         numbers = [builder.add(r, e.size(i)) for i in self.rows]
@@ -43,12 +43,7 @@ class _Tile:
         self.W = e.at(W, e.offset((e.offset((c, self.d)), chunk)))
         terms = self.bend.value if self.bend.polynomial else e.size(1)
         self.phases = e.at(phases, e.offset((e.offset((c, terms)), chunk)))
-        if self.adds:
-            self.A = e.at(A, e.offset((e.offset((c, self.outputs)), chunk)))
-            sums = [e.offset((e.offset((i, self.outputs)), e.size(LANES))) for i in numbers]
-            self.acc = [e.at(acc, place) for place in sums]
-        if self.keeps:
-            self.phi = [e.at(phi, e.offset((at, e.size(1)), (e.size(i), row))) for i in self.rows]
+        self.sink = Sink(e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=row)
 
     def emit(self) -> None:
         """Emit it all, for as many vectors at a time as leave a quarter of the registers."""
@@ -61,7 +56,7 @@ class _Tile:
                 rows = self.bend.polynomials(rows, self.phases, offsets)
             else:
                 rows = [self.bend.features(row) for row in rows]
-            self._sink(rows, offsets)
+            self.sink.take(rows, offsets)
 
     def _phases(self, offsets: list[int]) -> list[list[Any]]:
         """Return the phases of each row, of the vectors at the offsets into the chunk."""
@@ -81,30 +76,6 @@ class _Tile:
         ]
         sums = u.loop(self.d, start * len(self.rows), add)
         return [sums[i * many : (i + 1) * many] for i in self.rows]
-
-    def _sink(self, features: list[list[Any]], offsets: list[int]) -> None:
-        """Keep features, or add them up, or both."""
-        e = self.e
-        if self.keeps:
-            for place, row in zip(self.phi, features, strict=True):
-                for x, offset in zip(row, offsets, strict=True):
-                    e.store(x, place, offset)
-        if not self.adds:
-            return
-
-        def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to the rows' sums."""
-            A = e.at(self.A, e.offset((k, e.size(CHUNK))))
-            a = [e.load(A, offset) for offset in offsets]
-            for acc, row in zip(self.acc, features, strict=True):
-                place = e.at(acc, e.offset((k, e.size(LANES))))
-                total = e.load(place)
-                for coefficient, x in zip(a, row, strict=True):
-                    total = e.fma(coefficient, x, total)
-                e.store(total, place)
-            return []
-
-        e.loop(self.outputs, [], add)
 
 
 def _tile(rows: int) -> Any:

@@ -1,101 +1,170 @@
-"""Tensor sketches: products of transformed count sketches, `LANES` of them side by side.
+"""Tensor sketches: products of transformed count sketches, of one row or of `LANES` side by side.
 
 A count sketch adds each column, with a random sign, to one of `CHUNK` random buckets. Products of
 the Walsh-Hadamard transforms of several are the transform of a sketch of the columns' tensor
-product (see `streamk.kernels.Polynomial`). What lies side by side are rows of a batch, or, of the
-rows that are left over, chunks of one row: either way a number in each lane goes through the same
-additions, so a row's features do not depend on its batch.
+product (see `streamk.kernels.Polynomial`). One row's buckets are four vectors, transformed in
+registers. Of `LANES` rows each bucket is a vector, so that a column is added to a bucket of all of
+them at once; they pass through memory twice, three stages of the transform at a time. Either way
+a number goes through the same additions, so a row's features do not depend on its batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
+from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.simd.sinks import Sink
+from streamk.backends.numba_backend.simd.vectors import Emitter, data, stack
+
+_VECTORS, _RADIX = CHUNK // LANES, 8
 
 
-@part
-def _transform(s: Any) -> None:
-    """Transform each lane of s (CHUNK, LANES), as Walsh and Hadamard do, unnormalised."""
-    half = 1
-    while half < CHUNK:
-        for start in range(0, CHUNK, 2 * half):
-            for k in range(start, start + half):
-                a, b = s[k], s[k + half]
-                for lane in range(LANES):
-                    one, other = a[lane], b[lane]
-                    a[lane] = one + other
-                    b[lane] = one - other
-        half *= 2
+class _Tile:
+    """Emits the body of an intrinsic: the sketches of one row, or of `LANES` rows, and one chunk.
+
+    Of several rows, X holds the columns of theirs, (d, LANES).
+    """
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, values: Any, rows: int) -> None:
+        self.b, self.e = builder, Emitter(builder, context.get_data_type(kinds[0].dtype))
+        X, buckets, A, acc, phi = (
+            None if kind == types.none else data(context, builder, kind, value)
+            for kind, value in zip(kinds[:5], values[:5], strict=True)
+        )
+        self.d, self.factors, outputs, r, c, at = values[5:]
+        e = self.e
+        self.X = e.at(X, e.offset((r, self.d))) if rows == 1 else X
+        self.codes = e.at(buckets, e.offset((e.offset((c, self.factors)), self.d)))
+        self.room = stack(builder, e.element, CHUNK * rows)
+        numbers = [builder.add(r, e.size(i)) for i in range(rows)]
+        self.sink = Sink(
+            e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=e.size(CHUNK)
+        )
+
+    def _count(self, factor: Any, add: Callable[[Any, Any, Any], None]) -> None:
+        """Call add(column, bucket, whether its sign is minus) for each column."""
+        e, b = self.e, self.b
+        codes = e.at(self.codes, e.offset((factor, self.d)))
+
+        def count(j: Any, _: list[Any]) -> list[Any]:
+            code = b.zext(b.load(e.at(codes, j)), ir.IntType(64))
+            minus = b.icmp_unsigned(">=", code, e.size(CHUNK))
+            add(j, b.and_(code, e.size(CHUNK - 1)), minus)
+            return []
+
+        e.loop(self.d, [], count)
+
+    def emit_row(self) -> None:
+        """Emit it for one row."""
+        e, b = self.e, self.b
+        offsets = [v * LANES for v in range(_VECTORS)]
+
+        def add(j: Any, bucket: Any, minus: Any) -> None:
+            x, place = b.load(e.at(self.X, j)), e.at(self.room, bucket)
+            b.store(b.fadd(b.load(place), b.select(minus, b.fneg(x), x)), place)
+
+        def multiply(factor: Any, products: list[Any]) -> list[Any]:
+            for offset in offsets:
+                e.store(e.constant(0.0), self.room, offset)
+            self._count(factor, add)
+            values = [e.load(self.room, offset) for offset in offsets]
+            stride = 1
+            while stride < LANES:
+                values = [e.butterflies(value, stride) for value in values]
+                stride *= 2
+            values = _stages(e, values)
+            return [b.fmul(p, v) for p, v in zip(products, values, strict=True)]
+
+        features = e.loop(self.factors, [e.constant(1.0)] * _VECTORS, multiply)
+        self.sink.take([features], offsets)
+
+    def emit_rows(self) -> None:
+        """Emit it for `LANES` rows."""
+        e, b = self.e, self.b
+        products = stack(b, e.element, CHUNK * LANES)
+        for k in range(CHUNK):
+            e.store(e.constant(1.0), products, k * LANES)
+
+        def add(j: Any, bucket: Any, minus: Any) -> None:
+            x = e.load(e.at(self.X, e.offset((j, e.size(LANES)))))
+            place = e.at(self.room, e.offset((bucket, e.size(LANES))))
+            sign = b.select(minus, ir.Constant(e.element, -1.0), ir.Constant(e.element, 1.0))
+            e.store(e.fma(e.splat(sign), x, e.load(place)), place)
+
+        def multiply(factor: Any, _: list[Any]) -> list[Any]:
+            for k in range(CHUNK):
+                e.store(e.constant(0.0), self.room, k * LANES)
+            self._count(factor, add)
+            for first in range(0, CHUNK, _RADIX):
+                self._transform([(first + i) * LANES for i in range(_RADIX)], None)
+            for first in range(_RADIX):
+                places = [(first + i * _RADIX) * LANES for i in range(_RADIX)]
+                self._transform(places, products)
+            return []
+
+        e.loop(self.factors, [], multiply)
+        for offset in range(0, CHUNK, LANES):
+            rows = e.transposed([e.load(products, (offset + i) * LANES) for i in range(LANES)])
+            self.sink.take([[row] for row in rows], [offset])
+
+    def _transform(self, places: list[int], products: Any) -> None:
+        """Emit three stages on the vectors at some places, which are multiplied into products."""
+        e = self.e
+        values = _stages(e, [e.load(self.room, place) for place in places])
+        for place, value in zip(places, values, strict=True):
+            if products is None:
+                e.store(value, self.room, place)
+            else:
+                e.store(self.b.fmul(e.load(products, place), value), products, place)
 
 
-@part
-def _multiply(first: Any, s: Any, f: Any) -> None:
-    """Make f the first factor, or multiply it by a further one."""
-    for k in range(CHUNK):
-        for lane in range(LANES):
-            f[k, lane] = s[k, lane] if first else f[k, lane] * s[k, lane]
+def _stages(e: Emitter, values: list[Any]) -> list[Any]:
+    """Return the Walsh-Hadamard transform of vectors, unnormalised, pairs of neighbours first."""
+    values, stride = list(values), 1
+    while stride < len(values):
+        for i in range(len(values)):
+            if not i & stride:
+                values[i], values[i + stride] = e.butterfly(values[i], values[i + stride])
+        stride *= 2
+    return values
 
 
-@compiled
-def _sketch_rows(x: Any, buckets: Any, s: Any, f: Any) -> None:
-    """Sketch the rows in the lanes of x (d, LANES) by one chunk's buckets (factors, d)."""
-    one = x.dtype.type(1.0)
-    for p in range(buckets.shape[0]):
-        s[:] = 0.0
-        for j in range(x.shape[0]):
-            code = np.int64(buckets[p, j])
-            sign = -one if code >= CHUNK else one
-            bucket, column = s[code % CHUNK], x[j]
-            for lane in range(LANES):
-                bucket[lane] += sign * column[lane]
-        _transform(s)
-        _multiply(p == 0, s, f)
+def _tile(rows: int) -> Any:
+    """Return the intrinsic for one row or `LANES` of them.
+
+    Its arguments are X, buckets; A and acc, and phi, where features are kept, each None where it is
+    not wanted; how many columns, factors and outputs there are; the first row and the chunk; and
+    where to begin in phi.
+    """
+
+    @intrinsic
+    def tile(
+        _: Any, X: Any, buckets: Any, A: Any, acc: Any, phi: Any, d: Any, factors: Any,
+        outputs: Any, r: Any, c: Any, at: Any,
+    ) -> Any:  # fmt: skip
+        kinds = (X, buckets, A, acc, phi, *[types.int64] * 6)
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            emitted = _Tile(context, builder, signature.args, values, rows)
+            if rows == 1:
+                emitted.emit_row()
+            else:
+                emitted.emit_rows()
+            return context.get_dummy_value()
+
+        return types.void(*kinds), codegen
+
+    return tile
 
 
-@compiled
-def _sketch_chunks(x: Any, buckets: Any, count: Any, s: Any, f: Any) -> None:
-    """Sketch one row x (d,) by the buckets of some chunks (count, factors, d), one a lane."""
-    one = x.dtype.type(1.0)
-    for p in range(buckets.shape[1]):
-        s[:] = 0.0
-        for lane in range(count):
-            codes = buckets[lane, p]
-            for j in range(x.shape[0]):
-                code = np.int64(codes[j])
-                s[code % CHUNK, lane] += (-one if code >= CHUNK else one) * x[j]
-        _transform(s)
-        _multiply(p == 0, s, f)
-
-
-@part
-def _turn(f: Any, t: Any) -> None:
-    """Write the lanes of f (CHUNK, LANES) as rows of t."""
-    for k in range(CHUNK):
-        for lane in range(LANES):
-            t[lane, k] = f[k, lane]
-
-
-@part
-def _add(features: Any, a: Any, acc: Any) -> None:
-    """Add a chunk's features, with the coefficients a (outputs, CHUNK), to a row's sums."""
-    for k in range(a.shape[0]):
-        sums, coefficients = acc[k], a[k]
-        for first in range(0, CHUNK, LANES):
-            for lane in range(LANES):
-                sums[lane] += coefficients[first + lane] * features[first + lane]
-
-
-@part
-def _take(features: Any, A: Any, acc: Any, phi: Any, c: Any, r: Any, first: Any) -> None:
-    """Add up or keep the features of chunk c and row r, or both."""
-    if A is not None:
-        _add(features, A[c], acc[r])
-    if phi is not None:
-        phi[c - first, r] = features
+_row_tile, _rows_tile = _tile(1), _tile(LANES)
 
 
 @compiled
@@ -105,22 +174,16 @@ def evaluate_sketches(
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`; see `projection.evaluate`."""
     n, d = X.shape
-    whole = n - n % LANES
-    x, s = np.empty((d, LANES), X.dtype), np.empty((CHUNK, LANES), X.dtype)
-    f, t = np.empty((CHUNK, LANES), X.dtype), np.empty((LANES, CHUNK), X.dtype)
+    whole, factors = n - n % LANES, buckets.shape[1]
+    x = np.empty((d, LANES), X.dtype)
     for r in range(0, whole, LANES):
         for j in range(d):
             for lane in range(LANES):
                 x[j, lane] = X[r + lane, j]
         for c in range(first, stop):
-            _sketch_rows(x, buckets[c], s, f)
-            _turn(f, t)
-            for lane in range(LANES):
-                _take(t[lane], A, acc, phi, c, r + lane, first)
+            at = ((c - first) * n + r) * CHUNK
+            _rows_tile(x, buckets, A, acc, phi, d, factors, outputs, r, c, at)
     for r in range(whole, n):
-        for c in range(first, stop, LANES):
-            count = min(LANES, stop - c)
-            _sketch_chunks(X[r], buckets[c : c + count], count, s, f)
-            _turn(f, t)
-            for lane in range(count):
-                _take(t[lane], A, acc, phi, c + lane, r, first)
+        for c in range(first, stop):
+            at = ((c - first) * n + r) * CHUNK
+            _row_tile(X, buckets, A, acc, phi, d, factors, outputs, r, c, at)
