@@ -55,7 +55,7 @@ class Kernel:
     isotropic: ClassVar[bool] = True
     """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
     curve: ClassVar[Curve] = Curve.COSINE
-    """What a feature is of its phase ``w.x``: ``sqrt(2) cos(w.x + b)`` unless said otherwise."""
+    """A feature as a function of its phase: ``sqrt(2) cos(w.x + b)`` unless said otherwise."""
     takes_late_columns: ClassVar[bool] = True
     """Whether features of events stay as they are where a column comes that was zero in them."""
     by_place: ClassVar[bool] = False
