@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -110,6 +111,19 @@ class Kernel:
     def mapped_keys(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return the keys of the columns that `mapped` makes of columns with such keys (d,)."""
         return keys
+
+    def check_late_columns(self, names: Sequence[Any]) -> None:
+        """Raise InvalidInput if these columns, which come late, would change features.
+
+        Late ones come when features have been learned with.
+        """
+        if not self.takes_late_columns:
+            raise InvalidInput(
+                f"columns {', '.join(map(repr, names))} come after the first step, and features of "
+                f"kernel {self.name!r} depend on the number of columns; name all columns "
+                "beforehand (columns=, or a strict schema), or choose another kernel, such as "
+                "'gaussian' or 'arc_cosine'"
+            )
 
     def values_on(self, backend: Backend, X: Any, Y: Any, out: Any) -> None:
         """Write the kernel between mapped points (n, d) and (m, d) of a backend into out (n, m)."""

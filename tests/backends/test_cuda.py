@@ -38,6 +38,9 @@ from streamk.backends import (
 )
 from streamk.backends.cupy_backend import connect, device, generator, pairwise, projection
 from streamk.backends.cupy_backend.device import source
+from streamk.errors import BackendUnavailable
+from streamk.features.blocks import FeatureBlocks
+from streamk.kernels import Kernel, Polynomial, Zonal
 
 LAWS = [
     (Law.NORMAL, 0),
@@ -144,6 +147,27 @@ def test_rotations(backend: Any, dtype: str, law: Law, dof: int, first: int) -> 
     np.testing.assert_array_equal(signs, basis.signs)
     np.testing.assert_array_equal(b, basis.b)
     np.testing.assert_allclose(radii, basis.radii, rtol=4e-7 if dtype == "float32" else 1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_orthogonal_frequencies_are_made_on_the_host(backend: Any, dtype: str) -> None:
+    W, b = np.empty((4, 70, CHUNK), dtype), np.empty((4, CHUNK), dtype)
+    law = (Law.STUDENT, 3)
+    numba_backend.orthogonal(SEED, *law, 1.7, (128,), 2, W, b)
+    there = backend.put(np.zeros_like(W)), backend.put(np.zeros_like(b))
+    backend.orthogonal(SEED, *law, 1.7, (128,), 2, *there)
+    np.testing.assert_array_equal(backend.get(there[0]), W)
+    np.testing.assert_array_equal(backend.get(there[1]), b)
+
+
+@pytest.mark.parametrize("kernel", [Polynomial(), Zonal()], ids=lambda kernel: kernel.name)
+def test_features_that_devices_lack_name_the_fix(backend: Any, kernel: Kernel) -> None:
+    blocks = FeatureBlocks(
+        kernel, np.arange(3, dtype=np.uint64), seed=1, backend=backend,
+        dtype=np.dtype("float32"), cache_bytes=1 << 20,
+    )  # fmt: skip
+    with pytest.raises(BackendUnavailable, match="backend='numba'"):
+        blocks.features(backend.put(np.zeros((2, 4), np.float32)), 0, 2)
 
 
 # Features, and what is summed up from them

@@ -104,7 +104,8 @@ class KernelFunction:
         self._block_size, self._max_features = block_size, max_features
         self._n_blocks = -(-max_features // block_size)
         self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
-        self.sampler = sampler
+        self.sampler, self.by_place = sampler, sampler != "iid" or kernel.by_place
+        """The sampler; and whether features depend on the places of columns, not on their names."""
         self._backend, self._xp, self._get = backend, backend.xp, backend.get
         self._loss = (int(loss.code), loss.parameter, classes)
         self._blocks: FeatureBlocks | None = None
@@ -130,11 +131,6 @@ class KernelFunction:
         """Groups of columns on which the features depend, () if on none."""
         return self._blocks.widths if self._blocks else ()
 
-    @property
-    def by_place(self) -> bool:
-        """Whether features depend on the places of columns, not on their names."""
-        return self.sampler != "iid" or self._kernel.by_place
-
     def put(self, X: NDArray[Any]) -> Any:
         """Return events (n, d), mapped for the kernel, on the device on which they are learned."""
         return self._backend.put(self._kernel.mapped(X))
@@ -154,13 +150,8 @@ class KernelFunction:
             If a column is there already, or features of the kernel would be others with more.
         """
         before = self.columns or ()
-        if names and before and self.n_steps and not self._kernel.takes_late_columns:
-            raise InvalidInput(
-                f"columns {', '.join(map(repr, names))} come after the first step, and features of "
-                f"kernel {self._kernel.name!r} depend on the number of columns; name all columns "
-                "beforehand (columns=, or a strict schema), or choose another kernel, such as "
-                "'gaussian' or 'arc_cosine'"
-            )
+        if names and before and self.n_steps:
+            self._kernel.check_late_columns(names)
         # Without columns the features are waves of no direction, in whatever groups.
         widths = widths or (self.widths if before else ())
         old, self._blocks = (
@@ -380,14 +371,7 @@ class KernelFunction:
         self._check_finite(finite)
 
     def _learn_in_parts(
-        self,
-        X: Any,
-        y: Any,
-        start: int,
-        stop: int,
-        weight: float,
-        rate: float,
-        decay: float,
+        self, X: Any, y: Any, start: int, stop: int, weight: float, rate: float, decay: float
     ) -> None:
         """Step on the features from `start` to `stop`, chunk by chunk."""
         coefficients = self.coefficients
