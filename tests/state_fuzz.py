@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian
+from streamk.kernels import Gaussian, Kernel, Polynomial, Zonal
 from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
-from streamk.learners.common.steps import AdaGrad
+from streamk.learners.common.steps import AdaGrad, Constant
 from streamk.learners.registry import create, from_state
 from streamk.state import State
 
@@ -131,6 +131,10 @@ def _adagrad(_: str) -> Any:
     )
 
 
+def _of_features(kernel: Kernel, **options: Any) -> Any:
+    return Scaled(DoublyStochastic(kernel, block_size=100, max_features=512, **options))
+
+
 LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "multi-kernel two": ("two", _multi),
     "multi-kernel three": ("three", lambda task: _multi(task, class_weight="balanced")),
@@ -146,6 +150,15 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         lambda _: create("doubly-stochastic", task="regression", sampler="hadamard", block_size=64),
     ),
     "doubly-stochastic adagrad": ("two", _adagrad),
+    "doubly-stochastic polynomial": (
+        "three",
+        lambda _: _of_features(Polynomial(), step=Constant(0.05)),
+    ),
+    "doubly-stochastic zonal": ("two", lambda _: _of_features(Zonal(), loss="hinge")),
+    "doubly-stochastic orthogonal": (
+        "numbers",
+        lambda _: _of_features(Gaussian(), loss="huber", sampler="orthogonal"),
+    ),
     "online-nystrom": ("three", _nystrom),
     "online-nystrom newton": ("numbers", lambda task: _nystrom(task, optimizer="newton")),
     "streaming-meka": ("numbers", _meka),

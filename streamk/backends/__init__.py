@@ -2,9 +2,10 @@
 
 `numpy_backend` is the readable reference, `numba_backend` the compiled twin, `cupy_backend` the one
 for NVIDIA GPUs. They work on features in chunks of `CHUNK`: feature i of a point x is
-``cos(2 pi u)`` of the phase u in turns, or u itself where `cosine` is false. The factor sqrt(2) of
-the paper is in `factor` and `weight`. A *basis* holds what gives the phases of consecutive chunks:
-`Dense` frequencies, ``u = b + w.x``, or the constants of `Hadamard` transforms.
+the `Curve` of the phase u: ``cos(2 pi u)``, u in turns, say, or u itself. The factor sqrt(2) of the
+paper is in `factor` and `weight`. A *basis* holds what gives the phases of consecutive chunks:
+`Dense` frequencies, ``u = b + w.x``, or the constants of `Hadamard` transforms. `Zonal` directions
+and tensor `Sketch` have features of their own, whatever the curve.
 
 What is predicted for a row is computed for that row by itself, in a fixed order, so that it is the
 same, bit for bit, in whatever batch it comes and however the batch is divided among threads. Each
@@ -12,15 +13,17 @@ twin defines::
 
     frequencies(seed, law, dof, scale, keys, first_chunk, W, b)      fill a Dense basis
     rotations(seed, law, dof, scale, widths, first_chunk, signs, radii, b)   fill a Hadamard basis
-    features(X, basis, cosine, wide, out)                            out = features(X)
-    accumulate(X, basis, A, cosine, wide, acc)                       acc += A . features(X)
+    orthogonal(seed, law, dof, scale, widths, first_chunk, W, b)     fill a Dense basis of rotations
+    sketches(seed, keys, first_chunk, buckets)                       fill a Sketch
+    features(X, basis, curve, wide, out)                             out = features(X)
+    accumulate(X, basis, A, curve, wide, acc)                        acc += A . features(X)
     finish(acc, factor, F)                                           F = factor * sum of the lanes
-    predict(X, basis, A, cosine, wide, factor, F)                    these two in one call
+    predict(X, basis, A, curve, wide, factor, F)                     these two in one call
     loss_gradient(code, parameter, classes, F, y, weight, G)         G = weight * l'(F, y)
-    gradient(X, basis, G, cosine, wide, out)                         out = features(X)^T G
+    gradient(X, basis, G, curve, wide, out)                          out = features(X)^T G
     descend(A, squares, g, rate, start, stop)                        A -= rate * g, or AdaGrad's
     step(X, y, basis, A, squares, block, ..., F)                     predict and learn a mini-batch
-    single(basis, A, squares, cosine, wide, loss)                    the same for single events
+    single(basis, A, squares, curve, wide, loss)                     the same for single events
     decay(A, factor)                                                 A *= factor
     measure(X, count, mean, squares, numeric)                        rows into columns' statistics
     spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
@@ -66,6 +69,7 @@ from streamk.backends.codes import (
     CHUNK,
     CLASSES,
     DEEPEST,
+    FACTORS,
     FAIR_COIN,
     FARTHEST,
     FARTHEST_LOCAL,
@@ -81,20 +85,27 @@ from streamk.backends.codes import (
     ROUNDING,
     ROUNDS,
     SAMPLED,
+    TAG_BUCKET,
+    TAG_DIRECTION,
     TAG_FREQUENCY,
     TAG_LENGTH,
     TAG_PHASE,
     TAG_RADIUS,
     TAG_SIGN,
     WIDEST,
+    WIDEST_ORTHOGONAL,
     Array,
     Basis,
+    Curve,
     Dense,
     Hadamard,
     KernelCode,
     Law,
     LocalKernels,
     LossCode,
+    Sketch,
+    Zonal,
+    chunks_of,
     filled,
 )
 from streamk.backends.protocol import Backend, Single, Steps
@@ -106,6 +117,7 @@ __all__ = [
     "CHUNK",
     "CLASSES",
     "DEEPEST",
+    "FACTORS",
     "FAIR_COIN",
     "FARTHEST",
     "FARTHEST_LOCAL",
@@ -121,15 +133,19 @@ __all__ = [
     "ROUNDING",
     "ROUNDS",
     "SAMPLED",
+    "TAG_BUCKET",
+    "TAG_DIRECTION",
     "TAG_FREQUENCY",
     "TAG_LENGTH",
     "TAG_PHASE",
     "TAG_RADIUS",
     "TAG_SIGN",
     "WIDEST",
+    "WIDEST_ORTHOGONAL",
     "Array",
     "Backend",
     "Basis",
+    "Curve",
     "Dense",
     "Hadamard",
     "KernelCode",
@@ -137,7 +153,10 @@ __all__ = [
     "LocalKernels",
     "LossCode",
     "Single",
+    "Sketch",
     "Steps",
+    "Zonal",
+    "chunks_of",
     "filled",
     "of_numba",
     "select",

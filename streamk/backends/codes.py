@@ -30,6 +30,23 @@ class Law(IntEnum):
     """Normal over the root of an independent chi-squared of `dof`, divided by `dof`."""
     RATIONAL = 4
     """Normal times that root."""
+    SPHERE = 5
+    """Uniform on the unit sphere of the columns, with a degree beside it."""
+    BUCKETS = 6
+    """None: signs and buckets of columns."""
+
+
+class Curve(IntEnum):
+    """Feature of the phase u, in turns where it is a cosine's."""
+
+    IDENTITY = 0
+    COSINE = 1
+    """cos(2 pi u)"""
+    STEP = 2
+    """1 where u > 0, else 0"""
+    RAMP = 3
+    """max(u, 0)"""
+    SQUARED_RAMP = 4
 
 
 class Dense(NamedTuple):
@@ -64,7 +81,32 @@ class Hadamard(NamedTuple):
     """(chunks, CHUNK)"""
 
 
-Basis = Dense | Hadamard
+class Zonal(NamedTuple):
+    """Directions and polynomials of chunks: a feature is ``sum_k C_k (w.x)^k``."""
+
+    W: Array
+    """(chunks, d, CHUNK), of length 1"""
+    C: Array
+    """(chunks, terms, CHUNK)"""
+
+
+class Sketch(NamedTuple):
+    """Signs and buckets of tensor sketches, one sketch a chunk.
+
+    A feature is a product over the factors: of the Walsh-Hadamard transform of CHUNK buckets, to
+    which each column is added with its sign.
+    """
+
+    buckets: Array
+    """uint8 (chunks, factors, d): the bucket, and CHUNK more where the sign is minus"""
+
+
+Basis = Dense | Hadamard | Zonal | Sketch
+
+
+def chunks_of(basis: Basis) -> int:
+    """Return how many chunks there are in a basis."""
+    return len(basis[-1])
 
 
 def filled(count: Any) -> Any:
@@ -174,12 +216,20 @@ TAG_PHASE = 1
 TAG_SIGN = 2
 """Signs of the three rounds: 2, 3 and 4."""
 TAG_LENGTH = 5
+TAG_BUCKET = 6
+TAG_DIRECTION = 7
+"""Normals that are made orthogonal to one another."""
 TAG_RADIUS = 16
+
+FACTORS = 16
+"""Factors that one call of the generator has bytes for: the highest degree of a tensor sketch."""
 
 ROUNDS = 3
 """Rounds of sign flips and Walsh-Hadamard transforms of a structured feature."""
 WIDEST = 1024
 """Columns that one transform takes at most: its numbers then stay in the first cache."""
+WIDEST_ORTHOGONAL = 256
+"""Columns, and so features, of one orthogonal matrix at most: making it takes their cube."""
 
 FAIR_COIN = 0.5
 """Deviation that a column of zeros and ones is given, however rare its ones are: divided by its

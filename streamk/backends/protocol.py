@@ -140,18 +140,36 @@ class Backend(Protocol):
         """Fill chunks of signs, lengths and phases."""
         ...
 
-    def features(self, X: Array, basis: Basis, cosine: bool, wide: bool, out: Array) -> None:
+    def orthogonal(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        W: Array,
+        b: Array,
+    ) -> None:
+        """Fill chunks of frequencies of orthogonal directions, and phases."""
+        ...
+
+    def sketches(self, seed: int, keys: Array, first_chunk: int, buckets: Array) -> None:
+        """Fill chunks of signs and buckets."""
+        ...
+
+    def features(self, X: Array, basis: Basis, curve: int, wide: bool, out: Array) -> None:
         """Write the features."""
         ...
 
     def accumulate(
-        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, acc: Array
+        self, X: Array, basis: Basis, A: Array, curve: int, wide: bool, acc: Array
     ) -> None:
         """Add coefficients times features to the partial sums."""
         ...
 
     def predict(
-        self, X: Array, basis: Basis, A: Array, cosine: bool, wide: bool, factor: float, F: Array
+        self, X: Array, basis: Basis, A: Array, curve: int, wide: bool, factor: float, F: Array
     ) -> None:
         """Write factor times coefficients times features."""
         ...
@@ -174,7 +192,7 @@ class Backend(Protocol):
         ...
 
     def gradient(
-        self, X: Array, basis: Basis, G: Array, cosine: bool, wide: bool, out: Array
+        self, X: Array, basis: Basis, G: Array, curve: int, wide: bool, out: Array
     ) -> None:
         """Write the sum of G times features."""
         ...
@@ -193,7 +211,7 @@ class Backend(Protocol):
         A: Array,
         squares: Array,
         block: tuple[int, int, int],
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
         factor: float,
@@ -210,7 +228,7 @@ class Backend(Protocol):
         basis: Basis,
         A: Array,
         squares: Array,
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
     ) -> Single:

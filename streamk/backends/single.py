@@ -17,7 +17,7 @@ class BatchOfOne:
     ----------
     predict, step, put, xp
         The backend's.
-    basis, A, squares, cosine, wide, loss
+    basis, A, squares, curve, wide, loss
         Those of `streamk.backends.Backend.single`.
     """
 
@@ -30,21 +30,21 @@ class BatchOfOne:
         basis: Basis,
         A: Any,
         squares: Any,
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
     ) -> None:
         self._backend_predict, self._backend_step = predict, step
         self._put, self._xp = put, xp
         self._basis, self._A, self._squares = basis, A, squares
-        self._cosine, self._wide, self._loss = cosine, wide, loss
+        self._curve, self._wide, self._loss = curve, wide, loss
 
     def predict(self, x: Any, factor: float, F: Any) -> bool:
         """Write factor times coefficients times features into `F`; False if x is not finite."""
         if not self._finite(x):
             return False
         self._backend_predict(
-            x[None], self._basis, self._A, self._cosine, self._wide, factor, F[None]
+            x[None], self._basis, self._A, self._curve, self._wide, factor, F[None]
         )
         return True
 
@@ -70,7 +70,7 @@ class BatchOfOne:
             self._A,
             self._squares,
             (first, start - first * CHUNK, stop - first * CHUNK),
-            self._cosine,
+            self._curve,
             self._wide,
             self._loss,
             factor,

@@ -78,6 +78,11 @@ def _class_weight(text: str) -> Any:
     return found
 
 
+def _numbers(text: str) -> tuple[float, ...]:
+    """Read numbers with commas between them."""
+    return tuple(number(part) for part in text.split(","))
+
+
 _OF_KERNEL = {
     "bandwidth": Setting(number, "of the kernel; two events are 1.4 apart on average"),
     "gamma": Setting(number, "instead: gaussian 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
@@ -85,6 +90,13 @@ _OF_KERNEL = {
     "alpha": Setting(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
     "depth": Setting(whole(1), "hidden layers of ntk, up to 12 (3)"),
 }
+_OF_FEATURES = {
+    "degree": Setting(whole(1), "of polynomial: up to 16 (2)"),
+    "offset": Setting(number, "of polynomial: what is added to x·y, at least 0 (1)"),
+    "order": Setting(whole(0), "of arc_cosine: 0 steps, 1 ramps, 2 their squares (1)"),
+    "weights": Setting(_numbers, "of zonal: of degrees 0, 1, ... (1,1,1,1)"),
+}
+"""Options of kernels that only doubly stochastic learning has."""
 _NO_NTK = ("doubly-stochastic", "streaming-meka")
 """Models that refuse the neural tangent kernel, whose option `depth` they lack."""
 _OF_LOSS = {
@@ -119,6 +131,8 @@ def options_of(model: str) -> Mapping[str, Setting]:
         found[name] = Setting(_READ.get(name) or _reader(option), about)
         if name in _OF_PARTS:
             found |= _OF_POOLS if model == "multi-kernel" else _OF_PARTS[name]
+            if model == "doubly-stochastic" and name == "kernel":
+                found |= _OF_FEATURES
         if model in _NO_NTK:
             found.pop("depth", None)
         if name == "kernel":
@@ -203,7 +217,7 @@ def build(
             option = next(iter(loss_options))
             raise UsageError(f"--set {option} needs a loss: --set loss={_LOSS_OPTIONS[option]}")
         options["loss"] = loss(options["loss"], **loss_options)
-    if options.keys() & _OF_KERNEL.keys():
+    if options.keys() & (_OF_KERNEL | _OF_FEATURES).keys():
         options["kernel"] = _made_kernel(name, options)
     if experts:
         if name != MultiKernel.TYPE:
@@ -260,7 +274,7 @@ def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     from streamk.kernels import by_name
     from streamk.learners.registry import BANDWIDTH, defaults
 
-    default, chosen = defaults(model), _taken(options, tuple(_OF_KERNEL))
+    default, chosen = defaults(model), _taken(options, (*_OF_KERNEL, *_OF_FEATURES))
     kernel = options.pop("kernel", default.get("kernel", "gaussian"))
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
         chosen["bandwidth"] = default.get("bandwidth", BANDWIDTH)

@@ -27,6 +27,12 @@ KERNELS = {
     "ntk": "neural tangent kernel: depth ReLU layers on (bandwidth, x)",
     "linear": "x·y, no bandwidth",
 }
+OF_FEATURES = {
+    "polynomial": "(x·y / bandwidth² + offset)^degree",
+    "arc_cosine": "neurons max(w·u, 0)^order, u the direction of (bandwidth, x)",
+    "zonal": "harmonics of the angle of such directions, by their weights",
+}
+"""Kernels that have random features, but no compiled values."""
 LOSSES = {
     "squared": "½ (f-y)², classes and numbers",
     "hinge": "max(0, 1 - y f), classes",
@@ -55,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         parts[title] = {name: each.about for name, each in options_of(model).items()}
     parts |= {
         "kernels (--set kernel=NAME)": KERNELS,
+        "more kernels of doubly-stochastic": OF_FEATURES,
         "losses (--set loss=NAME)": LOSSES,
         "step sizes (--set step=RULE:SIZE)": STEPS,
     }

@@ -6,7 +6,6 @@ ever a matter of speed: what comes out is the same, bit for bit.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, Backend, Basis, Dense, Hadamard
+from streamk.backends import CHUNK, LANES, Backend, Basis, Hadamard, chunks_of
 from streamk.backends.threads import PARALLEL_FLOPS, divide
-from streamk.features.samplers import HadamardSampler, IidSampler, Sampler
+from streamk.features.without_frequencies import make_sampler
 from streamk.kernels import Kernel
 
 _REGENERATED_BYTES = 1 << 21
@@ -27,20 +26,21 @@ _REGENERATED_BYTES = 1 << 21
 class FeatureBlocks:
     """Random features of given columns, evaluated chunk by chunk.
 
-    Arrays that come in and go out are the backend's.
+    Arrays that come in and go out are the backend's. Points are mapped, see
+    `streamk.kernels.Kernel.mapped`.
 
     Parameters
     ----------
     kernel : Kernel
     keys : uint64 array of shape (d,)
-        See `streamk.features.columns.column_keys`.
+        Of the columns before they are mapped, see `streamk.features.columns.column_keys`.
     seed : int
     backend : Backend
     dtype : numpy dtype
         float32 or float64, of frequencies and features.
     cache_bytes : int
         Memory for kept constants; 0 keeps none.
-    sampler : {"iid", "hadamard"}
+    sampler : {"iid", "hadamard", "orthogonal"}
     widths : tuple of int
         Groups of columns so far, see `streamk.features.samplers.HadamardSampler`.
     threads : int, optional
@@ -60,27 +60,27 @@ class FeatureBlocks:
         threads: int | None = None,
     ) -> None:
         self._backend, self._xp, self._dtype = backend, backend.xp, dtype
+        keys = kernel.mapped_keys(keys)
         self.d = len(keys)
+        """Columns of mapped points."""
         # A device other than the host divides work by itself.
         self._threads = (threads or os.cpu_count() or 1) if backend.xp is np else 1
-        options: dict[str, Any] = {
-            "seed": seed,
-            "backend": backend,
-            "dtype": dtype,
-            "threads": self._threads,
-        }
-        self._sampler: Sampler = (
-            IidSampler(kernel, keys, **options)
-            if sampler == "iid"
-            else HadamardSampler(kernel, keys, widths=widths, **options)
+        self._sampler = make_sampler(
+            sampler,
+            kernel,
+            keys,
+            widths=widths,
+            seed=seed,
+            backend=backend,
+            dtype=dtype,
+            threads=self._threads,
         )
         self._period = self._sampler.period
         period_bytes = self._sampler.chunk_bytes * self._period
         self._budget = cache_bytes // period_bytes * self._period
         self._burst = max(1, _REGENERATED_BYTES // period_bytes) * self._period
-        self._cosine, self._wide = kernel.cosine, kernel.heavy_tailed
-        # Frequencies are kept in turns; without a cosine the radians come back in here.
-        self.amplitude = math.sqrt(2.0) if kernel.cosine else 2.0 * math.pi
+        self._curve, self._wide = kernel.curve, kernel.heavy_tailed
+        self.amplitude = kernel.amplitude
         self.basis = self._sampler.allocate(0)
         """The features kept, and room for more; another object where its arrays are others."""
         self._kept = 0
@@ -116,42 +116,42 @@ class FeatureBlocks:
         """
         n, chunks, factor = len(X), len(A), scale * self.amplitude
         F = self._xp.empty((n, A.shape[1]))
-        cosine, wide = self._cosine, self._wide
+        curve, wide = self._curve, self._wide
         if self._keep(chunks):
             basis = self.basis
             if self._alone(n, chunks):  # for one event even slices and closures would cost
-                self._backend.predict(X, basis, A, cosine, wide, factor, F)
+                self._backend.predict(X, basis, A, curve, wide, factor, F)
                 return F
 
             def predict(rows: slice) -> None:
-                self._backend.predict(X[rows], basis, A, cosine, wide, factor, F[rows])
+                self._backend.predict(X[rows], basis, A, curve, wide, factor, F[rows])
 
             divide(n, self._flops(n, chunks), predict, self._threads)
             return F
         acc = self._xp.zeros((n, A.shape[1], LANES), self._dtype)
         for first, piece in self._pieces(0, chunks):
-            a = A[first : first + len(piece.b)]
+            a = A[first : first + chunks_of(piece)]
 
             def add(rows: slice, piece: Basis = piece, a: Any = a) -> None:
-                self._backend.accumulate(X[rows], piece, a, cosine, wide, acc[rows])
+                self._backend.accumulate(X[rows], piece, a, curve, wide, acc[rows])
 
             divide(n, self._flops(n, len(a)), add, self._threads)
         self._backend.finish(acc, factor, F)
         return F
 
     def gradient(self, X: Any, G: Any, first: int, stop: int) -> Iterator[tuple[int, Any]]:
-        """Yield (first chunk, cosines^T G) for pieces of the chunks from `first` to `stop`.
+        """Yield (first chunk, features^T G) for pieces of the chunks from `first` to `stop`.
 
         Each piece has shape (chunks, outputs, CHUNK); the amplitude is the caller's, in G.
         """
         period = self._period
         for start, piece in self._pieces(first, stop):
-            chunks = min(len(piece.b), stop - start)
+            chunks = min(chunks_of(piece), stop - start)
             out = self._xp.empty((chunks, G.shape[1], CHUNK), self._dtype)
 
             def fill(periods: slice, piece: Basis = piece, out: Any = out) -> None:
                 some = slice(periods.start * period, periods.stop * period)
-                self._backend.gradient(X, _cut(piece, some), G, self._cosine, self._wide, out[some])
+                self._backend.gradient(X, _cut(piece, some), G, self._curve, self._wide, out[some])
 
             divide(-(-chunks // period), self._flops(len(X), chunks), fill, self._threads)
             skip = max(first - start, 0)
@@ -178,11 +178,11 @@ class FeatureBlocks:
         """Return the features of the chunks from `first` to `stop`, (n, chunks * CHUNK)."""
         out = self._xp.empty((len(X), (stop - first) * CHUNK), self._dtype)
         for start, piece in self._pieces(first, stop):
-            chunks = min(len(piece.b), stop - start)
+            chunks = min(chunks_of(piece), stop - start)
             Z = self._xp.empty((len(X), chunks * CHUNK), self._dtype)
 
             def fill(rows: slice, piece: Basis = piece, Z: Any = Z) -> None:
-                self._backend.features(X[rows], piece, self._cosine, self._wide, Z[rows])
+                self._backend.features(X[rows], piece, self._curve, self._wide, Z[rows])
 
             divide(len(X), self._flops(len(X), chunks), fill, self._threads)
             skip = max(first - start, 0)
@@ -215,7 +215,7 @@ class FeatureBlocks:
         kept, basis = self._kept, self.basis
         if chunks <= kept:
             return
-        if chunks > len(basis.b):
+        if chunks > chunks_of(basis):
             room = min(max(chunks, 2 * kept), self._budget)
             basis = self._sampler.allocate(room)
             for ours, theirs in zip(_arrays(basis), _arrays(self.basis), strict=True):
@@ -242,16 +242,16 @@ class FeatureBlocks:
             piece = _cut(buffer, slice(0, stop - start))
             self._sampler.generate(start, piece)
             yield start, piece
-            start += len(piece.b)
+            start += chunks_of(piece)
 
 
 def _arrays(basis: Basis) -> tuple[Any, ...]:
     """Return the arrays of a basis, whose first axis is that of the chunks."""
-    return basis[1:] if isinstance(basis, Hadamard) else basis
+    return basis[1:] if isinstance(basis, Hadamard) else tuple(basis)
 
 
 def _cut(basis: Basis, some: slice) -> Basis:
     """Return the basis of some of the chunks."""
     if isinstance(basis, Hadamard):
         return Hadamard(basis.widths, *(array[some] for array in basis[1:]))
-    return Dense(*(array[some] for array in basis))
+    return type(basis)(*(array[some] for array in basis))

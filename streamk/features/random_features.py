@@ -102,20 +102,24 @@ def check_events(
 class RandomFeatures:
     """An endless sequence of random features whose products average to the kernel.
 
-    Feature i of a point x is ``sqrt(2) cos(w_i.x + b_i)`` (for the linear kernel, ``w_i.x``). Its
-    frequency and phase are a function of the seed, of i and of the columns alone (Philox4x32-10),
-    so it is the same in every process, and never has to be stored.
+    Feature i of a point x is ``sqrt(2) cos(w_i.x + b_i)``, or what `streamk.kernels` says of a
+    kernel without a Fourier law. Its frequency and phase are a function of the seed, of i and of
+    the columns alone (Philox4x32-10), so it is the same in every process, and never has to be
+    stored.
 
     Parameters
     ----------
     kernel : Kernel
     seed : int
         0 to 2^64 - 1.
-    sampler : {"iid", "hadamard"}, default "iid"
+    sampler : {"iid", "hadamard", "orthogonal"}, default "iid"
         ``iid``: independent frequencies, tied to the columns' names. ``hadamard``: the rows of
         random rotations, tied to the columns' places; for kernels of the Euclidean distance. Their
         products vary no more than independent ones', and from some 20 columns on they are faster.
         Of points dozens of bandwidths apart along one column they leave a kernel of up to 0.12.
+        ``orthogonal``: frequencies of orthogonal directions (Yu et al. 2016), tied likewise and
+        for the same kernels; as fast as independent ones once they are made. Up to 64 columns,
+        products of points within a bandwidth vary a tenth as much, and none is biased.
     dtype : {"float32", "float64"}, default "float32"
     backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
 
@@ -162,7 +166,8 @@ class RandomFeatures:
             Half-open range of the sequence.
         columns : sequence of str or int, optional
             Names of the columns; ``range(d)`` by default. Their order does not matter to ``iid``,
-            and nothing but their order and number to ``hadamard``.
+            and nothing but their order and number to the other samplers. The directions of a Zonal
+            kernel depend on which columns there are.
 
         Returns
         -------
@@ -171,7 +176,8 @@ class RandomFeatures:
         Raises
         ------
         InvalidInput
-            If a value is not finite, the range is empty of sense or the columns do not fit.
+            If a value is not finite, the range is empty of sense, the columns do not fit, or the
+            map of a `streamk.kernels.Composed` kernel does not return finite numbers.
         """
         check_range(start, stop)
         points = check_events(X, self.dtype, columns)
@@ -186,5 +192,6 @@ class RandomFeatures:
             sampler=self.sampler,
         )
         first, backend = start // CHUNK, self._backend
-        Z = backend.get(blocks.features(backend.put(points), first, -(-stop // CHUNK)))
+        mapped = backend.put(self.kernel.mapped(points))
+        Z = backend.get(blocks.features(mapped, first, -(-stop // CHUNK)))
         return np.ascontiguousarray(Z[:, start - first * CHUNK : stop - first * CHUNK])

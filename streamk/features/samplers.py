@@ -12,12 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, ROUNDS, WIDEST, Backend, Basis, Dense, Hadamard
+from streamk.backends import (
+    CHUNK,
+    ROUNDS,
+    WIDEST,
+    WIDEST_ORTHOGONAL,
+    Backend,
+    Basis,
+    Curve,
+    Dense,
+    Hadamard,
+    Law,
+)
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 
-SAMPLERS = ("iid", "hadamard")
+SAMPLERS = ("iid", "hadamard", "orthogonal")
 """Names of the ways to draw frequencies."""
 
 _COSINE_FLOPS = 20
@@ -32,22 +43,29 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
     Raises
     ------
     InvalidInput
-        If there is no such sampler, the kernel has no random features, or it is not a function of
-        the Euclidean distance and the sampler rotates.
+        If there is no such sampler, the kernel has no random features, or the sampler rotates and
+        the kernel is not the same in all directions, or has features of its own.
     """
     if kernel.law is None:
         raise InvalidInput(
-            f"kernel {kernel.name!r} has no random features, because it is not a function of x - y;"
+            f"kernel {kernel.name!r} has no random features;"
             " choose another kernel, such as 'gaussian', or a learner that takes values of kernels,"
             " such as OnlineNystrom, OnlineKernelRidge or EigenPro"
         )
     if sampler not in SAMPLERS:
         raise InvalidInput(f"no sampler is called {sampler!r}; there are {', '.join(SAMPLERS)}")
-    if sampler == "hadamard" and not kernel.isotropic:
+    if sampler == "iid":
+        return sampler
+    if not kernel.isotropic:
         raise InvalidInput(
-            f"sampler 'hadamard' rotates, and kernel {kernel.name!r} is not the same in all "
+            f"sampler {sampler!r} rotates, and kernel {kernel.name!r} is not the same in all "
             "directions; choose sampler='iid', or a kernel of the Euclidean distance such as "
             "'gaussian' or 'matern'"
+        )
+    if kernel.law in (Law.SPHERE, Law.BUCKETS):
+        raise InvalidInput(
+            f"sampler {sampler!r} draws frequencies, and features of kernel {kernel.name!r} have "
+            "none, or none but of their own; choose sampler='iid'"
         )
     return sampler
 
@@ -146,6 +164,74 @@ class IidSampler(Sampler):
         return new, chunks
 
 
+class OrthogonalSampler(IidSampler):
+    """Frequencies whose directions are orthogonal, with the lengths of independent ones.
+
+    Columns lie in groups whose widths are powers of two from 64 to 256. In a group of p columns, p
+    consecutive features have the directions of a random rotation, and lengths drawn apart (Yu et
+    al. 2016, section 4): each frequency has the law of an independent one, and so products of
+    features have the kernel as their mean, but vary less. In a group that is not full, the other
+    columns count as zeros: directions in all 64 dimensions vary least where columns are few.
+
+    Where features are cosines, the p that follow have the same frequencies with phases a quarter of
+    a turn on: the two are the cosine and the sine of Yu et al., and of their products nothing is
+    left of the phase.
+
+    A feature depends on the place of a column and not on its name. Columns that come late take the
+    places that are left, then new groups, as those of `HadamardSampler` do.
+
+    Parameters
+    ----------
+    kernel, keys, seed, backend, dtype, threads
+        As for `Sampler`.
+    widths : tuple of int
+        The groups so far, () to lay all columns out anew.
+
+    Raises
+    ------
+    InvalidInput
+        If a width is not a power of two from 64 to 256.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        keys: NDArray[np.uint64],
+        *,
+        widths: tuple[int, ...] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(kernel, keys, **options)
+        self.widths = extended(widths, self._d, WIDEST_ORTHOGONAL)
+        self._turns = 2 if kernel.curve == Curve.COSINE else 1
+        self._span = max(self.widths) // CHUNK
+        self.period = self._turns * self._span
+
+    def generate(self, first: int, basis: Dense) -> None:
+        """Fill a basis with the chunks from `first` on."""
+        turns, span, xp = self._turns, self._span, self._backend.xp
+
+        def fill(periods: slice) -> None:
+            count = periods.stop - periods.start
+            some = slice(periods.start * self.period, periods.stop * self.period)
+            W = xp.empty((count * span, self._d, CHUNK), self._dtype)
+            b = xp.empty((count * span, CHUNK), self._dtype)
+            number = (first + some.start) // turns
+            self._backend.orthogonal(self._seed, *self._law, self.widths, number, W, b)
+            into = basis.W[some].reshape(count, turns, span, self._d, CHUNK)
+            into[...] = W.reshape(count, 1, span, self._d, CHUNK)
+            phases = basis.b[some].reshape(count, turns, span, CHUNK)
+            for turn in range(turns):
+                phases[:, turn] = (b + self._dtype.type(0.25 * turn)).reshape(count, span, CHUNK)
+
+        work = len(basis.b) * CHUNK * sum(width * width for width in self.widths)
+        divide(len(basis.b) // self.period, work, fill, self._threads)
+
+    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+        """Keep nothing: the same numbers come again."""
+        return self.allocate(0), 0
+
+
 class HadamardSampler(Sampler):
     """Frequencies that are the rows of random rotations, but for their lengths.
 
@@ -221,13 +307,13 @@ class HadamardSampler(Sampler):
         return self.allocate(0), 0
 
 
-def extended(widths: tuple[int, ...], columns: int) -> tuple[int, ...]:
+def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tuple[int, ...]:
     """Return the groups, with as many behind them as so many columns need.
 
     Raises
     ------
     InvalidInput
-        If a width is not a power of two from 64 to 1,024.
+        If a width is not a power of two from 64 to the widest, 1,024.
 
     Examples
     --------
@@ -237,13 +323,13 @@ def extended(widths: tuple[int, ...], columns: int) -> tuple[int, ...]:
     ((64,), (64, 64), (64, 64, 128))
     """
     for width in widths:
-        if not (CHUNK <= width <= WIDEST and width.bit_count() == 1):
+        if not (CHUNK <= width <= widest and width.bit_count() == 1):
             raise InvalidInput(
-                f"a group of {width} columns must be a power of two from {CHUNK} to {WIDEST} wide"
+                f"a group of {width} columns must be a power of two from {CHUNK} to {widest} wide"
             )
     room = sum(widths)
     while room < columns or not widths:
         least = max(columns - room, room, CHUNK)
-        widths += (min(1 << (least - 1).bit_length(), WIDEST),)
+        widths += (min(1 << (least - 1).bit_length(), widest),)
         room += widths[-1]
     return widths

@@ -16,6 +16,18 @@ NTK                that of a ReLU network              none: it has no random fe
 Linear             ``x.y``                             normal, and the feature is w.x without cosine
 =================  ==================================  =========================================
 
+Others are the mean of products of functions that are no waves (Theorem 3 there), u and v being
+points with a constant column, for ArcCosine and Zonal unit vectors:
+
+=================  ==================================  =========================================
+kernel             k(x, y)                             feature
+=================  ==================================  =========================================
+Polynomial         ``(x.y / s^2 + c)^p``               tensor sketch: random signs and buckets
+ArcCosine          ``J_n(angle of u, v) / J_n(0)``     ``max(w.u, 0)^n``, w normal
+Zonal              ``sum b_n P_n(u.v) / sum b_n``      ``sqrt(N_n) P_n(w.u)``, w uniform
+Composed           ``k(psi(x), psi(y))``               that of k at psi(x)
+=================  ==================================  =========================================
+
 Exact values come from `streamk.backends`: a distance is summed up from the columns' differences, so
 that equal points are at distance 0 and their kernel is exactly 1. The neural tangent kernel is a
 function of the distance between unit vectors, to which `Kernel.mapped` takes the points first.
@@ -28,6 +40,8 @@ from typing import Any
 
 from streamk.errors import InvalidInput
 from streamk.kernels.base import Kernel
+from streamk.kernels.by_products import Polynomial
+from streamk.kernels.composed import Composed, register_map
 from streamk.kernels.inner_product import NTK, Linear
 from streamk.kernels.shift_invariant import (
     Cauchy,
@@ -36,25 +50,43 @@ from streamk.kernels.shift_invariant import (
     Matern,
     RationalQuadratic,
 )
+from streamk.kernels.sphere import ArcCosine, Zonal
 
 __all__ = [
     "KERNELS",
     "NTK",
+    "ArcCosine",
     "Cauchy",
+    "Composed",
     "Gaussian",
     "Kernel",
     "Laplacian",
     "Linear",
     "Matern",
+    "Polynomial",
     "RationalQuadratic",
+    "Zonal",
     "by_name",
     "from_json",
+    "register_map",
 ]
 
 KERNELS: dict[str, type[Kernel]] = {
     kernel.name: kernel
-    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy, NTK, Linear)
+    for kernel in (
+        Gaussian,
+        Laplacian,
+        Matern,
+        RationalQuadratic,
+        Cauchy,
+        NTK,
+        Linear,
+        Polynomial,
+        ArcCosine,
+        Zonal,
+    )
 }
+"""Kernels whose options are numbers, by name; `Composed` takes another kernel and a function."""
 
 
 ALIASES = {"rbf": Gaussian.name}
@@ -125,8 +157,23 @@ def check_scales(kernel: object, **scales: float | None) -> None:
 def from_json(data: dict[str, Any]) -> Kernel:
     """Make the kernel that `Kernel.to_json` described.
 
+    Raises
+    ------
+    InvalidInput
+        As `by_name` does, and if the map of a `Composed` kernel is not registered.
+
     >>> from_json(Gaussian(bandwidth=3.0).to_json())
     Gaussian(bandwidth=3.0)
     """
     options = dict(data)
+    if options.get("kernel") == Composed.name:
+        return _composed(options)
     return by_name(options.pop("kernel", "?"), **options)
+
+
+def _composed(data: dict[str, Any]) -> Composed:
+    """Make a composed kernel, whose kernel is not composed itself."""
+    of = data.get("of")
+    if data.keys() != {"kernel", "of", "map"} or not isinstance(of, dict) or "of" in of:
+        raise InvalidInput(f"a composed kernel has a kernel 'of' and a 'map', not {data!r}")
+    return Composed(kernel=from_json(of), map=data["map"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.backends import Backend, KernelCode, Law, select
+from streamk.backends import Backend, Curve, KernelCode, Law, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 
@@ -50,17 +51,39 @@ class Kernel:
     """
 
     name: ClassVar[str]
-    code: ClassVar[KernelCode]
     law: ClassVar[Law | None]
     """None if it has no random features."""
     isotropic: ClassVar[bool] = True
     """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
-    cosine: ClassVar[bool] = True
-    """Whether a feature is ``sqrt(2) cos(w.x + b)``; otherwise it is ``w.x``."""
+    curve: ClassVar[Curve] = Curve.COSINE
+    """A feature as a function of its phase: ``sqrt(2) cos(w.x + b)`` unless said otherwise."""
+    takes_late_columns: ClassVar[bool] = True
+    """Whether features of events stay as they are where a column comes that was zero in them."""
+    by_place: ClassVar[bool] = False
+    """Whether features depend on the order of the columns, not on their names."""
     shift_invariant: ClassVar[bool] = True
     """Whether it depends on ``x - y`` only."""
     heavy_tailed: ClassVar[bool] = False
     """Whether phases can be so large that single precision loses the turn."""
+
+    @property
+    def code(self) -> KernelCode:
+        """Code by which the loops of `streamk.backends` evaluate it.
+
+        Raises
+        ------
+        InvalidInput
+            If they do not evaluate it: it is for random features, and for `pairwise` and `product`.
+        """
+        raise InvalidInput(
+            f"kernel {self.name!r} is for random features; take it with DoublyStochastic, or "
+            "choose a kernel whose values are compiled, such as 'gaussian' or 'ntk'"
+        )
+
+    @property
+    def amplitude(self) -> float:
+        """Factor of the features, frequencies being in turns: sqrt(2) of a cosine, else 2 pi."""
+        return math.sqrt(2.0) if self.curve == Curve.COSINE else 2.0 * math.pi
 
     @property
     def frequency_scale(self) -> float:
@@ -80,10 +103,31 @@ class Kernel:
     def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
         """Return the points (n, d) as the loops of `streamk.backends` take them.
 
-        These are the points themselves, of all kernels but NTK. Columns of zeros that are appended
-        to what is returned stand for columns of zeros that are appended to the points.
+        These are the points themselves unless the kernel says otherwise. Columns of zeros that are
+        appended to what is returned stand for columns of zeros that are appended to the points.
         """
         return points
+
+    def mapped_keys(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return the keys of the columns that `mapped` makes of columns with such keys (d,)."""
+        return keys
+
+    def check_late_columns(self, names: Sequence[Any]) -> None:
+        """Raise InvalidInput if these columns, which come late, would change features.
+
+        Late ones come when features have been learned with.
+        """
+        if not self.takes_late_columns:
+            raise InvalidInput(
+                f"columns {', '.join(map(repr, names))} come after the first step, and features of "
+                f"kernel {self.name!r} depend on the number of columns; name all columns "
+                "beforehand (columns=, or a strict schema), or choose another kernel, such as "
+                "'gaussian' or 'arc_cosine'"
+            )
+
+    def values_on(self, backend: Backend, X: Any, Y: Any, out: Any) -> None:
+        """Write the kernel between mapped points (n, d) and (m, d) of a backend into out (n, m)."""
+        backend.pairwise(self.code, self.parameter, self.frequency_scale, X, Y, out)
 
     def pairwise(
         self, X: ArrayLike, Y: ArrayLike | None = None, *, dtype: DTypeLike = np.float64
@@ -122,10 +166,10 @@ class Kernel:
         P = self.mapped(A)
         Q = P if Y is None else self.mapped(B)
         K = np.empty((len(P), len(Q)), dtype)
-        twin, scale = select(), self.frequency_scale
+        twin = select()
 
         def fill(rows: slice) -> None:
-            twin.pairwise(self.code, self.parameter, scale, P[rows], Q, K[rows])
+            self.values_on(twin, P[rows], Q, K[rows])
 
         divide(len(P), P.size * len(Q), fill)
         if Y is None:
@@ -145,8 +189,8 @@ class Kernel:
         """Return ``pairwise(X, Y) @ V`` without storing the kernel matrix.
 
         Each row's result is the same, bit for bit, in whatever batch the row comes and however
-        many threads share the work. Beside the result it takes the memory of a few tiles, and with
-        NTK that of the mapped points.
+        many threads share the work. Beside the result it takes the memory of a few tiles, and that
+        of the points that `mapped` makes.
 
         Parameters
         ----------

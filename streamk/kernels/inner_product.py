@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends
-from streamk.backends import DEEPEST, KernelCode, Law
+from streamk.backends import DEEPEST, Curve, KernelCode, Law
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.kernels.base import Kernel, Scaled, as_points
@@ -98,7 +98,7 @@ class Linear(Kernel):
     name = "linear"
     code = KernelCode.LINEAR
     law = Law.NORMAL
-    cosine = False
+    curve = Curve.IDENTITY
     shift_invariant = False
 
     def diagonal(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
+from streamk.backends import KernelCode
 from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, taken
@@ -400,7 +401,7 @@ def _row(x: ArrayLike) -> Matrix:
 
 
 def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, margin: Any) -> None:
-    if not isinstance(kernel, Kernel) or not kernel.cosine:
+    if not isinstance(kernel, Kernel) or kernel.code == KernelCode.LINEAR:
         raise InvalidInput(
             f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits all"
             " events; take any but linear"

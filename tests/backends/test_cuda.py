@@ -28,6 +28,7 @@ from streamk import backends
 from streamk.backends import (
     CHUNK,
     LANES,
+    Curve,
     Hadamard,
     KernelCode,
     Law,
@@ -37,6 +38,9 @@ from streamk.backends import (
 )
 from streamk.backends.cupy_backend import connect, device, generator, pairwise, projection
 from streamk.backends.cupy_backend.device import source
+from streamk.errors import BackendUnavailable
+from streamk.features.blocks import FeatureBlocks
+from streamk.kernels import Kernel, Polynomial, Zonal
 
 LAWS = [
     (Law.NORMAL, 0),
@@ -145,25 +149,52 @@ def test_rotations(backend: Any, dtype: str, law: Law, dof: int, first: int) -> 
     np.testing.assert_allclose(radii, basis.radii, rtol=4e-7 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_orthogonal_frequencies_are_made_on_the_host(backend: Any, dtype: str) -> None:
+    W, b = np.empty((4, 70, CHUNK), dtype), np.empty((4, CHUNK), dtype)
+    law = (Law.STUDENT, 3)
+    numba_backend.orthogonal(SEED, *law, 1.7, (128,), 2, W, b)
+    there = backend.put(np.zeros_like(W)), backend.put(np.zeros_like(b))
+    backend.orthogonal(SEED, *law, 1.7, (128,), 2, *there)
+    np.testing.assert_array_equal(backend.get(there[0]), W)
+    np.testing.assert_array_equal(backend.get(there[1]), b)
+
+
+@pytest.mark.parametrize("kernel", [Polynomial(), Zonal()], ids=lambda kernel: kernel.name)
+def test_features_that_devices_lack_name_the_fix(backend: Any, kernel: Kernel) -> None:
+    blocks = FeatureBlocks(
+        kernel, np.arange(3, dtype=np.uint64), seed=1, backend=backend,
+        dtype=np.dtype("float32"), cache_bytes=1 << 20,
+    )  # fmt: skip
+    with pytest.raises(BackendUnavailable, match="backend='numba'"):
+        blocks.features(backend.put(np.zeros((2, 4), np.float32)), 0, 2)
+
+
 # Features, and what is summed up from them
 
 
-@pytest.mark.parametrize("cosine", [True, False])
+@pytest.mark.parametrize("curve", list(Curve), ids=lambda curve: curve.name)
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("n", [1, 67])
 def test_features(
-    backend: Any, widths: tuple[int, ...], n: int, dtype: str, wide: bool, cosine: bool
+    backend: Any, widths: tuple[int, ...], n: int, dtype: str, wide: bool, curve: Curve
 ) -> None:
     d, chunks = columns_of(widths), chunks_of(widths)
     X, basis = points(n, d, dtype), basis_of(widths, d, chunks, dtype)
     expected = np.empty((n, chunks * CHUNK), dtype)
-    numpy_backend.features(X, basis, cosine, wide, expected)
+    numpy_backend.features(X, basis, curve, wide, expected)
     out = backend.xp.empty(expected.shape, dtype)
-    backend.features(backend.put(X), put(backend, basis), cosine, wide, out)
+    backend.features(backend.put(X), put(backend, basis), curve, wide, out)
     # A phase is rounded some hundred times, and 2 pi of its error go into the feature.
     most = 50 * tolerance(dtype) if not wide or dtype == "float64" else tolerance(dtype)
-    np.testing.assert_allclose(backend.get(out), expected, atol=most * (1 if cosine else 10))
+    found = backend.get(out)
+    if curve == Curve.STEP:  # a phase near 0 may be rounded to the other side
+        phases = np.empty_like(expected)
+        numpy_backend.features(X, basis, Curve.IDENTITY, wide, phases)
+        found[np.abs(phases) < 10 * most] = expected[np.abs(phases) < 10 * most]
+    most *= 1 if curve == Curve.COSINE else 10
+    np.testing.assert_allclose(found, expected, rtol=most, atol=most)
 
 
 @pytest.mark.one_in(4)

@@ -107,7 +107,7 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
     for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
     assert models.MODELS.keys() == MODELS.keys()
-    assert models.KERNELS.keys() == KERNELS.keys()
+    assert (models.KERNELS | models.OF_FEATURES).keys() == KERNELS.keys()
     assert models.LOSSES.keys() == set(LOSSES)
 
 
@@ -121,7 +121,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
     many = {"delta", "q"}
     of_kernel = composed - {"delta", "epsilon", "q"}
     for learner, more in (
-        (DoublyStochastic, composed - {"depth"}),
+        (DoublyStochastic, composed - {"depth"} | {"degree", "offset", "order", "weights"}),
         (StreamingMeka, composed - {"depth"}),
         (OnlineNystrom, composed),
         (MultiKernel, many),
@@ -136,17 +136,22 @@ def test_every_option_of_the_learners_can_be_set() -> None:
 def test_the_kernels_of_a_model_and_their_options_are_those_shown(model: str) -> None:
     shown = options_of(model)
     without = re.findall(r"(linear|ntk)", shown["kernel"].about)
+    if model != DoublyStochastic.TYPE:
+        without += models.OF_FEATURES
     settings = {
         "bandwidth": ("gaussian", "0.3"),
         "gamma": ("laplacian", "0.3"),
         "nu": ("matern", "0.5"),
         "alpha": ("rational_quadratic", "2"),
         "depth": ("ntk", "2"),
+        "degree": ("polynomial", "3"),
+        "offset": ("polynomial", "0.5"),
+        "order": ("arc_cosine", "2"),
     }
     for kernel in KERNELS:
         settled = [("kernel", kernel)]
         if kernel in without:
-            with pytest.raises(InvalidInput, match=f"(?i){kernel}"):
+            with pytest.raises(InvalidInput, match=f"(?i){kernel}|{KERNELS[kernel].__name__}"):
                 build(model, task="classification", seed=0, settings=settled)
         else:
             build(model, task="classification", seed=0, settings=settled)
@@ -160,6 +165,10 @@ def test_the_kernels_of_a_model_and_their_options_are_those_shown(model: str) ->
             else:
                 assert getattr(found, option) == float(value)
     assert ("depth" in shown) == ("ntk" not in without)
+    if "weights" in shown:
+        settled = [("kernel", "zonal"), ("weights", "0.5,1,0")]
+        made = build(model, task="classification", seed=0, settings=settled)
+        assert made.learner.kernel.weights == (0.5, 1.0, 0.0)
 
 
 def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:

@@ -226,10 +226,19 @@ def test_commands_of_pages_for_other_machines(page: str, prepared: Path, tmp_pat
         run(line.replace(*NEEDS[page]), tmp_path)
 
 
+@pytest.mark.slow
+def test_commands_about_models(prepared: Path, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    commands = re.findall(r"^\$ (streamk .*)$", part("models.md"), flags=re.MULTILINE)
+    assert len(commands) >= 3
+    for line in commands:
+        assert "random features" in run(line, tmp_path)
+
+
 def test_every_page_with_commands_is_run() -> None:
     pages = {path.name for path in DOCS.glob("*.md") if "```console" in part(path.name)}
     others = {*OTHERS, *NEEDS, "quickstart.md", "tutorial.md", "gallery.md"}
-    assert pages == {"streams.md", "serving.md", "fast_prediction.md", *others}
+    assert pages == {"streams.md", "serving.md", "fast_prediction.md", "models.md", *others}
 
 
 def test_the_citation_is_of_this_version() -> None:

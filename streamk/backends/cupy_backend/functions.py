@@ -33,11 +33,11 @@ class DeviceBackend(Generator, Projection, Pairwise):
         basis: Basis,
         A: Any,
         squares: Any,
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
     ) -> Single:
         """Prepare for single events; for one, waiting for the device takes most of the time."""
         return BatchOfOne(
-            self.predict, self.step, self.put, self.xp, basis, A, squares, cosine, wide, loss
+            self.predict, self.step, self.put, self.xp, basis, A, squares, curve, wide, loss
         )

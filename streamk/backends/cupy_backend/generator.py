@@ -6,10 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import select
 from streamk.backends.cupy_backend.launching import Launcher, blocks, plain
+from streamk.errors import BackendUnavailable
 
 COLUMNS = 64
 """Columns whose frequencies one block draws, as in the kernels."""
+
+
+def not_on_devices(features: str) -> BackendUnavailable:
+    """Return the error that no device evaluates such features."""
+    return BackendUnavailable(
+        f"backend 'cupy' has no {features} features, those of kernels 'polynomial' and 'zonal'; "
+        "choose backend='numba', or a kernel such as 'gaussian' or 'arc_cosine'"
+    )
 
 
 class Generator(Launcher):
@@ -73,3 +83,23 @@ class Generator(Launcher):
             radii,
             b,
         )
+
+    def orthogonal(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        W: Any,
+        b: Any,
+    ) -> None:
+        """Fill chunks of frequencies of orthogonal directions, made on the host, and phases."""
+        there, phases = np.empty(W.shape, W.dtype), np.empty(b.shape, b.dtype)
+        select().orthogonal(seed, law, dof, scale, widths, first_chunk, there, phases)
+        W[...], b[...] = self._device.put(there), self._device.put(phases)
+
+    def sketches(self, seed: int, keys: Any, first_chunk: int, buckets: Any) -> None:
+        """Raise BackendUnavailable."""
+        raise not_on_devices("sketch")

@@ -25,6 +25,7 @@ import numpy as np
 
 from streamk.backends import CHUNK, LANES, Basis, Dense, Hadamard
 from streamk.backends.cupy_backend.device import THREADS, Variant
+from streamk.backends.cupy_backend.generator import not_on_devices
 from streamk.backends.cupy_backend.launching import SCRATCH, blocks, pieces, plain
 from streamk.backends.cupy_backend.learning import Learning
 
@@ -53,7 +54,7 @@ def _period(basis: Basis) -> int:
 class Projection(Learning):
     """Evaluates features."""
 
-    def accumulate(self, X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
+    def accumulate(self, X: Any, basis: Basis, A: Any, curve: int, wide: bool, acc: Any) -> None:
         """Add each chunk's coefficients times features to the partial sums `acc`."""
         chunks, outputs, _ = A.shape
         room = SCRATCH // (_SLAB * _period(basis) * outputs * LANES)
@@ -62,7 +63,7 @@ class Projection(Learning):
             for lo, hi in self._slabs(basis, 0, chunks, len(x) * outputs * LANES):
                 parts = self.xp.empty((hi - lo, len(x), outputs, LANES), A.dtype)
                 grid = self._tiles(basis, wide, len(x), lo, hi)
-                self._evaluate("sums", grid, x, basis, cosine, wide, lo, hi, A, outputs, parts)
+                self._evaluate("sums", grid, x, basis, curve, wide, lo, hi, A, outputs, parts)
                 self._launch(
                     "learning",
                     "add_sums",
@@ -75,29 +76,29 @@ class Projection(Learning):
                 )
 
     def predict(
-        self, X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any
+        self, X: Any, basis: Basis, A: Any, curve: int, wide: bool, factor: float, F: Any
     ) -> None:
         """Write factor times coefficients times features into `F`."""
         acc = self.xp.zeros((len(X), A.shape[1], LANES), A.dtype)
-        self.accumulate(X, basis, A, cosine, wide, acc)
+        self.accumulate(X, basis, A, curve, wide, acc)
         self.finish(acc, factor, F)
 
-    def features(self, X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
+    def features(self, X: Any, basis: Basis, curve: int, wide: bool, out: Any) -> None:
         """Write the features of each row into `out`, chunk after chunk."""
         chunks, d = out.shape[1] // CHUNK, X.shape[1]
         for rows in pieces(len(X), SCRATCH // CHUNK):
             x, some = X[rows], out[rows]
             large = d >= _PRODUCT_COLUMNS and len(x) >= _PRODUCT_ROWS
             if isinstance(basis, Dense) and not wide and large:
-                self._product_features(x, basis, cosine, some)
+                self._product_features(x, basis, curve, some)
                 continue
             for lo, hi in self._slabs(basis, 0, chunks, 0):
                 grid = self._tiles(basis, wide, len(x), lo, hi)
                 self._evaluate(
-                    "features", grid, x, basis, cosine, wide, lo, hi, some, chunks * CHUNK
+                    "features", grid, x, basis, curve, wide, lo, hi, some, chunks * CHUNK
                 )
 
-    def _product_features(self, X: Any, basis: Dense, cosine: bool, out: Any) -> None:
+    def _product_features(self, X: Any, basis: Dense, curve: int, out: Any) -> None:
         """Write features whose projections are a matrix product."""
         n, width = out.shape
         for lo, hi in self._slabs(basis, 0, width // CHUNK, n * CHUNK):
@@ -110,17 +111,17 @@ class Projection(Learning):
                 U,
                 n,
                 basis.b[lo:hi],
-                int(cosine),
+                int(curve),
                 out[:, lo * CHUNK :],
                 width,
             )
 
-    def gradient(self, X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
+    def gradient(self, X: Any, basis: Basis, G: Any, curve: int, wide: bool, out: Any) -> None:
         """Write the sum over the rows of G times features into `out`."""
         if not len(X):
             out[...] = 0.0
             return
-        for lo, hi, parts in self._gradients(X, basis, G, cosine, wide, 0, len(out)):
+        for lo, hi, parts in self._gradients(X, basis, G, curve, wide, 0, len(out)):
             some = out[lo:hi]
             self._launch(
                 "learning",
@@ -134,7 +135,7 @@ class Projection(Learning):
             )
 
     def _gradients(
-        self, X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, first: int, last: int
+        self, X: Any, basis: Basis, G: Any, curve: int, wide: bool, first: int, last: int
     ) -> Iterator[tuple[int, int, Any]]:
         """Yield (lo, hi, sums of each segment of rows) of the chunks from `first` to `last`."""
         outputs, segments = G.shape[1], blocks(len(X), SEGMENT)
@@ -143,7 +144,7 @@ class Projection(Learning):
         for lo, hi in self._slabs(basis, first, last, segments * outputs * CHUNK):
             parts = self.xp.empty((segments, hi - lo, outputs, CHUNK), G.dtype)
             grid = (segments, blocks(hi, period) - lo // period, tiles)
-            self._evaluate("gradient", grid, X, basis, cosine, wide, lo, hi, G, outputs, parts)
+            self._evaluate("gradient", grid, X, basis, curve, wide, lo, hi, G, outputs, parts)
             yield lo, hi, parts
 
     def step(
@@ -154,7 +155,7 @@ class Projection(Learning):
         A: Any,
         squares: Any,
         block: tuple[int, int, int],
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
         factor: float,
@@ -173,7 +174,7 @@ class Projection(Learning):
         n, outputs = F.shape
         code, parameter, classes = loss
         acc = self.xp.zeros((n, outputs, LANES), A.dtype)
-        self.accumulate(X, basis, A, cosine, wide, acc)
+        self.accumulate(X, basis, A, curve, wide, acc)
         G = self.xp.empty((n, outputs), A.dtype)
         overflowed = self.xp.zeros(1, np.int32)
         self._launch(
@@ -196,7 +197,7 @@ class Projection(Learning):
         )
         overflow = self._device.fetch(overflowed)
         last = first + blocks(stop, CHUNK)
-        for lo, hi, parts in self._gradients(X, basis, G, cosine, wide, first, last):
+        for lo, hi, parts in self._gradients(X, basis, G, curve, wide, first, last):
             edge = (lo - first) * CHUNK
             self._descend(
                 A[lo:hi],
@@ -216,19 +217,21 @@ class Projection(Learning):
         grid: tuple[int, ...],
         X: Any,
         basis: Basis,
-        cosine: bool,
+        curve: int,
         wide: bool,
         *arguments: Any,
     ) -> None:
         """Launch a kernel that begins with a tile's features."""
         double = X.dtype == np.float64
         n, d = X.shape
-        table, signs, widths, groups = None, None, None, 0
+        signs, widths, groups = None, None, 0
         if isinstance(basis, Hadamard):
             table, signs = basis.radii, basis.signs
             widths, groups = self._on_device(basis.widths), len(basis.widths)
-        else:
+        elif isinstance(basis, Dense):
             table = basis.W
+        else:
+            raise not_on_devices(type(basis).__name__.lower())
         self._launch(
             "features",
             kernel,
@@ -243,7 +246,7 @@ class Projection(Learning):
             widths,
             groups,
             _period(basis) * CHUNK,
-            int(cosine),
+            int(curve),
             *arguments,
         )
 

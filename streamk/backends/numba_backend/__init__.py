@@ -1,7 +1,7 @@
 """The compiled backend; see `streamk.backends` for its functions."""
 
 from streamk.backends.host import current, fetch, get, put, xp
-from streamk.backends.numba_backend.generator import frequencies, rotations
+from streamk.backends.numba_backend.generator import frequencies, orthogonal, rotations, sketches
 from streamk.backends.numba_backend.landmarks import choose, extend
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
 from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
@@ -30,6 +30,7 @@ __all__ = [
     "gradient",
     "loss_gradient",
     "measure",
+    "orthogonal",
     "pairwise",
     "pairwise_product",
     "predict",
@@ -38,6 +39,7 @@ __all__ = [
     "rescale_each",
     "rotations",
     "single",
+    "sketches",
     "spread",
     "step",
     "xp",

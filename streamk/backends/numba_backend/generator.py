@@ -18,6 +18,8 @@ from numba.core import types
 from streamk.backends import (
     CHUNK,
     ROUNDS,
+    TAG_BUCKET,
+    TAG_DIRECTION,
     TAG_FREQUENCY,
     TAG_LENGTH,
     TAG_PHASE,
@@ -219,3 +221,104 @@ def rotations(
     keys, one = np.arange(len(widths), dtype=np.uint64), np.ones((1, CHUNK), radii.dtype)
     padded = np.array(widths, dtype=np.int64)
     _fill_rotations(key, factor, padded, keys, one, first_chunk, words, signs, radii, b)
+
+
+@part
+def _orthonormal(V: Any, t: Any) -> None:
+    """Make the columns of a square matrix orthonormal, one after the other (Gram-Schmidt)."""
+    p = V.shape[0]
+    for i in range(p):
+        square = 0.0
+        for j in range(p):
+            square += V[j, i] * V[j, i]
+        length = math.sqrt(square)
+        for j in range(p):
+            V[j, i] /= length
+        t[i:] = 0.0
+        for j in range(p):
+            v, row = V[j, i], V[j]
+            for k in range(i + 1, p):
+                t[k] += v * row[k]
+        for j in range(p):
+            v, row = V[j, i], V[j]
+            for k in range(i + 1, p):
+                row[k] -= v * t[k]
+
+
+@compiled
+def _fill_orthogonal(
+    seed: Any, factor: Any, place: Any, keys: Any, one: Any, first: Any, words: Any, z: Any,
+    V: Any, lengths: Any, t: Any, W: Any,
+) -> None:  # fmt: skip
+    """Fill the columns from `place` on, those of one group."""
+    span, width = z.shape[0], V.shape[0]
+    there = min(width, W.shape[1] - place)
+    for c in range(0, W.shape[0], span):
+        _normals(first + c, TAG_DIRECTION, keys, seed, one, words, z)
+        lengths[:] = 0.0
+        for s in range(span):
+            for j in range(width):
+                for i in range(CHUNK):
+                    v = np.float64(z[s, j, i])
+                    V[j, s * CHUNK + i] = v
+                    lengths[s * CHUNK + i] += v * v
+        _orthonormal(V, t)
+        for s in range(min(span, W.shape[0] - c)):
+            factors = factor[min(c + s, factor.shape[0] - 1)]
+            for j in range(there):
+                for i in range(CHUNK):
+                    v = V[j, s * CHUNK + i] * math.sqrt(lengths[s * CHUNK + i])
+                    W[c + s, place + j, i] = v * factors[i]
+
+
+@compiled
+def _only_phases(first: Any, seed: Any, words: Any, b: Any) -> None:
+    _phases(first, seed, words, b)
+
+
+def orthogonal(
+    seed: int,
+    law: int,
+    dof: int,
+    scale: float,
+    widths: tuple[int, ...],
+    first_chunk: int,
+    W: Any,
+    b: Any,
+) -> None:
+    """Fill chunks of frequencies whose directions are orthogonal, and phases, both in turns.
+
+    In a group of p columns, p consecutive features have the directions of a random rotation: of p
+    normal vectors that are made orthogonal to one another (Yu et al. 2016, section 4). Their
+    lengths are those that the normal vectors had, which do not depend on the directions, so each
+    frequency has the law of an independent one. `first_chunk` begins a group of features.
+    """
+    key, words = np.uint64(seed), np.empty(CHUNK, np.uint32)
+    factor = _factors(first_chunk, len(W), key, law, dof, scale / (2.0 * math.pi), W.dtype)
+    one, place = np.ones((1, CHUNK), W.dtype), 0
+    for width in widths:
+        keys = np.arange(place, place + width, dtype=np.uint64)
+        z = np.empty((width // CHUNK, width, CHUNK), W.dtype)
+        V, lengths, t = np.empty((width, width)), np.empty(width), np.empty(width)
+        _fill_orthogonal(
+            key, factor, place, keys, one, first_chunk, words, z, V, lengths, t, W
+        )  # fmt: skip
+        place += width
+    _only_phases(first_chunk, key, words, b)
+
+
+@compiled
+def _fill_sketches(seed: Any, keys: Any, first: Any, words: Any, buckets: Any) -> None:
+    chunks, factors = buckets.shape[0], buckets.shape[1]
+    for j in range(keys.shape[0]):
+        for start in range(0, chunks, _GROUPS):
+            chunk_words(first + start, TAG_BUCKET, keys[j], seed, words)
+            for c in range(start, min(start + _GROUPS, chunks)):
+                for f in range(factors):
+                    code = words[4 * (c - start) + f // 4] >> np.uint32(8 * (f % 4))
+                    buckets[c, f, j] = code & np.uint32(2 * CHUNK - 1)
+
+
+def sketches(seed: int, keys: Any, first_chunk: int, buckets: Any) -> None:
+    """Fill chunks of signs and buckets: a byte a factor, of one call for a chunk and a column."""
+    _fill_sketches(np.uint64(seed), keys, first_chunk, np.empty(CHUNK, np.uint32), buckets)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from streamk.backends import CHUNK, LANES, Basis, Dense
+from streamk.backends import (
+    CHUNK,
+    LANES,
+    Basis,
+    Curve,
+    Hadamard,
+    Sketch,
+    Zonal,
+)
 from streamk.backends.numba_backend.compilation.compiling import compiled, exact
 from streamk.backends.numba_backend.compilation.parts import overload
 from streamk.backends.numba_backend.features.dense import evaluate_dense
@@ -17,6 +25,7 @@ from streamk.backends.numba_backend.features.hadamard import (
     evaluate_groups,
     evaluate_hadamard,
 )
+from streamk.backends.numba_backend.features.sketches import evaluate_sketches
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
 from streamk.backends.threads import PARALLEL_FLOPS, divide
 
@@ -25,53 +34,54 @@ _PIECE = 1 << 18
 
 
 def evaluate(
-    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any
+    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, curve: Any
 ) -> None:
     """Evaluate the features of the chunks from `first` to `stop` of a basis.
 
     They are added up into `acc` with the coefficients A, unless these are None, and kept in `phi`
-    (stop - first, n, CHUNK), unless that is None. `minus` is -1 in the type of phases, or None
-    where features are phases.
+    (stop - first, n, CHUNK), unless that is None. `curve`: see `simd.curves`.
     """
     raise NotImplementedError
 
 
 @overload(evaluate)
 def _evaluate(
-    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any
+    X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, curve: Any
 ) -> Any:
     function: Any = evaluate_hadamard
-    if len(basis) == len(Dense._fields):
+    if len(basis) == len(Zonal._fields):
         function = evaluate_dense
+    elif len(basis) == len(Sketch._fields):
+        function = evaluate_sketches
     elif isinstance(basis[0], types.Array):
         function = evaluate_groups
 
     def call(
         X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any,
-        minus: Any,
+        curve: Any,
     ) -> None:  # fmt: skip
-        function(X, *basis, A, acc, phi, first, stop, outputs, minus)
+        function(X, *basis, A, acc, phi, first, stop, outputs, curve)
 
     return call
 
 
 @compiled
-def _accumulate(X: Any, basis: Any, A: Any, acc: Any, minus: Any) -> None:
-    evaluate(X, basis, A, acc, None, 0, A.shape[0], A.shape[1], minus)
+def _accumulate(X: Any, basis: Any, A: Any, acc: Any, curve: Any) -> None:
+    evaluate(X, basis, A, acc, None, 0, A.shape[0], A.shape[1], curve)
 
 
 @compiled
-def _predict(X: Any, basis: Any, A: Any, factor: Any, F: Any, room: Any, minus: Any) -> None:
+def _predict(X: Any, basis: Any, A: Any, factor: Any, F: Any, room: Any, curve: Any) -> None:
     n, outputs = F.shape
     acc = room[: n * outputs * LANES].reshape((n, outputs, LANES))
     acc[:] = 0.0
-    evaluate(X, basis, A, acc, None, 0, A.shape[0], outputs, minus)
+    evaluate(X, basis, A, acc, None, 0, A.shape[0], outputs, curve)
     finish(acc, factor, F)
 
 
 @compiled
-def _keep(X: Any, basis: Any, first: Any, phi: Any, minus: Any) -> None:
-    evaluate(X, basis, None, None, phi, first, first + phi.shape[0], 0, minus)
+def _keep(X: Any, basis: Any, first: Any, phi: Any, curve: Any) -> None:
+    evaluate(X, basis, None, None, phi, first, first + phi.shape[0], 0, curve)
 
 
 @compiled
@@ -93,26 +103,26 @@ def _sum_gradient(G: Any, kept: Any, first: Any, g: Any) -> None:
 
 
 @compiled
-def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, minus: Any) -> None:
+def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, curve: Any) -> None:
     n, chunks = X.shape[0], out.shape[0]
     some = max(1, _PIECE // (n * CHUNK * step)) * step
     phi = np.empty((min(some, -(-chunks // step) * step), n, CHUNK), out.dtype)
     for c in range(0, chunks, some):
         count = min(some, -(-(chunks - c) // step) * step)
-        _keep(X, basis, c, phi[:count], minus)
+        _keep(X, basis, c, phi[:count], curve)
         out[c : c + count] = 0.0
         _sum_gradient(G, phi, 0, out[c : c + count])
 
 
 @compiled
 def _predict_keeping(
-    X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, minus: Any
+    X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, curve: Any
 ) -> None:
     """Add up all features, keeping those of the chunks from `first` on."""
     outputs, last = A.shape[1], first + kept.shape[0]
-    evaluate(X, basis, A, acc, None, 0, first, outputs, minus)
-    evaluate(X, basis, A, acc, kept, first, last, outputs, minus)
-    evaluate(X, basis, A, acc, None, last, A.shape[0], outputs, minus)
+    evaluate(X, basis, A, acc, None, 0, first, outputs, curve)
+    evaluate(X, basis, A, acc, kept, first, last, outputs, curve)
+    evaluate(X, basis, A, acc, None, last, A.shape[0], outputs, curve)
 
 
 @exact
@@ -131,7 +141,7 @@ def slopes(acc: Any, y: Any, loss: Any, factor: Any, weight: Any, F: Any, G: Any
 @exact
 def _step(
     X: Any, y: Any, basis: Any, A: Any, squares: Any, target: Any, block: Any, loss: Any,
-    factors: Any, F: Any, room: Any, minus: Any,
+    factors: Any, F: Any, room: Any, curve: Any,
 ) -> Any:  # fmt: skip
     """Predict with A and descend on the chunks `target` of the coefficients."""
     first, before, count, start, stop = block
@@ -146,7 +156,7 @@ def _step(
     g = room[at : at + chunks * outputs * CHUNK].reshape((chunks, outputs, CHUNK))
     at += chunks * outputs * CHUNK
     kept = room[at : at + count * n * CHUNK].reshape((count, n, CHUNK))
-    _predict_keeping(X, basis, A, acc, before, kept, minus)
+    _predict_keeping(X, basis, A, acc, before, kept, curve)
     if not slopes(acc, y, loss, factor, weight, F, G):
         return False
     g[:] = 0.0
@@ -170,30 +180,35 @@ def _room(count: int, dtype: Any, use: int) -> Any:
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_MINUS = {_FLOAT32: np.float32(-1.0), _FLOAT64: np.float64(-1.0)}
+_WAVES = {_FLOAT32: np.float32(-1.0), _FLOAT64: np.float64(-1.0)}
+_POWERS = {Curve.STEP: np.int64(0), Curve.RAMP: np.int64(1), Curve.SQUARED_RAMP: np.int64(2)}
 
 
-def _minus(basis: Basis, cosine: bool, wide: bool) -> Any:
-    """Return -1 in the type of phases, None where there is no cosine."""
-    if not cosine:
+def _curve(basis: Basis, curve: int, wide: bool) -> Any:
+    """Return the curve as the compiled functions take it, see `simd.curves`."""
+    if isinstance(basis, Sketch):
         return None
-    return _MINUS[_FLOAT64] if wide else _MINUS[basis.b.dtype]
+    if isinstance(basis, Zonal):
+        return np.uint64(basis.C.shape[1])
+    if curve == Curve.COSINE:
+        return _WAVES[_FLOAT64] if wide else _WAVES[basis.b.dtype]
+    return _POWERS.get(Curve(curve))
 
 
-def _arrays(basis: Basis, minus: Any) -> tuple[Any, ...]:
+def _arrays(basis: Basis, curve: Any) -> tuple[Any, ...]:
     """Return the basis as the compiled functions take it."""
-    if isinstance(basis, Dense):
-        return (basis.W, basis.b)
+    if not isinstance(basis, Hadamard):
+        return tuple(basis)
     widths, signs, radii, b = basis
     if len(widths) == 1:
         return (STRIDES[widths[0]], signs, radii, b)
-    dtype = b.dtype if minus is None else np.dtype(type(minus))
+    dtype = np.dtype(type(curve)) if isinstance(curve, np.floating) else b.dtype
     return (np.array(widths), signs, radii, b, _room(max(widths), dtype, 1))
 
 
 def period_of(basis: Basis) -> int:
     """Return the chunks of the widest transform."""
-    return 1 if isinstance(basis, Dense) else max(basis.widths) // CHUNK
+    return max(basis.widths) // CHUNK if isinstance(basis, Hadamard) else 1
 
 
 def _filled(A: Any, period: int) -> Any:
@@ -204,25 +219,25 @@ def _filled(A: Any, period: int) -> Any:
 
 def accumulate(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, acc: Any) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
-    minus = _minus(basis, cosine, wide)
-    _accumulate(X, _arrays(basis, minus), _filled(A, period_of(basis)), acc, minus)
+    curve = _curve(basis, cosine, wide)
+    _accumulate(X, _arrays(basis, curve), _filled(A, period_of(basis)), acc, curve)
 
 
 def predict(X: Any, basis: Basis, A: Any, cosine: bool, wide: bool, factor: float, F: Any) -> None:
     """Write factor times coefficients times features into `F`."""
-    minus = _minus(basis, cosine, wide)
+    curve = _curve(basis, cosine, wide)
     room = _room(F.size * LANES, A.dtype, 0)
-    _predict(X, _arrays(basis, minus), _filled(A, period_of(basis)), factor, F, room, minus)
+    _predict(X, _arrays(basis, curve), _filled(A, period_of(basis)), factor, F, room, curve)
 
 
 def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
-    minus, n, chunks = _minus(basis, cosine, wide), len(X), out.shape[1] // CHUNK
+    curve, n, chunks = _curve(basis, cosine, wide), len(X), out.shape[1] // CHUNK
     period = period_of(basis)
     some = max(1, _PIECE // (max(n, 1) * CHUNK * period)) * period
     for c in range(0, chunks, some):
         phi = np.empty((-(-min(some, chunks - c) // period) * period, n, CHUNK), out.dtype)
-        _keep(X, _arrays(basis, minus), c, phi, minus)
+        _keep(X, _arrays(basis, curve), c, phi, curve)
         stop = min(c + some, chunks)
         part = phi[: stop - c].transpose(1, 0, 2).reshape(n, (stop - c) * CHUNK)
         out[:, c * CHUNK : stop * CHUNK] = part
@@ -230,8 +245,8 @@ def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
 
 def gradient(X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
     """Write the sum over the rows of G times features into `out`."""
-    minus = _minus(basis, cosine, wide)
-    _gradient(X, _arrays(basis, minus), G, period_of(basis), out, minus)
+    curve = _curve(basis, cosine, wide)
+    _gradient(X, _arrays(basis, curve), G, period_of(basis), out, curve)
 
 
 def step(
@@ -255,21 +270,21 @@ def step(
     `block` is its first chunk and its features start and stop, counted from that chunk.
     """
     first, start, stop = block
-    last, period, minus = first - (-stop // CHUNK), period_of(basis), _minus(basis, cosine, wide)
+    last, period, curve = first - (-stop // CHUNK), period_of(basis), _curve(basis, cosine, wide)
     before = first - first % period
     count = -(-last // period) * period - before
     n, outputs = F.shape
     whole, target, squares = _filled(A, period), A[first:last], squares[first:last]
     if threads > 1 and n > 1:
-        prepared = (X, y, basis, whole, minus)
+        prepared = (X, y, basis, whole, curve)
         places = (before, count, first - before, start, stop)
         return _step_together(
             prepared, places, target, squares, loss, (factor, weight, rate), F, threads
         )
     size = n * outputs * (LANES + 1) + (last - first) * outputs * CHUNK + count * n * CHUNK
     done: bool = _step(
-        X, y, _arrays(basis, minus), whole, squares, target, (first, before, count, start, stop),
-        loss, (factor, weight, rate), F, _room(size, A.dtype, 0), minus,
+        X, y, _arrays(basis, curve), whole, squares, target, (first, before, count, start, stop),
+        loss, (factor, weight, rate), F, _room(size, A.dtype, 0), curve,
     )  # fmt: skip
     return done
 
@@ -285,7 +300,7 @@ def _step_together(
     threads: int,
 ) -> bool:
     """Do what `_step` does with several threads: a part of the rows each, then of the chunks."""
-    X, y, basis, A, minus = prepared
+    X, y, basis, A, curve = prepared
     before, count, skip, start, stop = places
     factor, weight, rate = factors
     n, outputs = F.shape
@@ -295,7 +310,7 @@ def _step_together(
     def predict(rows: slice) -> None:
         part = np.empty((count, rows.stop - rows.start, CHUNK), A.dtype)
         kept[rows.start] = rows, part
-        _predict_keeping(X[rows], _arrays(basis, minus), A, acc[rows], before, part, minus)
+        _predict_keeping(X[rows], _arrays(basis, curve), A, acc[rows], before, part, curve)
 
     divide(n, n * PARALLEL_FLOPS, predict, threads)
     if not slopes(acc, y, loss, factor, weight, F, G):

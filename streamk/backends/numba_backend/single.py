@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from streamk import backends
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard, Steps
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Steps
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compilation.addresses import pointer
@@ -34,8 +34,8 @@ _alone = compiling()
 _A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL, _SPARE, _BOTH = range(
     13
 )
-_CHUNKS, _CODE, _CLASSES, _START, _STOP, _MINUS = range(13, 19)
-"""Places in the table: addresses of arrays, then numbers; the last one is -1."""
+_CHUNKS, _CODE, _CLASSES, _START, _STOP, _CURVE = range(13, 19)
+"""Places in the table: addresses of arrays, then numbers; the last one is that of the curve."""
 
 
 def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
@@ -89,7 +89,7 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
 
 
 @_alone
-def _evaluate(table: Any, X: Any, strides: Any, minus: Any, phi: Any, outputs: Any) -> Any:
+def _evaluate(table: Any, X: Any, strides: Any, bend: Any, phi: Any, outputs: Any) -> Any:
     """Add up the features of the only row of X; return the sums."""
     chunks = table[_CHUNKS]
     A = carray(pointer(table[_A], X), (chunks, outputs, CHUNK))
@@ -98,20 +98,20 @@ def _evaluate(table: Any, X: Any, strides: Any, minus: Any, phi: Any, outputs: A
     acc[:] = 0.0
     if strides is None:
         W = carray(pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
-        evaluate_dense(X, W, b, A, acc, phi, 0, chunks, outputs, minus)
+        evaluate_dense(X, W, b, A, acc, phi, 0, chunks, outputs, bend)
     else:
         signs = carray(pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
         masks = carray(pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
         radii = carray(pointer(table[_RADII], X), (chunks, 1, CHUNK))
         x = carray(pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
         evaluate_row(
-            X, 0, strides, signs, masks, radii, b, x, A, acc, phi, 0, chunks, outputs, minus
+            X, 0, strides, signs, masks, radii, b, x, A, acc, phi, 0, chunks, outputs, bend
         )
     return acc
 
 
 @_alone
-def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, minus: Any, outputs: Any) -> Any:
+def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, bend: Any, outputs: Any) -> Any:
     """Add up the features of two rows, the first one's being kept; return the sums of each."""
     chunks, d = table[_CHUNKS], x.shape[1]
     acc = carray(pointer(table[_ACC], x), (2, outputs, LANES))
@@ -122,10 +122,10 @@ def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, minus: Any, outputs
         W = carray(pointer(table[_FREQUENCIES], x), (chunks, d, CHUNK))
         both = carray(pointer(table[_BOTH], x), (2, d))
         both[0], both[1], acc[:] = x[0], p[0], 0.0
-        evaluate_pair(both, W, b, A, acc, phi, chunks, outputs, minus)
+        evaluate_pair(both, W, b, A, acc, phi, chunks, outputs, bend)
     else:
-        acc[1:] = _evaluate(table, p, strides, minus, None, outputs)
-        _evaluate(table, x, strides, minus, phi[0], outputs)
+        acc[1:] = _evaluate(table, p, strides, bend, None, outputs)
+        _evaluate(table, x, strides, bend, phi[0], outputs)
     return acc[:1], acc[1:]
 
 
@@ -153,7 +153,9 @@ def _finite(x: Any) -> Any:
 
 
 @cache
-def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tuple[Any, Any]:
+def _compiled(
+    strides: tuple[int, ...] | None, wave: bool, power: bool, wide: bool
+) -> tuple[Any, Any]:
     """Return the functions that predict and learn with such a basis; None: a dense one.
 
     What is known of the basis costs nothing in a call that way.
@@ -163,12 +165,14 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
     @_alone
     def predict(address: Any, x: Any, factor: Any, F: Any) -> Any:
         """Predict into F; see `streamk.backends.Single`."""
-        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
+        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
-        minus = None
-        if cosine:
-            minus = double(table[_MINUS]) if wide else x.dtype.type(table[_MINUS])
-        acc = _evaluate(table, X, strides, minus, None, outputs)
+        bend = None
+        if wave:
+            bend = double(table[_CURVE]) if wide else x.dtype.type(table[_CURVE])
+        if power:
+            bend = table[_CURVE]
+        acc = _evaluate(table, X, strides, bend, None, outputs)
         finish(acc, factor, F.reshape((1, outputs)))
         return _finite(x)
 
@@ -177,13 +181,15 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
         address: Any, x: Any, y: Any, block: Any, factor: Any, weight: Any, rate: Any, F: Any
     ) -> Any:
         """Predict into F and descend; see `streamk.backends.Single`."""
-        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
+        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
-        minus = None
-        if cosine:
-            minus = double(table[_MINUS]) if wide else x.dtype.type(table[_MINUS])
+        bend = None
+        if wave:
+            bend = double(table[_CURVE]) if wide else x.dtype.type(table[_CURVE])
+        if power:
+            bend = table[_CURVE]
         phi = carray(pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
-        acc = _evaluate(table, X, strides, minus, phi, outputs)
+        acc = _evaluate(table, X, strides, bend, phi, outputs)
         if not _finite(x):
             return False
         table[_START], table[_STOP] = block
@@ -193,7 +199,7 @@ def _compiled(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> tupl
 
 
 @cache
-def _compiled_follow(strides: tuple[int, ...] | None, cosine: bool, wide: bool) -> Any:
+def _compiled_follow(strides: tuple[int, ...] | None, wave: bool, power: bool, wide: bool) -> Any:
     """Return the function that predicts and learns many events in turn with such a basis."""
     double = np.float64
 
@@ -203,12 +209,14 @@ def _compiled_follow(strides: tuple[int, ...] | None, cosine: bool, wide: bool) 
         F: Any,
     ) -> Any:  # fmt: skip
         """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
-        table = carray(pointer(address, np.int64(0)), (_MINUS + 1,))
+        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
         first, size, features, decays, rates, (low, high) = steps
         blocks, outputs, t = -(-features // size), F.shape[1], 0
-        minus = None
-        if cosine:
-            minus = double(table[_MINUS]) if wide else X.dtype.type(table[_MINUS])
+        bend = None
+        if wave:
+            bend = double(table[_CURVE]) if wide else X.dtype.type(table[_CURVE])
+        if power:
+            bend = table[_CURVE]
         phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
         spare = carray(pointer(table[_SPARE], np.float64(0.0)), (1, outputs))
         for r in range(X.shape[0]):
@@ -216,15 +224,15 @@ def _compiled_follow(strides: tuple[int, ...] | None, cosine: bool, wide: bool) 
             f = F[at : at + 1]
             if np.isnan(y[r]):
                 if P is not None:
-                    finish(_evaluate(table, P[r : r + 1], strides, minus, None, outputs), factor, f)
+                    finish(_evaluate(table, P[r : r + 1], strides, bend, None, outputs), factor, f)
                 continue
             now = scale * decays[t]
             if not low < abs(now) < high:
                 return r, scale
             if P is None or same:
-                acc = _evaluate(table, x, strides, minus, phi, outputs)
+                acc = _evaluate(table, x, strides, bend, phi, outputs)
             else:
-                acc, ahead = _evaluate_both(table, x, P[r : r + 1], strides, minus, outputs)
+                acc, ahead = _evaluate_both(table, x, P[r : r + 1], strides, bend, outputs)
                 finish(ahead, factor, f)
             start = (first + t) % blocks * size
             stop = min(start + size, features)
@@ -243,10 +251,10 @@ class Single:
 
     def __init__(
         self,
-        basis: Basis,
+        basis: Dense | Hadamard,
         A: Any,
         squares: Any,
-        cosine: bool,
+        curve: int,
         wide: bool,
         loss: tuple[int, float, bool],
     ) -> None:
@@ -264,6 +272,8 @@ class Single:
             x, frequencies, radii = basis.widths[0], basis.signs, basis.radii
             strides, masks = STRIDES[x], np.empty(chunks * MASKS, np.uint16)
             join_all(frequencies[:chunks], x // CHUNK, masks)
+        wave, power = curve == Curve.COSINE, curve >= Curve.STEP
+        number = curve - Curve.STEP if power else -1
         code, parameter, classes = loss
         fixed = (A, squares, frequencies, radii, basis.b, masks)
 
@@ -278,11 +288,11 @@ class Single:
             )
             arrays = (*fixed, *room, label, spare, both)
             addresses = [array.ctypes.data if array.size else 0 for array in arrays]
-            table = np.array([*addresses, chunks, code, classes, 0, 0, -1], np.int64)
+            table = np.array([*addresses, chunks, code, classes, 0, 0, number], np.int64)
             return table, arrays
 
-        compiled_predict, compiled_step = _compiled(strides, cosine, wide)
-        compiled_follow = _compiled_follow(strides, cosine, wide)
+        compiled_predict, compiled_step = _compiled(strides, wave, power, wide)
+        compiled_follow = _compiled_follow(strides, wave, power, wide)
         kept = prepared(1, 0)
         address = kept[0].ctypes.data
 
@@ -319,11 +329,12 @@ class Single:
 
 
 def single(
-    basis: Basis, A: Any, squares: Any, cosine: bool, wide: bool, loss: tuple[int, float, bool]
+    basis: Basis, A: Any, squares: Any, curve: int, wide: bool, loss: tuple[int, float, bool]
 ) -> backends.Single:
     """Prepare for single events."""
-    if isinstance(basis, Hadamard) and len(basis.widths) > 1:
+    groups = len(basis.widths) if isinstance(basis, Hadamard) else 1
+    if groups > 1 or not isinstance(basis, Dense | Hadamard):
         return BatchOfOne(
-            projection.predict, projection.step, put, xp, basis, A, squares, cosine, wide, loss
+            projection.predict, projection.step, put, xp, basis, A, squares, curve, wide, loss
         )
-    return Single(basis, A, squares, cosine, wide, loss)
+    return Single(basis, A, squares, curve, wide, loss)

@@ -1,7 +1,13 @@
 """The reference backend: the same numbers as the compiled one, in plain NumPy."""
 
 from streamk.backends.host import current, fetch, get, put, xp
-from streamk.backends.numpy_backend.generator import frequencies, philox, rotations
+from streamk.backends.numpy_backend.generator import (
+    frequencies,
+    orthogonal,
+    philox,
+    rotations,
+    sketches,
+)
 from streamk.backends.numpy_backend.landmarks import choose, extend
 from streamk.backends.numpy_backend.learning import (
     crammer_singer,
@@ -40,6 +46,7 @@ __all__ = [
     "gradient",
     "loss_gradient",
     "measure",
+    "orthogonal",
     "pairwise",
     "pairwise_product",
     "philox",
@@ -50,6 +57,7 @@ __all__ = [
     "rotations",
     "sigmoid",
     "single",
+    "sketches",
     "softmax",
     "spread",
     "step",

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from streamk.backends import (
     CHUNK,
+    FACTORS,
     ROUNDS,
+    TAG_BUCKET,
+    TAG_DIRECTION,
     TAG_FREQUENCY,
     TAG_LENGTH,
     TAG_PHASE,
@@ -103,6 +106,63 @@ def frequencies(
         w = _normals(u) * _stretch(seed, law, dof, first_chunk, chunks)
     W[...] = w * (scale / (2.0 * np.pi))
     b[...] = _phases(seed, first_chunk, chunks)
+
+
+def _orthonormal(V: NDArray[np.float64]) -> None:
+    """Make the columns of a square matrix orthonormal, one after the other (Gram-Schmidt)."""
+    for i in range(len(V)):
+        v = V[:, i]
+        v /= np.sqrt((v * v).sum())
+        rest = V[:, i + 1 :]
+        rest -= v[:, None] * (v[:, None] * rest).sum(axis=0)
+
+
+def orthogonal(
+    seed: int,
+    law: int,
+    dof: int,
+    scale: float,
+    widths: tuple[int, ...],
+    first_chunk: int,
+    W: NDArray[Any],
+    b: NDArray[Any],
+) -> None:
+    """Fill chunks of frequencies whose directions are orthogonal, and phases, both in turns.
+
+    In a group of p columns, p consecutive features have the directions of a random rotation: of p
+    normal vectors that are made orthogonal to one another (Yu et al. 2016, section 4). Their
+    lengths are those that the normal vectors had, which do not depend on the directions, so each
+    frequency has the law of an independent one. `first_chunk` begins a group of features.
+    """
+    first = 0
+    for width in widths:
+        span = width // CHUNK
+        places = np.arange(first, first + width, dtype=np.uint64)
+        there = min(width, W.shape[1] - first)
+        for c in range(0, len(W), span):
+            z = _normals(_uniforms(seed, TAG_DIRECTION, places, first_chunk + c, span))
+            V = z.astype(W.dtype).astype(np.float64).transpose(1, 0, 2).reshape(width, width)
+            lengths = np.sqrt((V * V).sum(axis=0))
+            _orthonormal(V)
+            w = (V * lengths)[:there].reshape(there, span, CHUNK).transpose(1, 0, 2)
+            W[c : c + span, first : first + there] = w[: len(W) - c]
+        first += width
+    turns = _stretch(seed, law, dof, first_chunk, len(W)) * (scale / (2.0 * np.pi))
+    W *= np.asarray(turns, W.dtype)
+    b[...] = _phases(seed, first_chunk, len(W))
+
+
+def sketches(seed: int, keys: NDArray[Any], first_chunk: int, buckets: NDArray[np.uint8]) -> None:
+    """Fill chunks of signs and buckets: a byte a factor, of one call for a chunk and a column."""
+    chunks, factors, d = buckets.shape
+    counter = np.empty((chunks, d, 4), dtype=np.uint64)
+    counter[..., 0] = (np.uint64(first_chunk) + np.arange(chunks, dtype=np.uint64))[:, None]
+    counter[..., 1] = TAG_BUCKET
+    counter[..., 2] = keys & _LOW
+    counter[..., 3] = keys >> _HALF
+    words = philox(counter, seed)
+    codes = words[..., None] >> np.arange(0, 32, 8, dtype=np.uint64) & np.uint64(2 * CHUNK - 1)
+    buckets[...] = codes.reshape(chunks, d, FACTORS)[..., :factors].transpose(0, 2, 1)
 
 
 def _signs(

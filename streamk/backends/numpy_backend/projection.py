@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Dense, Hadamard, Single
+from streamk.backends import (
+    CHUNK,
+    LANES,
+    ROUNDS,
+    Basis,
+    Curve,
+    Dense,
+    Hadamard,
+    Single,
+    Sketch,
+    Zonal,
+)
 from streamk.backends.host import put, xp
 from streamk.backends.numpy_backend.learning import descend, finish, loss_gradient
 from streamk.backends.single import BatchOfOne
@@ -16,7 +27,7 @@ from streamk.backends.single import BatchOfOne
 
 def _period(basis: Basis) -> int:
     """Chunks whose features are evaluated together."""
-    return 1 if isinstance(basis, Dense) else max(basis.widths) // CHUNK
+    return max(basis.widths) // CHUNK if isinstance(basis, Hadamard) else 1
 
 
 def _project(X: NDArray[Any], W: NDArray[Any], u: NDArray[Any]) -> None:
@@ -62,22 +73,64 @@ def _cosines(u: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.cos(2.0 * np.pi * turn.astype(np.float64)))
 
 
+def _bent(u: NDArray[Any], curve: int) -> NDArray[Any]:
+    """Return the curve at the phases u."""
+    if curve == Curve.COSINE:
+        return _cosines(u)
+    if curve == Curve.IDENTITY:
+        return u
+    if curve == Curve.STEP:
+        return np.asarray((u > 0).astype(u.dtype))
+    ramp = np.fmax(u, u.dtype.type(0))
+    return np.asarray(ramp if curve == Curve.RAMP else ramp * ramp)
+
+
+def _polynomials(X: NDArray[Any], W: NDArray[Any], C: NDArray[Any]) -> NDArray[Any]:
+    """Return one chunk's polynomials of the projections on its directions."""
+    u = np.zeros((len(X), CHUNK), X.dtype)
+    _project(X, W, u)
+    phi = np.broadcast_to(C[-1], u.shape)
+    for c in C[-2::-1]:
+        phi = phi * u + c
+    return phi
+
+
+def _sketched(X: NDArray[Any], buckets: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return one chunk's products of transformed count sketches."""
+    phi = np.ones((len(X), CHUNK), X.dtype)
+    for codes in buckets:
+        counts = np.zeros_like(phi)
+        for x, code in zip(X.T, codes.tolist(), strict=True):
+            counts[:, code % CHUNK] += -x if code >= CHUNK else x
+        phi *= _walsh_hadamard(counts)
+    return phi
+
+
 def _evaluate(
-    X: NDArray[Any], basis: Basis, chunks: int, cosine: bool, wide: bool
+    X: NDArray[Any], basis: Basis, chunks: int, curve: int, wide: bool
 ) -> Iterator[NDArray[Any]]:
     """Yield the features (n, CHUNK) of so many chunks, one after the other."""
+    if isinstance(basis, Zonal | Sketch):
+        for c in range(chunks):
+            with np.errstate(over="ignore", invalid="ignore"):
+                if isinstance(basis, Zonal):
+                    phi = _polynomials(X, basis.W[c], basis.C[c])
+                else:
+                    phi = _sketched(X, basis.buckets[c])
+            yield phi
+        return
     X, period = X.astype(np.float64 if wide else basis.b.dtype), _period(basis)
     for first in range(0, chunks, period):
         some = slice(first, first + period)
         u = np.zeros((len(X), period * CHUNK), X.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            if cosine:
+            if curve == Curve.COSINE:
                 u += basis.b[some].ravel()
             if isinstance(basis, Dense):
                 _project(X, basis.W[first], u)
             else:
                 _rotate(X, basis, some, u)
-            phi = (_cosines(u) if cosine else u).astype(basis.b.dtype)
+            phi = _bent(u, curve).astype(basis.b.dtype)
         for start in range(0, min(period, chunks - first) * CHUNK, CHUNK):
             yield phi[:, start : start + CHUNK]
 
@@ -86,12 +139,12 @@ def accumulate(
     X: NDArray[Any],
     basis: Basis,
     A: NDArray[Any],
-    cosine: bool,
+    curve: int,
     wide: bool,
     acc: NDArray[Any],
 ) -> None:
     """Add each chunk's coefficients times features to the partial sums `acc`."""
-    for a, phi in zip(A, _evaluate(X, basis, len(A), cosine, wide), strict=True):
+    for a, phi in zip(A, _evaluate(X, basis, len(A), curve, wide), strict=True):
         terms = phi[:, None, :] * a
         for first in range(0, CHUNK, LANES):
             acc += terms[:, :, first : first + LANES]
@@ -101,14 +154,14 @@ def predict(
     X: NDArray[Any],
     basis: Basis,
     A: NDArray[Any],
-    cosine: bool,
+    curve: int,
     wide: bool,
     factor: float,
     F: NDArray[Any],
 ) -> None:
     """Write factor times coefficients times features into `F`."""
     acc = np.zeros((len(X), A.shape[1], LANES), A.dtype)
-    accumulate(X, basis, A, cosine, wide, acc)
+    accumulate(X, basis, A, curve, wide, acc)
     finish(acc, factor, F)
 
 
@@ -116,12 +169,12 @@ def gradient(
     X: NDArray[Any],
     basis: Basis,
     G: NDArray[Any],
-    cosine: bool,
+    curve: int,
     wide: bool,
     out: NDArray[Any],
 ) -> None:
     """Write the sum over the rows of G times features into `out`."""
-    for o, features in zip(out, _evaluate(X, basis, len(out), cosine, wide), strict=True):
+    for o, features in zip(out, _evaluate(X, basis, len(out), curve, wide), strict=True):
         o[...] = 0.0
         for g, phi in zip(G, features, strict=True):
             o += g[:, None] * phi
@@ -130,22 +183,22 @@ def gradient(
 def features(
     X: NDArray[Any],
     basis: Basis,
-    cosine: bool,
+    curve: int,
     wide: bool,
     out: NDArray[Any],
 ) -> None:
     """Write the features of each row into `out`, chunk after chunk."""
     chunks = out.shape[1] // CHUNK
-    for c, phi in enumerate(_evaluate(X, basis, chunks, cosine, wide)):
+    for c, phi in enumerate(_evaluate(X, basis, chunks, curve, wide)):
         out[:, c * CHUNK : (c + 1) * CHUNK] = phi
 
 
 def _from(basis: Basis, chunk: int) -> Basis:
     """Return the basis of the chunks from that one on."""
-    if isinstance(basis, Dense):
-        return Dense(basis.W[chunk:], basis.b[chunk:])
-    widths, *arrays = basis
-    return Hadamard(widths, *(array[chunk:] for array in arrays))
+    if isinstance(basis, Hadamard):
+        widths, *arrays = basis
+        return Hadamard(widths, *(array[chunk:] for array in arrays))
+    return type(basis)(*(array[chunk:] for array in basis))
 
 
 def step(
@@ -155,7 +208,7 @@ def step(
     A: NDArray[Any],
     squares: NDArray[Any],
     block: tuple[int, int, int],
-    cosine: bool,
+    curve: int,
     wide: bool,
     loss: tuple[int, float, bool],
     factor: float,
@@ -170,14 +223,14 @@ def step(
     """
     first, start, stop = block
     last = first - (-stop // CHUNK)
-    predict(X, basis, A, cosine, wide, factor, F)
+    predict(X, basis, A, curve, wide, factor, F)
     if not np.isfinite(F).all():
         return False
     G = np.empty(F.shape, A.dtype)
     loss_gradient(*loss, F, y, weight, G)
     before = first % _period(basis)
     g = np.empty((before + last - first, *A.shape[1:]), A.dtype)
-    gradient(X, _from(basis, first - before), G, cosine, wide, g)
+    gradient(X, _from(basis, first - before), G, curve, wide, g)
     descend(A[first:last], squares[first:last], g[before:], rate, start, stop)
     return True
 
@@ -186,9 +239,9 @@ def single(
     basis: Basis,
     A: NDArray[Any],
     squares: NDArray[Any],
-    cosine: bool,
+    curve: int,
     wide: bool,
     loss: tuple[int, float, bool],
 ) -> Single:
     """Prepare for single events."""
-    return BatchOfOne(predict, step, put, xp, basis, A, squares, cosine, wide, loss)
+    return BatchOfOne(predict, step, put, xp, basis, A, squares, curve, wide, loss)

@@ -98,14 +98,14 @@ class KernelFunction:
         self.coefficients = Coefficients(
             dtype, n_outputs, squares=isinstance(step, AdaGrad), backend=backend
         )
-        self.put = backend.put
-        """The function that copies an array of events to the device on which they are learned."""
         self._kernel, self._seed, self._step = kernel, seed, step
+        self._maps = type(kernel).mapped is not Kernel.mapped
         self._regularization = regularization
         self._block_size, self._max_features = block_size, max_features
         self._n_blocks = -(-max_features // block_size)
         self._cache_bytes, self._dtype, self._threads = cache_bytes, dtype, threads
-        self.sampler = sampler
+        self.sampler, self.by_place = sampler, sampler != "iid" or kernel.by_place
+        """The sampler; and whether features depend on the places of columns, not on their names."""
         self._backend, self._xp, self._get = backend, backend.xp, backend.get
         self._loss = (int(loss.code), loss.parameter, classes)
         self._blocks: FeatureBlocks | None = None
@@ -131,6 +131,10 @@ class KernelFunction:
         """Groups of columns on which the features depend, () if on none."""
         return self._blocks.widths if self._blocks else ()
 
+    def put(self, X: NDArray[Any]) -> Any:
+        """Return events (n, d), mapped for the kernel, on the device on which they are learned."""
+        return self._backend.put(self._kernel.mapped(X))
+
     def add_columns(self, names: tuple[Column, ...], widths: tuple[int, ...] = ()) -> None:
         """Set the columns, or append some to them.
 
@@ -143,9 +147,11 @@ class KernelFunction:
         Raises
         ------
         InvalidInput
-            If a column is there already.
+            If a column is there already, or features of the kernel would be others with more.
         """
         before = self.columns or ()
+        if names and before and self.n_steps:
+            self._kernel.check_late_columns(names)
         # Without columns the features are waves of no direction, in whatever groups.
         widths = widths or (self.widths if before else ())
         old, self._blocks = (
@@ -179,14 +185,14 @@ class KernelFunction:
         -------
         array or None
             None if `decide` must be asked: where x is not an array just as the backend takes it,
-            or not finite, or the arrays of coefficients and features are new.
+            or not finite, or must be mapped, or the arrays of coefficients and features are new.
         """
-        alone = self._served(self.n_steps)
+        alone = None if self._maps else self._served(self.n_steps)
         if alone is None or not alone.takes(x):
             return None
         F = self._xp.empty(alone.outputs)
         factor = self._predicting.scale * alone.blocks.amplitude
-        finite = alone.single.predict(self.put(x), factor, F)
+        finite = alone.single.predict(self._backend.put(x), factor, F)
         return self._get(F) if finite else None
 
     def _decide(self, X: Any) -> Any:
@@ -235,7 +241,7 @@ class KernelFunction:
         chunks = features.whole(max(last, self.n_chunks))
         small = len(X) * features.span(start // CHUNK, last) * CHUNK <= _FUSED
         kept = features.kept(chunks) if small and scale is not None else None
-        targets = self.put(y)
+        targets = self._backend.put(y)
         if kept is not None and scale is not None:
             self._learn_fused(X, targets, kept, chunks, start, stop, weight, rate / scale)
             coefficients.scale = scale
@@ -251,10 +257,10 @@ class KernelFunction:
         bool
             False, and nothing is learned, if `learn` must be asked; see `decide_one`.
         """
-        alone = self._served(self.n_steps + 1)
+        alone = None if self._maps else self._served(self.n_steps + 1)
         if alone is None or not alone.takes(x):
             return False
-        return self._step_alone(alone, self.put(x), y)
+        return self._step_alone(alone, self._backend.put(x), y)
 
     def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
         """Predict and learn events one after the other, where that goes a short way.
@@ -350,8 +356,8 @@ class KernelFunction:
         basis = alone.blocks.kept(chunks) if features <= _FUSED else None
         if basis is not None and len(A) == chunks:
             alone.basis = basis
-            cosine, wide = self._kernel.cosine, self._kernel.heavy_tailed
-            alone.single = self._backend.single(basis, A, squares, cosine, wide, self._loss)
+            curve, wide = self._kernel.curve, self._kernel.heavy_tailed
+            alone.single = self._backend.single(basis, A, squares, curve, wide, self._loss)
 
     def _learn_fused(
         self,
@@ -373,7 +379,7 @@ class KernelFunction:
             coefficients.values(0, chunks),
             coefficients.squares(0, chunks),
             (first, start - first * CHUNK, stop - first * CHUNK),
-            self._kernel.cosine,
+            self._kernel.curve,
             self._kernel.heavy_tailed,
             self._loss,
             coefficients.scale * self._features.amplitude,
@@ -385,14 +391,7 @@ class KernelFunction:
         self._check_finite(finite)
 
     def _learn_in_parts(
-        self,
-        X: Any,
-        y: Any,
-        start: int,
-        stop: int,
-        weight: float,
-        rate: float,
-        decay: float,
+        self, X: Any, y: Any, start: int, stop: int, weight: float, rate: float, decay: float
     ) -> None:
         """Step on the features from `start` to `stop`, chunk by chunk."""
         coefficients = self.coefficients

@@ -20,7 +20,7 @@ def share_columns(one: KernelFunction, other: KernelFunction) -> None:
         If features depend on the columns' places, and the two have put columns in different ones.
     """
     mine, theirs = one.columns or (), other.columns or ()
-    if one.sampler == "iid":
+    if not one.by_place:
         new = tuple(name for name in theirs if name not in mine)
         if new:
             one.add_columns(new)
@@ -32,10 +32,11 @@ def share_columns(one: KernelFunction, other: KernelFunction) -> None:
     ):
         for place, (here, there) in enumerate(pairs):
             if here != there:
+                choice = "" if one.sampler == "iid" else ", or choose sampler='iid'"
                 raise InvalidInput(
                     f"cannot merge learners of sampler {one.sampler!r} that differ in their "
                     f"{what}: {here!r} and {there!r} in place {place}; give both the same columns "
-                    "in the same order before they learn, or choose sampler='iid'"
+                    f"in the same order before they learn{choice}"
                 )
     if len(theirs) > len(mine):
         one.add_columns(theirs[len(mine) :], other.widths)

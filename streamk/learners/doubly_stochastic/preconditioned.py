@@ -67,7 +67,7 @@ class PreconditionedFunction(KernelFunction):
         F = self._decide_by(coefficients, X) if self.n_steps else self._decide(X)
         self._check_finite(bool(self._xp.isfinite(F).all()))
         G = self._xp.empty(F.shape, self._dtype)
-        self._backend.loss_gradient(*self._loss, F, self.put(y), 1.0, G)
+        self._backend.loss_gradient(*self._loss, F, self._backend.put(y), 1.0, G)
         coefficients.grow(last)
         W = coefficients.chunks(first, last)
         Phi = self._features.features(X, first, last)[:, some]

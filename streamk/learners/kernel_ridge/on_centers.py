@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
+from streamk.backends import KernelCode
 from streamk.backends import centers as backend
 from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
 from streamk.features.columns import Column, column_keys
-from streamk.kernels import Kernel, Linear
+from streamk.kernels import Kernel
 from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import Classes, Label, classifies
 from streamk.learners.common.options import check_classification
@@ -76,7 +77,7 @@ class OnCenters(Supervised):
         self._classes = Classes(classes, max_classes)
         self.kernel = kernel
         options.check(self.OPTIONS, self)
-        if isinstance(kernel, Linear):
+        if kernel.code == KernelCode.LINEAR:
             raise InvalidInput(
                 f"kernel={kernel!r} is not bounded, as this learner needs; take another, such as "
                 "Laplacian"

@@ -15,6 +15,11 @@
 #define DEPTH 8
 #define DENSE_ROWS (CELLS / CHUNK)
 #define ROUNDS 3
+/* Curves of phases. */
+#define IDENTITY 0
+#define COSINE 1
+#define STEP 2
+#define RAMP 3
 /* The farthest a transform reaches, in chunks. */
 #define WIDEST_CHUNKS 16
 /* One number of padding in eight: strides of 8 and 16 then meet each bank twice at most. */
@@ -36,8 +41,8 @@
 #define BASIS                                                                             \
     const real *__restrict__ X, whole n, whole d, const real *__restrict__ table,         \
         const real *__restrict__ b, const word64 *__restrict__ signs,                     \
-        const whole *__restrict__ widths, whole groups, whole span, whole cosine
-#define OF_BASIS X, n, d, table, b, signs, widths, groups, span, cosine
+        const whole *__restrict__ widths, whole groups, whole span, whole curve
+#define OF_BASIS X, n, d, table, b, signs, widths, groups, span, curve
 
 INLINE int bits_of(whole power)
 {
@@ -92,9 +97,17 @@ INLINE real cosine_of_turns(phase u)
 #endif
 }
 
-INLINE phase feature(phase u, whole cosine)
+/* The curves of the twins, by their code: u itself, its cosine, a step, a ramp, its square. */
+INLINE phase feature(phase u, whole curve)
 {
-    return (phase)(cosine ? cosine_of_turns(u) : (real)u);
+    const real ramp = u > 0 ? (real)u : (real)0;
+    if (curve == COSINE)
+        return (phase)cosine_of_turns(u);
+    if (curve == IDENTITY)
+        return (phase)(real)u;
+    if (curve == STEP)
+        return (phase)(u > 0 ? (real)1 : (real)0);
+    return (phase)(curve == RAMP ? ramp : ramp * ramp);
 }
 
 #if HADAMARD
@@ -189,7 +202,8 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
     whole column0 = 0;
     PHASE(t) {
         for (int i = t; i < CELLS; i += THREADS)
-            tile[i] = cosine ? (phase)b[c0 * CHUNK + (i & ((1 << span_bits) - 1))] : (phase)0;
+            tile[i] =
+                curve == COSINE ? (phase)b[c0 * CHUNK + (i & ((1 << span_bits) - 1))] : (phase)0;
     }
     for (whole g = 0; g < groups; g++) {
         const int width_bits = bits_of(widths[g]), parts = width_bits <= 8 ? 2 : 3;
@@ -219,7 +233,7 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
     }
     PHASE(t) {
         for (int i = t; i < CELLS; i += THREADS)
-            tile[i] = feature(tile[i], cosine);
+            tile[i] = feature(tile[i], curve);
     }
 }
 
@@ -233,7 +247,8 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
     quad *right = buffer, *left = buffer + DEPTH * CHUNK / 4;
     PHASE(t) {
         UNROLL for (int i = 0; i < 16; i++)
-            OWN(phases, t)[i] = cosine ? (phase)b[c0 * CHUNK + 4 * (t % 16) + i % 4] : (phase)0;
+            OWN(phases, t)[i] =
+                curve == COSINE ? (phase)b[c0 * CHUNK + 4 * (t % 16) + i % 4] : (phase)0;
     }
     for (whole j0 = 0; j0 < d; j0 += DEPTH) {
         PHASE(t) {
@@ -261,7 +276,7 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
     PHASE(t) {
         UNROLL for (int i = 0; i < 16; i++)
             tile[(4 * (t / 16) + i / 4) * CHUNK + 4 * (t % 16) + i % 4] =
-                feature(OWN(phases, t)[i], cosine);
+                feature(OWN(phases, t)[i], curve);
     }
 }
 
@@ -353,7 +368,7 @@ KERNEL gradient(BASIS, whole lo, whole hi, const real *__restrict__ G, whole out
 
 /* Blocks: (chunk, piece). The features of projections U (chunks, n, CHUNK) that a matrix product
    has made, in rows `stride` long. */
-KERNEL bend(const phase *__restrict__ U, whole n, const real *__restrict__ b, whole cosine,
+KERNEL bend(const phase *__restrict__ U, whole n, const real *__restrict__ b, whole curve,
             real *__restrict__ out, whole stride)
 {
     const whole c = BLOCK_X;
@@ -362,7 +377,7 @@ KERNEL bend(const phase *__restrict__ U, whole n, const real *__restrict__ b, wh
              i += THREADS) {
             const phase u = U[c * n * CHUNK + i];
             out[i / CHUNK * stride + c * CHUNK + i % CHUNK] =
-                (real)feature(cosine ? u + (phase)b[c * CHUNK + i % CHUNK] : u, cosine);
+                (real)feature(curve == COSINE ? u + (phase)b[c * CHUNK + i % CHUNK] : u, curve);
         }
     }
 }

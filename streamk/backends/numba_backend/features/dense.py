@@ -15,6 +15,8 @@ from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
 from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.simd.curves import Bend
+from streamk.backends.numba_backend.simd.sinks import Sink
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 
 ROWS = 6
@@ -27,27 +29,21 @@ class _Tile:
     def __init__(self, context: Any, builder: Any, kinds: Any, values: Any, rows: int) -> None:
         self.b, self.rows = builder, range(rows)
         self.e = Emitter(builder, context.get_data_type(kinds[1].dtype))
-        minus = kinds[-1]
-        self.cosine = minus != types.none
-        self.u = Emitter(builder, context.get_data_type(minus)) if self.cosine else self.e
-        self.adds, self.keeps = kinds[4] != types.none, kinds[5] != types.none
+        self.bend = Bend(context, builder, kinds[-1], values[-1], self.e)
+        self.u = self.bend.u
         pointers = [
             None if kind == types.none else data(context, builder, kind, value)
             for kind, value in zip(kinds[:6], values[:6], strict=True)
         ]
-        self.d, self.outputs, r, c, at, row = values[6:12]
+        self.d, outputs, r, c, at, row = values[6:12]
         X, W, phases, A, acc, phi = pointers
         e, chunk = self.e, self.e.size(CHUNK)
         numbers = [builder.add(r, e.size(i)) for i in self.rows]
         self.X = [e.at(X, e.offset((i, self.d))) for i in numbers]
         self.W = e.at(W, e.offset((e.offset((c, self.d)), chunk)))
-        self.phases = e.at(phases, e.offset((c, chunk)))
-        if self.adds:
-            self.A = e.at(A, e.offset((e.offset((c, self.outputs)), chunk)))
-            sums = [e.offset((e.offset((i, self.outputs)), e.size(LANES))) for i in numbers]
-            self.acc = [e.at(acc, place) for place in sums]
-        if self.keeps:
-            self.phi = [e.at(phi, e.offset((at, e.size(1)), (e.size(i), row))) for i in self.rows]
+        terms = self.bend.value if self.bend.polynomial else e.size(1)
+        self.phases = e.at(phases, e.offset((e.offset((c, terms)), chunk)))
+        self.sink = Sink(e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=row)
 
     def emit(self) -> None:
         """Emit it all, for as many vectors at a time as leave a quarter of the registers."""
@@ -55,11 +51,12 @@ class _Tile:
         together = next(n for n in (4, 2, 1) if n <= max(1, together))
         for first in range(0, CHUNK // LANES, together):
             offsets = [(first + v) * LANES for v in range(together)]
-            features = [
-                [self.e.narrowed(self.u.cosine(x) if self.cosine else x) for x in row]
-                for row in self._phases(offsets)
-            ]
-            self._sink(features, offsets)
+            rows = self._phases(offsets)
+            if self.bend.polynomial:
+                rows = self.bend.polynomials(rows, self.phases, offsets)
+            else:
+                rows = [self.bend.features(row) for row in rows]
+            self.sink.take(rows, offsets)
 
     def _phases(self, offsets: list[int]) -> list[list[Any]]:
         """Return the phases of each row, of the vectors at the offsets into the chunk."""
@@ -75,34 +72,10 @@ class _Tile:
             return new
 
         start = [
-            u.load(self.phases, offset) if self.cosine else u.constant(0.0) for offset in offsets
+            u.load(self.phases, offset) if self.bend.wave else u.constant(0.0) for offset in offsets
         ]
         sums = u.loop(self.d, start * len(self.rows), add)
         return [sums[i * many : (i + 1) * many] for i in self.rows]
-
-    def _sink(self, features: list[list[Any]], offsets: list[int]) -> None:
-        """Keep features, or add them up, or both."""
-        e = self.e
-        if self.keeps:
-            for place, row in zip(self.phi, features, strict=True):
-                for x, offset in zip(row, offsets, strict=True):
-                    e.store(x, place, offset)
-        if not self.adds:
-            return
-
-        def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to the rows' sums."""
-            A = e.at(self.A, e.offset((k, e.size(CHUNK))))
-            a = [e.load(A, offset) for offset in offsets]
-            for acc, row in zip(self.acc, features, strict=True):
-                place = e.at(acc, e.offset((k, e.size(LANES))))
-                total = e.load(place)
-                for coefficient, x in zip(a, row, strict=True):
-                    total = e.fma(coefficient, x, total)
-                e.store(total, place)
-            return []
-
-        e.loop(self.outputs, [], add)
 
 
 def _tile(rows: int) -> Any:
@@ -110,16 +83,16 @@ def _tile(rows: int) -> Any:
 
     Its arguments are X, W, b; A and acc, and phi, where features are kept, each None where it is
     not wanted; how many columns and outputs there are; the first row and the chunk; where to begin
-    in phi, and how far on its next row is; and a number of the type of phases, or None where
-    features are projections.
+    in phi, and how far on its next row is; and the curve, see `simd.curves`. b are the phases at
+    x = 0, or the coefficients of polynomials.
     """
 
     @intrinsic
     def tile(
         _: Any, X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, d: Any, outputs: Any, r: Any,
-        c: Any, at: Any, row: Any, minus: Any,
+        c: Any, at: Any, row: Any, curve: Any,
     ) -> Any:  # fmt: skip
-        kinds = (X, W, b, A, acc, phi, *[types.int64] * 6, minus)
+        kinds = (X, W, b, A, acc, phi, *[types.int64] * 6, curve)
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             _Tile(context, builder, signature.args, values, rows).emit()
@@ -136,7 +109,7 @@ _rows_tile, _pair_tile, _row_tile = _tile(ROWS), _tile(2), _tile(1)
 @compiled
 def evaluate_dense(
     X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any,
-    minus: Any,
+    curve: Any,
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`; see `projection.evaluate`."""
     n, d = X.shape
@@ -144,14 +117,14 @@ def evaluate_dense(
     for c in range(first, stop):
         at = (c - first) * n * CHUNK
         for r in range(0, whole, ROWS):
-            _rows_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, minus)
+            _rows_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, curve)
         for r in range(whole, n):
-            _row_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, minus)
+            _row_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, curve)
 
 
 @compiled
 def evaluate_pair(
-    X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, chunks: Any, outputs: Any, minus: Any
+    X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, chunks: Any, outputs: Any, curve: Any
 ) -> None:
     """Add up all features of two rows and keep them, one row's after the other's.
 
@@ -159,4 +132,4 @@ def evaluate_pair(
     """
     for c in range(chunks):
         at, row = c * CHUNK, chunks * CHUNK
-        _pair_tile(X, W, b, A, acc, phi, X.shape[1], outputs, 0, c, at, row, minus)
+        _pair_tile(X, W, b, A, acc, phi, X.shape[1], outputs, 0, c, at, row, curve)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.core import types
 
 from streamk.backends import CHUNK, LANES, ROUNDS
 from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.parts import overload
 from streamk.backends.numba_backend.features.hadamard_tile import (
     PARTS,
     SIDE,
@@ -51,7 +53,7 @@ def _join(signs: Any, c: Any, step: Any, apart: Any, masks: Any) -> None:
 @compiled
 def _evaluate_rows(
     X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
-    stop: Any, outputs: Any, minus: Any,
+    stop: Any, outputs: Any, curve: Any,
 ) -> None:  # fmt: skip
     """Evaluate the rows that go side by side, as many at a time as the second cache holds."""
     n, d, step = X.shape[0], X.shape[1], 2 ** len(strides)
@@ -69,7 +71,7 @@ def _evaluate_rows(
                     quads, masks, radii, b, A, acc, phi,
                     q * size, 0, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
                     r * outputs * LANES, ((c - first) * n + r) * CHUNK,
-                    d, outputs, 1, n * CHUNK, 0, outputs * LANES, CHUNK, strides, minus,
+                    d, outputs, 1, n * CHUNK, 0, outputs * LANES, CHUNK, strides, curve,
                 )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def join_all(signs: Any, step: Any, masks: Any) -> None:
 @compiled
 def evaluate_row(
     X: Any, r: Any, strides: Any, signs: Any, masks: Any, radii: Any, b: Any, x: Any, A: Any,
-    acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, minus: Any,
+    acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, curve: Any,
 ) -> None:  # fmt: skip
     """Evaluate one row, transforms going side by side from `first` on.
 
@@ -102,7 +104,7 @@ def evaluate_row(
             x, masks, radii, b, A, acc, phi,
             0, (c - first) * MASKS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
             r * outputs * LANES, ((c - first) * n + r) * CHUNK,
-            d, outputs, 1, n * CHUNK, step, 0, step * n * CHUNK, strides, minus,
+            d, outputs, 1, n * CHUNK, step, 0, step * n * CHUNK, strides, curve,
         )  # fmt: skip
         c += SIDE * step
     while c < stop:
@@ -110,7 +112,7 @@ def evaluate_row(
             x, signs, radii, b, A, acc, phi,
             0, c * ROUNDS, c * CHUNK, c * CHUNK, c * outputs * CHUNK,
             r * outputs * LANES, ((c - first) * n + r) * CHUNK,
-            d, outputs, 1, n * CHUNK, 0, 0, 0, strides, minus,
+            d, outputs, 1, n * CHUNK, 0, 0, 0, strides, curve,
         )  # fmt: skip
         c += step
 
@@ -118,47 +120,63 @@ def evaluate_row(
 @compiled
 def evaluate_hadamard(
     X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
-    stop: Any, outputs: Any, minus: Any,
+    stop: Any, outputs: Any, curve: Any,
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`, one group; see `projection.evaluate`."""
     n, step = X.shape[0], 2 ** len(strides)
     whole = n - n % SIDE
     if whole:
-        _evaluate_rows(X, strides, signs, radii, b, A, acc, phi, first, stop, outputs, minus)
+        _evaluate_rows(X, strides, signs, radii, b, A, acc, phi, first, stop, outputs, curve)
     if whole < n:
         x, masks = np.empty(step * CHUNK, X.dtype), np.empty((stop - first) * MASKS, np.uint16)
         join_all(signs[first:stop], step, masks)
         for r in range(whole, n):
             evaluate_row(
-                X, r, strides, signs, masks, radii, b, x, A, acc, phi, first, stop, outputs, minus
+                X, r, strides, signs, masks, radii, b, x, A, acc, phi, first, stop, outputs, curve
             )
 
 
 @compiled
 def _hand_on(
     width: Any, X: Any, signs: Any, radii: Any, room: Any, x: Any, s: Any, at: Any, there: Any,
-    groups: Any, minus: Any,
+    groups: Any, curve: Any,
 ) -> None:  # fmt: skip
     """Add a transform of one group's columns to the phases in `room`."""
     one, two, four, eight = CHUNK, 2 * CHUNK, 4 * CHUNK, 8 * CHUNK
     places = (x, s * ROUNDS, s * CHUNK, at, 0, 0, at, there, 0, groups, CHUNK, 0, 0, 0)
     if width == CHUNK:
-        hand_tile(X, signs, radii, room, None, None, room, *places, (), minus)
+        hand_tile(X, signs, radii, room, None, None, room, *places, (), curve)
     elif width == two:
-        hand_tile(X, signs, radii, room, None, None, room, *places, (one,), minus)
+        hand_tile(X, signs, radii, room, None, None, room, *places, (one,), curve)
     elif width == four:
-        hand_tile(X, signs, radii, room, None, None, room, *places, (one, two), minus)
+        hand_tile(X, signs, radii, room, None, None, room, *places, (one, two), curve)
     elif width == eight:
-        hand_tile(X, signs, radii, room, None, None, room, *places, (one, two, four), minus)
+        hand_tile(X, signs, radii, room, None, None, room, *places, (one, two, four), curve)
     else:
         strides = (one, two, four, eight)
-        hand_tile(X, signs, radii, room, None, None, room, *places, strides, minus)
+        hand_tile(X, signs, radii, room, None, None, room, *places, strides, curve)
+
+
+def _begun(b: Any, c: Any, i: Any, curve: Any) -> Any:
+    """Return the phase at x = 0 of feature i from chunk c on: 0 where the curve is no wave."""
+    raise NotImplementedError("only compiled")
+
+
+@overload(_begun)
+def _compiled_begun(b: Any, c: Any, i: Any, curve: Any) -> Any:
+    def random(b: Any, c: Any, i: Any, curve: Any) -> Any:
+        return b[c + i // CHUNK, i % CHUNK]
+
+    def zero(b: Any, c: Any, i: Any, curve: Any) -> Any:
+        return 0.0
+
+    return random if isinstance(curve, types.Float) else zero
 
 
 @compiled
 def evaluate_groups(
     X: Any, widths: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any, phi: Any,
-    first: Any, stop: Any, outputs: Any, minus: Any,
+    first: Any, stop: Any, outputs: Any, curve: Any,
 ) -> None:  # fmt: skip
     """Evaluate the chunks from `first` to `stop`, several groups; see `projection.evaluate`.
 
@@ -170,14 +188,14 @@ def evaluate_groups(
     for c in range(first, stop, period):
         for r in range(n):
             for i in range(period * CHUNK):
-                room[i] = 0.0 if minus is None else b[c + i // CHUNK, i % CHUNK]
+                room[i] = _begun(b, c, i, curve)
             column = 0
             for g in range(groups):
                 width = widths[g]
                 for k in range(0, period, width // CHUNK):
                     _hand_on(
                         width, X, signs, radii, room, r * d + column, (c + k) * groups + g,
-                        k * CHUNK, d - column, groups, minus,
+                        k * CHUNK, d - column, groups, curve,
                     )  # fmt: skip
                 column += width
             for k in range(period):
@@ -185,5 +203,5 @@ def evaluate_groups(
                     X, signs, radii, room, A, acc, phi,
                     0, 0, 0, k * CHUNK, (c + k) * outputs * CHUNK, r * outputs * LANES,
                     ((c + k - first) * n + r) * CHUNK,
-                    0, outputs, groups, n * CHUNK, 0, 0, 0, (), minus,
+                    0, outputs, groups, n * CHUNK, 0, 0, 0, (), curve,
                 )  # fmt: skip

@@ -24,6 +24,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
+from streamk.backends.numba_backend.simd.curves import Bend
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, stack
 
 _intrinsic: Callable[[Any], Any] = intrinsic
@@ -70,11 +71,9 @@ class _Tile:
         self.signs = builder.bitcast(signs, ir.IntType(LANES).as_pointer())
         self.there, self.outputs, self.groups, self.apart = values[14:18]
         self.next_chunk, self.next_sum, self.next_phi = values[18:21]
-        self.chunks, minus = 2 ** len(kinds[21]), kinds[22]
-        self.cosine = minus != types.none
-        self.u = (
-            Emitter(builder, context.get_data_type(minus), values[22]) if self.cosine else self.e
-        )
+        self.chunks = 2 ** len(kinds[21])
+        self.bend = Bend(context, builder, kinds[22], values[22], self.e)
+        self.u = self.bend.u
         self.lanes = LANES // side
         self.vectors = CHUNK // self.lanes  # that hold a chunk of each transform
 
@@ -197,7 +196,7 @@ class _Tile:
         for value, (c, first) in zip(values, places, strict=True):
             chunk = self.b.add(number, e.size(c))
             start = u.constant(0.0)
-            if self.cosine or self.hands:
+            if self.bend.wave or self.hands:
                 start = u.load(self._at(self.start, (chunk, e.size(CHUNK)), (first, e.size(1))))
             chunk = self.b.mul(chunk, self.groups)
             radii = u.load(self._at(self.radii, (chunk, e.size(CHUNK)), (first, e.size(1))))
@@ -210,10 +209,7 @@ class _Tile:
         """Take the phases of numbered transforms: hand them on, or keep or add up features."""
         e, one = self.e, self.e.size(1)
         if not self.hands:
-            transforms = [
-                (i, [e.narrowed(self.u.cosine(x) if self.cosine else x) for x in phases])
-                for i, phases in transforms
-            ]
+            transforms = [(i, self.bend.features(list(phases))) for i, phases in transforms]
         if self.keeps:
             writer = self.u if self.hands else e
             for i, features in transforms:
@@ -300,9 +296,9 @@ def _tile(*, given: bool = False, **options: Any) -> Any:
     def tile(
         _: Any, X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any,
         r: Any, p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
-        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, minus: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
     ) -> Any:  # fmt: skip
-        kinds = (X, signs, radii, b, A, acc, phi, *[types.int64] * 14, strides, minus)
+        kinds = (X, signs, radii, b, A, acc, phi, *[types.int64] * 14, strides, curve)
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             body = _Tile(context, builder, signature.args, values, **options)

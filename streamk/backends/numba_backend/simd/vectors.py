@@ -211,6 +211,19 @@ class Emitter:
         function = self.function(signature, "llvm.prefetch.p0")
         self.builder.call(function, [place, kind(0), kind(3), kind(1)])
 
+    def transposed(self, values: Sequence[Any]) -> list[Any]:
+        """Return the columns of the matrix whose rows are as many vectors as they have lanes."""
+        rows, half = list(values), self.lanes // 2
+        while half:
+            low = [i + (self.lanes - half if i & half else 0) for i in range(self.lanes)]
+            high = [lane + half for lane in low]
+            for i in range(self.lanes):
+                if not i & half:
+                    a, b = rows[i], rows[i + half]
+                    rows[i], rows[i + half] = self._mixed(a, b, low), self._mixed(a, b, high)
+            half //= 2
+        return rows
+
     def parted(self, values: Sequence[Any]) -> list[Any]:
         """Return of four vectors the first fours of each, the second ones, the third and fourth."""
         a, b, c, d = values

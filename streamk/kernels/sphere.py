@@ -1,0 +1,298 @@
+"""Kernels of the angle between points that are mapped to the unit sphere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import backends
+from streamk.backends import Curve, Law
+from streamk.backends.threads import divide
+from streamk.errors import InvalidInput
+from streamk.kernels.base import is_positive
+from streamk.kernels.by_products import OfProducts, is_whole
+
+HIGHEST = 10
+"""Highest degree of a zonal harmonic: of more, single precision loses the polynomials."""
+_NODES = 128
+"""Points of the quadrature on [-1, 1]: it is exact for polynomials of twice their number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSphere(OfProducts):
+    """A kernel of the angle between ``u = (bandwidth, x) / |(bandwidth, x)|`` and the like of y."""
+
+    @property
+    def frequency_scale(self) -> float:
+        """Factor of the frequencies, 1: the bandwidth is in the points."""
+        return 1.0
+
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the unit vectors of (bandwidth, x), (n, d + 1), of the type of the points.
+
+        Those of a point are the same, bit for bit, in whatever batch it comes and whatever columns
+        of zeros follow.
+        """
+        out = np.empty((len(points), points.shape[1] + 1), points.dtype)
+        to_sphere = backends.twin("tangent").to_sphere
+
+        def fill(rows: slice) -> None:
+            to_sphere(points[rows], self.bandwidth, out[rows])
+
+        divide(len(points), 4 * points.size, fill)
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArcCosine(OnSphere):
+    """Arc-cosine kernel of order 0, 1 or 2 between points on the sphere, with values from 0 to 1.
+
+    Points are mapped to unit vectors ``u = (bandwidth, x) / |(bandwidth, x)|``: a constant column
+    is the bias of a layer of neurons, and with a small bandwidth only the direction of x counts.
+    Between u and v at the angle t it is ``J_n(t) / J_n(0)`` (Cho and Saul 2009, equation 3), with
+
+    ``J_0 = pi - t``, ``J_1 = sin(t) + (pi - t) cos(t)`` and
+    ``J_2 = 3 sin(t) cos(t) + (pi - t) (1 + 2 cos(t)^2)``.
+
+    A random feature is a neuron with normal weights w: a step, ramp or squared ramp of ``w.u``,
+    ``max(w.u, 0)^order`` up to its factor. Frequencies are those of the Gaussian kernel, so every
+    sampler draws them, and columns may come late.
+
+    Parameters
+    ----------
+    order : {0, 1, 2}, default 1
+    bandwidth : float, default 1
+        In the unit of the columns: the constant column.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> ArcCosine(order=0).pairwise([[0.0]], [[0.0], [1.0]]).round(4)
+    array([[1.  , 0.75]])
+    """
+
+    name = "arc_cosine"
+    law = Law.NORMAL
+
+    order: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_whole(self.order) or self.order not in (0, 1, 2):
+            raise InvalidInput(f"order={self.order!r} of ArcCosine must be 0, 1 or 2")
+        curve = (Curve.STEP, Curve.RAMP, Curve.SQUARED_RAMP)[self.order]
+        object.__setattr__(self, "curve", curve)
+
+    @property
+    def amplitude(self) -> float:
+        """Factor of the features: with it they have the mean square 1."""
+        return math.sqrt(2.0 / (1, 1, 3)[self.order]) * (2.0 * math.pi) ** self.order
+
+    def of_products(self, T: Any, columns: int, xp: Any) -> Any:
+        """Return the kernel from the cosines of the angles."""
+        c = xp.clip(T, -1.0, 1.0)
+        angle = xp.arccos(c)
+        if self.order == 0:
+            return 1.0 - angle / math.pi
+        sine = xp.sqrt((1.0 - c) * (1.0 + c))
+        if self.order == 1:
+            return (sine + (math.pi - angle) * c) / math.pi
+        return (3.0 * sine * c + (math.pi - angle) * (1.0 + 2.0 * c * c)) / (3.0 * math.pi)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON data."""
+        return {"kernel": self.name, "bandwidth": self.bandwidth, "order": self.order}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zonal(OnSphere):
+    """Rotation-invariant kernel on the sphere, a mean of zonal harmonics (Dai et al. 2014, §2).
+
+    Points are mapped to unit vectors ``u = (bandwidth, x) / |(bandwidth, x)|`` of q columns, one
+    more than x has. Every rotation-invariant kernel on their sphere is a sum ``sum_n b_n P_n(u.v)``
+    with weights that are not negative (Schoenberg 1942; Fourier series on the sphere, Schoelkopf
+    and Smola 2002), where P_n is Gegenbauer's polynomial of degree n in q dimensions with
+    ``P_n(1) = 1``: Legendre's where q = 3. Here the weights are divided by their sum, so that
+    ``k(x, x) = 1``.
+
+    A random feature is ``sqrt(N_n) P_n(w.u)`` with w uniform on the sphere, a degree n drawn with
+    probability b_n, and N_n harmonics of that degree: by their addition theorem the product of two
+    has the mean ``P_n(u.v)``. It depends on the number of columns, so columns that come after the
+    first step are refused.
+
+    Parameters
+    ----------
+    weights : sequence of float, default (1, 1, 1, 1)
+        b_0, b_1, ..., of the degrees up to 10 at most; none is negative, and not all are 0.
+    bandwidth : float, default 1
+        In the unit of the columns: the constant column. With a small one only the direction of x
+        counts.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> Zonal(weights=[0, 1]).pairwise([[0.0]], [[0.0], [1.0]]).round(4)
+    array([[1.    , 0.7071]])
+    """
+
+    name = "zonal"
+    law = Law.SPHERE
+    curve = Curve.IDENTITY
+    takes_late_columns = False
+
+    weights: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        listed = isinstance(self.weights, list | tuple | np.ndarray)
+        found = tuple(self.weights) if listed else ()
+        numbers = all(
+            isinstance(b, int | float | np.number) and not isinstance(b, bool) and 0 <= b < math.inf
+            for b in found
+        )
+        if not numbers or not 1 <= len(found) <= HIGHEST + 1 or not is_positive(sum(found)):
+            raise InvalidInput(
+                f"weights={self.weights!r} of Zonal must be 1 to {HIGHEST + 1} numbers from 0 on, "
+                "of the degrees 0, 1, ..., and not all 0"
+            )
+        object.__setattr__(self, "weights", tuple(float(b) for b in found))
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        *,
+        columns: int,
+        degrees: int = 6,
+        bandwidth: float = 1.0,
+    ) -> Self:
+        """Return the kernel whose weights are those of a function of ``u.v``, its Fourier series.
+
+        Parameters
+        ----------
+        function : callable
+            Takes float64 cosines (m,) in [-1, 1] and returns the kernel (m,).
+        columns : int
+            Of x, at least 1; the weights of a function depend on it.
+        degrees : int, default 6
+            Highest degree, up to 10. What is of higher degree is left out.
+        bandwidth : float, default 1
+
+        Raises
+        ------
+        InvalidInput
+            If a weight is negative, so that the function is no kernel on this sphere.
+
+        Examples
+        --------
+        >>> Zonal.of(lambda t: (1 + t) ** 2 / 4, columns=2, degrees=2).weights
+        (0.333333333333, 0.5, 0.166666666667)
+        """
+        q, terms = columns + 1, degrees + 1
+        nodes, quadrature = _gegenbauer_nodes(q)
+        values = np.asarray(function(nodes), np.float64) * quadrature
+        P = gegenbauer(nodes, terms, q, np)
+        found = [harmonics(n, q) * float(values @ P[n]) for n in range(terms)]
+        scale = max(map(abs, found))
+        if min(found) < -1e-9 * scale:
+            worst = int(np.argmin(found))
+            raise InvalidInput(
+                f"the function is no kernel on the sphere of {q} columns: its weight of degree "
+                f"{worst} is {found[worst]:g}, below 0"
+            )
+        weights = tuple(0.0 if b < 1e-12 * scale else round(b, 12) for b in found)
+        return cls(weights=weights, bandwidth=bandwidth)
+
+    @property
+    def amplitude(self) -> float:
+        """Factor of the features, 1."""
+        return 1.0
+
+    def of_products(self, T: Any, columns: int, xp: Any) -> Any:
+        """Return the mean of Gegenbauer's polynomials."""
+        P, total = gegenbauer(T, len(self.weights), columns, xp), sum(self.weights)
+        return sum((b / total) * p for b, p in zip(self.weights, P, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON data."""
+        return {
+            "kernel": self.name,
+            "bandwidth": self.bandwidth,
+            "weights": list(self.weights),
+        }
+
+    def polynomials(self, columns: int) -> NDArray[np.float64]:
+        """Return the coefficients of ``sqrt(N_n) P_n`` for mapped points of so many columns.
+
+        Returns
+        -------
+        float64 array of shape (degrees, degrees)
+            A row for each degree n, from the constant on.
+        """
+        terms = len(self.weights)
+        table = np.zeros((terms, terms))
+        monomials = np.eye(terms + 1)  # polynomials as rows; multiplication by t is a shift
+        P = _recurrence(monomials[0], lambda p: np.roll(p, 1), terms, columns)
+        for n, p in enumerate(P):
+            table[n] = math.sqrt(harmonics(n, columns)) * p[:terms]
+        return table
+
+
+def gegenbauer(t: Any, terms: int, q: int, xp: Any) -> list[Any]:
+    """Return P_0(t), P_1(t), ... of q dimensions with ``P_n(1) = 1``, so many of them.
+
+    Where q = 1 the sphere is two points, and they are the powers of t.
+    """
+    return _recurrence(xp.ones_like(t), lambda p: t * p, terms, q)
+
+
+def _recurrence(one: Any, times_t: Callable[[Any], Any], terms: int, q: int) -> list[Any]:
+    """Return polynomials by ``(n + q - 2) P_(n+1) = (2 n + q - 2) t P_n - n P_(n-1)``."""
+    found = [one, times_t(one)]
+    for n in range(1, terms - 1):
+        raised = times_t(found[n])
+        if q > 1:
+            raised = ((2 * n + q - 2) * raised - n * found[n - 1]) / (n + q - 2)
+        found.append(raised)
+    return found[:terms]
+
+
+def harmonics(n: int, q: int) -> int:
+    """Return the number of independent harmonics of degree n in q dimensions, 1 where q = 1.
+
+    Examples
+    --------
+    >>> [harmonics(n, 3) for n in range(4)], [harmonics(n, 2) for n in range(4)]
+    ([1, 3, 5, 7], [1, 2, 2, 2])
+    """
+    if q == 1 or n == 0:
+        return 1
+    return math.comb(q + n - 1, n) - (math.comb(q + n - 3, n - 2) if n > 1 else 0)
+
+
+def _gegenbauer_nodes(q: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights, which add up to 1, of Gauss's quadrature for ``u.v`` on the sphere.
+
+    The density of u.v for a uniform u is that of ``(1 - t^2)^((q - 3) / 2)``; the nodes are the
+    eigenvalues of the matrix of its polynomials' recurrence (Golub and Welsch 1969).
+    """
+    if not is_whole(q) or q < 2:
+        raise InvalidInput(f"columns={q - 1!r} must be a whole number from 1 on")
+    half, k = (q - 2) / 2.0, np.arange(2, _NODES)
+    beside = np.sqrt(k * (k + 2.0 * half - 1.0) / (4.0 * (k + half) * (k + half - 1.0)))
+    beside = np.concatenate([[math.sqrt(1.0 / (2.0 * (1.0 + half)))], beside])
+    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    return nodes, vectors[0] ** 2
