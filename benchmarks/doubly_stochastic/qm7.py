@@ -8,7 +8,7 @@ learning. "growing" draws 256 features for each batch of 128 and visits none twi
 has all of them in each step, on batches of 8. A prediction is of a molecule's matrix in its sorted
 order, or the mean over 8 random orders. The step size, and the regularization of the exact
 solution, are chosen on a tenth of the training molecules, held out, after four passes. The error is
-the mean absolute one, in kcal/mol. Seconds are those of learning, on one thread.
+the mean absolute one, in kcal/mol. Seconds are processor time of learning on one thread.
 
 "exact kernel ridge" is scikit-learn's `KernelRidge` of the sorted matrices, without virtual
 examples, with the same kernel.
@@ -138,9 +138,9 @@ def _curve(
     for number in range(1, stops[-1] + 1):
         order = random.permutation(len(some.X))
         X = virtual.molecules(some.X[order], random)
-        began = time.perf_counter()
+        began = time.process_time()
         model.learn_many(X, labels[order])
-        seconds += time.perf_counter() - began
+        seconds += time.process_time() - began
         if number in stops:
             orders = [some.test] + [virtual.molecules(some.test, random) for _ in range(ORDERS)]
             guesses = [middle + spread * np.asarray(model.predict_many(one)) for one in orders]

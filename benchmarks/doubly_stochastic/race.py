@@ -39,9 +39,9 @@ def run(machine: Machine, problem: Problem, budget: float, *, most: int = 1000) 
         after = [at - events for at in (*stops, n * (events // n + 1)) if at > events]
         count = min(STEP, *after)
         rows = slice(first, first + count)
-        began = time.perf_counter()
+        began = time.process_time()
         machine.learn(first, problem.X[rows], problem.y[rows])
-        seconds += time.perf_counter() - began
+        seconds += time.process_time() - began
         events += count
         spent = seconds >= budget and "budget" not in found
         if spent or events in stops or events % n == 0:

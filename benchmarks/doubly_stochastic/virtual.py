@@ -1,7 +1,7 @@
 """Virtual examples, made as they are learned: images moved and bent, atoms in another order.
 
-An image is turned, bent by a smooth random field (Simard, Steinkraus and Platt 2003, as MNIST8M
-was made of such fields) and moved by `connectors.augmented`, which has shifts alone. A molecule's
+An image is turned, bent by a smooth random field (Simard, Steinkraus and Platt 2003; MNIST8M was
+made of such fields, too) and moved by `connectors.augmented`, which has shifts alone. A molecule's
 Coulomb matrix has its atoms sorted by the norm of their rows and noise (Montavon et al. 2012).
 """
 
@@ -23,8 +23,9 @@ SHIFT = 1
 """Pixels, at most."""
 TURN = 10.0
 """Degrees, at most."""
-BEND, SMOOTH = 8.0, 4.0
-"""Displacements in pixels: their standard deviation before smoothing, and its radius."""
+BEND, SMOOTH = 34.0 / 3.0**0.5, 4.0
+"""Displacements in pixels: their standard deviation before smoothing, and that of the filter, of
+their alpha 34 and sigma 4; 1.4 pixels come of it."""
 ATOMS = 23
 NOISE = 1.0
 """Standard deviation of what is added to the norms of rows before atoms are sorted by them, of a
@@ -36,8 +37,13 @@ def bent(images: Numbers, random: np.random.Generator) -> Numbers:
     """Return images (n, height, width), each turned and bent in its own way."""
     n, height, width = images.shape
     angles = np.deg2rad(random.uniform(-TURN, TURN, n))[:, None, None]
-    fields = random.normal(size=(2, n, height, width)).astype(np.float32)
-    down, right = BEND * ndimage.gaussian_filter(fields, (0, 0, SMOOTH, SMOOTH), mode="constant")
+    fields = random.standard_normal((2, n, height, width), np.float32)
+    # A Gaussian filter along both axes, as products: a third of the time of ndimage's own.
+    along, across = (
+        ndimage.gaussian_filter1d(np.eye(size, dtype=np.float32), SMOOTH, mode="constant")
+        for size in (height, width)
+    )
+    down, right = np.float32(BEND) * (along.T @ fields @ across)
     y, x = np.mgrid[:height, :width].astype(np.float32)
     y, x = y - (height - 1) / 2, x - (width - 1) / 2
     rows = np.cos(angles) * y - np.sin(angles) * x + down + (height - 1) / 2
