@@ -31,7 +31,7 @@ Numbers = NDArray[Any]
 
 SETS = {"covtype_subset93k": 2, "mnist": 8}
 """With the class that is +1."""
-EVENTS = (1 << 11, 1 << 13, 1 << 15)
+EVENTS = (1 << 10, 1 << 12, 1 << 14)
 TIMED = 1024
 AT_ONCE = 64
 SEEDS = 5
