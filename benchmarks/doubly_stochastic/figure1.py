@@ -25,7 +25,7 @@ from benchmarks.doubly_stochastic.methods import BATCH, BLOCK, METHODS
 from benchmarks.intervals import cell, mean
 
 SEEDS = 5
-BUDGET = 2.0
+BUDGET = 1.0
 """Seconds of SC2."""
 SETS: dict[str, Callable[..., problems.Problem]] = {
     "adult": problems.adult,
