@@ -64,6 +64,7 @@ def _races(races: list[Mapping[str, Any]]) -> Figure:
             above.plot(*zip(*first, strict=True), label=method, **_STYLE[method])
             below.plot(*zip(*curve, strict=True), **_STYLE[method])
         above.set(title=NAMES[one["set"]], xlabel="events of the first pass", xscale="log")
+        _whole_numbers(above)
         below.set(xlabel="seconds of learning", xscale="log")
         below.axvline(one["budget"], color="#000000", linewidth=0.8, linestyle=":")
         for panel in (above, below):
@@ -86,20 +87,21 @@ def _first_pass(runs: list[Mapping[str, Any]], n: int) -> list[tuple[float, floa
 
 
 def _by_seconds(runs: list[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Seconds and mean errors of the last test before them, at times that all runs come to."""
+    """Mean errors at seconds that all runs come to, on straight lines between their tests."""
     curves = [np.array(run["curve"]) for run in runs]
     first = max(curve[0, 1] for curve in curves)
-    last = min(curve[-1, 1] for curve in curves)
-    times = np.geomspace(first, max(last, first * 1.01), 12)
+    last = max(min(curve[-1, 1] for curve in curves), first)
     found = []
-    for time in times:
-        # Rounding may put the first test just after its own time.
-        places = [
-            max(0, np.searchsorted(curve[:, 1], time * 1.0001, "right") - 1) for curve in curves
-        ]
-        errors = [curve[place, 2] for curve, place in zip(curves, places, strict=True)]
+    for time in np.geomspace(first, last, 12):
+        errors = [np.interp(np.log(time), np.log(curve[:, 1]), curve[:, 2]) for curve in curves]
         found.append((float(time), float(np.mean(errors))))
     return found
+
+
+def _whole_numbers(panel: Axes) -> None:
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    panel.xaxis.set_minor_locator(NullLocator())
 
 
 def _error_axis(panel: Axes) -> None:
@@ -126,6 +128,7 @@ def _rate(found: Mapping[str, Any]) -> Figure:
         panel.plot(t, errors, label=label, color=colours[place], **dashed)
     panel.plot(t, 1e-3 * t[0] / t, color="#000000", linewidth=0.8, linestyle=":", label="1 / t")
     panel.set(xscale="log", yscale="log", xlabel="t", ylabel="E |f_t - f*|²")
+    _whole_numbers(panel)
     panel.legend(fontsize="small")
     return figure
 
@@ -144,6 +147,7 @@ def _molecules(found: Mapping[str, Any]) -> Figure:
     panel.axhline(exact, color="#0072b2", linestyle="--", label="exact kernel ridge, sorted")
     panel.axhline(2.97, color="#000000", linestyle=":", label="the paper")
     panel.set(xscale="log", xlabel="passes", ylabel="mean absolute error, kcal/mol")
+    _whole_numbers(panel)
     _error_axis(panel)
     panel.legend(fontsize="small")
     return figure

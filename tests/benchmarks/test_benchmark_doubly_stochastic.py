@@ -134,3 +134,14 @@ def test_what_the_learner_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     exact = {"errors": [1.0, 2.0]}
     one = {"size": 1.0, "runs": [[[1, 1.0, 5.0, 4.0]]]}
     assert ours.ABSENT in qm7.render({"exact": exact, "methods": {"growing": one}})
+
+
+def test_the_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the pictures are drawn by matplotlib")
+    from benchmarks.doubly_stochastic import plots
+
+    document = json.loads((plots.common.RESULTS / "doubly_stochastic.json").read_text())
+    paths = plots.draw(document, tmp_path)
+    assert len(paths) == 3
+    for path in paths:
+        assert path.read_bytes().startswith(b"\x89PNG")
