@@ -114,7 +114,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
         tried = [[size, _curve(inner, make, size, 0, [tuned])[-1][2]] for size in SIZES]
         common.note(f"  {name}: {tried}")
         size = min(tried, key=lambda one: one[1])[0]
-        most = passes // 4 if name == "growing" else passes
+        most = max(1, passes // 4) if name == "growing" else passes
         stops = [1 << k for k in range(0, 7, 2 if most > 2 else 1) if 1 << k < most] + [most]
         found["methods"][name] = {"size": size, "tried": tried, "runs": []}
         for seed in range(2 if quick else SEEDS):
