@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.errors import InvalidInput
 from streamk.learners.common.steps import InverseTime, Step
 
 
@@ -24,6 +25,10 @@ class Delayed(Step):
     theta: float
     t0: float
 
+    def __post_init__(self) -> None:
+        if not (self.theta > 0.0 and self.t0 >= 0.0):
+            raise InvalidInput(f"theta={self.theta} is above 0, and t0={self.t0} not below")
+
     def size(self, t: int) -> float:
         """Return theta / (t + t0)."""
         return self.theta / (t + self.t0)
@@ -34,14 +39,25 @@ class Delayed(Step):
         return np.asarray(self.theta / (times + self.t0))
 
 
+def _offsets() -> list[str]:
+    """Names of the offset of the learner's rule; none where it has no offset."""
+    return [field.name for field in dataclasses.fields(InverseTime) if field.name != "theta"]
+
+
 def inverse_time(theta: float, t0: float = 0.0) -> Step:
     """Return the rule ``theta / (t + t0)``; `t0` 0 is that of the theorems."""
-    options: dict[str, Any] = {
-        field.name: t0 for field in dataclasses.fields(InverseTime) if field.name != "theta"
-    }
-    if options or not t0:
-        return InverseTime(theta, **options)
-    return Delayed(theta, t0)
+    options: dict[str, Any] = dict.fromkeys(_offsets(), t0)
+    if options:
+        try:
+            return InverseTime(theta, **options)
+        except InvalidInput:
+            return Delayed(theta, t0)
+    return Delayed(theta, t0) if t0 else InverseTime(theta)
+
+
+def default(theta: float) -> Step | None:
+    """Return the learner's own rule with the offset that it has by default; None without one."""
+    return InverseTime(theta) if _offsets() else None
 
 
 def decreasing(first: float, steps: float) -> Step:

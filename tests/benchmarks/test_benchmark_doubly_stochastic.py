@@ -16,6 +16,7 @@ from benchmarks.doubly_stochastic import mnist, ours, qm7, race, rate, virtual
 from benchmarks.doubly_stochastic.methods import METHODS
 from benchmarks.doubly_stochastic.problems import Problem
 from benchmarks.doubly_stochastic.steps import Delayed, decreasing, inverse_time
+from streamk.learners import DoublyStochastic
 
 
 @pytest.fixture(autouse=True)
@@ -145,3 +146,24 @@ def test_the_pictures(tmp_path: Path) -> None:
     assert len(paths) == 3
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("part", ["mnist", "qm7"])
+def test_a_preconditioner_is_measured_where_the_learner_has_one(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def made(kernel: Any, **options: Any) -> Any:
+        asked.append({name: options.pop(name) for name in list(options) if name == ours.OPTION})
+        return DoublyStochastic(kernel, **options)
+
+    monkeypatch.setattr(ours, "has_preconditioner", lambda: True)
+    monkeypatch.setattr(ours, "DoublyStochastic", made)
+    out = tmp_path / "found.json"
+    doubly_stochastic.run(["--quick", "--only", part, "--out", str(out)])
+    document = json.loads(out.read_text())
+    assert "preconditioned" in document["results"][part]["methods"]
+    assert ours.ABSENT not in doubly_stochastic.render(document)
+    assert asked
+    assert all(options == {"preconditioner": "block"} for options in asked)
