@@ -5,8 +5,8 @@ its second: the error after the same seconds of learning for all, with as many p
 Seconds are processor time of one thread, which other work on the machine does not change. Tests,
 the fit of Nyström's approximation and the making of virtual examples are not timed. The pass of
 NORMA and k-SDCA may take longer than the budget of SC2: that figure is then of a part of the pass.
-Options are chosen once, on training events (seed 0). Five seeds decide the order, the division of
-Forest, the virtual examples and the features.
+Options are chosen once, on training events (seed 0). Five seeds decide the order, the virtual
+examples and the features.
 
 The paper's appendix, with its batch sizes and regularization, is not at hand: `methods` has ours.
 """

@@ -143,7 +143,7 @@ def _molecules(found: Mapping[str, Any]) -> Figure:
         runs = np.array(one["runs"])
         passes, errors = runs[0, :, 0], runs[:, :, 3].mean(axis=0)
         panel.plot(passes, errors, label=name, color=colour, marker="o")
-    exact = float(np.mean(found["exact"]["errors"]))
+    exact = found["exact"]["error"]
     panel.axhline(exact, color="#0072b2", linestyle="--", label="exact kernel ridge, sorted")
     panel.axhline(2.97, color="#000000", linestyle=":", label="the paper")
     panel.set(xscale="log", xlabel="passes", ylabel="mean absolute error, kcal/mol")

@@ -2,7 +2,7 @@
 
 The Gaussian kernel is that of the authors' code: exp(-|x-y|^2 / m^2) with m the median distance
 of pairs of up to 4,000 training events. Columns are in [0, 1] (Adult's as in the file, Forest's by
-their least and greatest value), images have length 1 and are projected onto the 100 leading
+their least and greatest value in training), images have length 1 and are projected onto the 100 leading
 eigenvectors of the second moments of the training images, as in that code.
 """
 
@@ -84,16 +84,21 @@ def adult(data: Directory, seed: int, *, quick: bool) -> Problem:
 
 
 def forest(data: Directory, seed: int, *, quick: bool) -> Problem:
-    """Covtype, class 2 against the rest; a tenth of the rows, drawn at random, is the test."""
+    """Covtype, class 2 against the rest; a tenth of the rows, the same for all seeds, is the test.
+
+    So no event on which options were chosen is among those of the test.
+    """
     name = "covtype_subset93k"
     stream = load(name, data, quick=quick)
-    order = np.random.default_rng(seed).permutation(len(stream))
-    least = stream.X.min(axis=0)
-    width = stream.X.max(axis=0) - least
-    X = ((stream.X - least) / np.where(width > 0.0, width, 1.0))[order]
-    y = np.where(stream.y == POSITIVE[name], 1.0, -1.0)[order]
-    n = len(X) * 9 // 10
-    return Problem("Forest", X[:n], y[:n], X[n:], y[n:], median_distance(X[:n]))
+    divided = np.random.default_rng(0).permutation(len(stream))
+    n = len(stream) * 9 // 10
+    order = np.random.default_rng(seed).permutation(n)
+    rows, tested = divided[:n][order], divided[n:]
+    least = stream.X[rows].min(axis=0)
+    width = stream.X[rows].max(axis=0) - least
+    X = (stream.X - least) / np.where(width > 0.0, width, 1.0)
+    y = np.where(stream.y == POSITIVE[name], 1.0, -1.0)
+    return Problem("Forest", X[rows], y[rows], X[tested], y[tested], median_distance(X[rows]))
 
 
 def eights(data: Directory, seed: int, *, quick: bool) -> Problem:

@@ -96,7 +96,7 @@ def slope(t: Numbers, errors: Numbers) -> float:
 
 def _group(nu: float, name: str, stops: Numbers, seeds: range) -> Numbers:
     """Return mean squared distances at the stops, of the mean over seeds."""
-    return np.mean([distances(nu, name, stops, seed) for seed in seeds], axis=0)
+    return np.asarray(np.mean([distances(nu, name, stops, seed) for seed in seeds], axis=0))
 
 
 def target(nu: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:

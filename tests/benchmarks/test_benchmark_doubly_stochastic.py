@@ -132,7 +132,7 @@ def test_what_the_learner_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     runs = [[[10, 1.0, 5.0]]]
     one: dict[str, Any] = {"size": 1.0, "runs": runs}
     assert ours.ABSENT in mnist.render({"events": 10, "methods": {"growing": one}})
-    exact = {"errors": [1.0, 2.0]}
+    exact = {"error": 1.0}
     one = {"size": 1.0, "runs": [[[1, 1.0, 5.0, 4.0]]]}
     assert ours.ABSENT in qm7.render({"exact": exact, "methods": {"growing": one}})
 

@@ -21,7 +21,8 @@ def gaussian(X: Numbers, Z: Numbers, gamma: float) -> Numbers:
     squares -= 2.0 * (X @ Z.T)
     np.maximum(squares, 0.0, out=squares)
     squares *= -gamma
-    return np.exp(squares, out=squares)
+    np.exp(squares, out=squares)
+    return np.asarray(squares)
 
 
 class Expansion:
