@@ -2,8 +2,8 @@
 
 The Gaussian kernel is that of the authors' code: exp(-|x-y|^2 / m^2) with m the median distance
 of pairs of up to 4,000 training events. Columns are in [0, 1] (Adult's as in the file, Forest's by
-their least and greatest value in training), images have length 1 and are projected onto the 100 leading
-eigenvectors of the second moments of the training images, as in that code.
+their least and greatest value in training), images have length 1 and are projected onto the 100
+leading eigenvectors of the second moments of the training images, as in that code.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Figure 1 (7): atomization energies of molecules, from Coulomb matrices in random orders of atoms.
 
-The set is qm7_qml, 7,101 of the 7,165 molecules of the paper's set. A fifth, the same
-for all seeds, is the test. Every event is a virtual example: the matrix of a training molecule with its atoms in an
-order drawn anew (`virtual`), its 276 columns as in the file. The kernel is Gaussian with the median
-rule (`problems`), the loss squared (kernel ridge), labels have mean 0 and deviation 1 while
-learning. "growing" draws 256 features for each batch of 128 and visits none twice; "2^15 features"
-has all of them in each step, on batches of 8; "preconditioned" has batches of 2^11, blocks of 2^10
-and the steps of the authors' code, 1 / (1 + t / 10,000). A prediction is of a molecule's matrix in
-its sorted order, or the mean over 8 random orders. The step size, and the regularization of the
-exact solution, are chosen on a tenth of the training molecules, held out, after four passes. The
-error is the mean absolute one, in kcal/mol. Seconds are processor time of learning on one thread.
+The set is qm7_qml, 7,101 of the 7,165 molecules of the paper's set. A fifth, the same for all
+seeds, is the test. Every event is a virtual example: the matrix of a training molecule with its
+atoms in an order drawn anew (`virtual`), its 276 columns as in the file. The kernel is Gaussian
+with the median rule (`problems`), the loss squared (kernel ridge), labels have mean 0 and deviation
+1 while learning. "growing" draws 256 features for each batch of 128 and visits none twice; "2^15
+features" has all of them in each step, on batches of 8; "preconditioned" has batches of 2^11,
+blocks of 2^10 and the steps of the authors' code, 1 / (1 + t / 10,000). A prediction is of a
+molecule's matrix in its sorted order, or the mean over 8 random orders. The step size, and the
+regularization of the exact solution, are chosen on a tenth of the training molecules, held out,
+after four passes. The error is the mean absolute one, in kcal/mol. Seconds are processor time of
+learning on one thread.
 
 "exact kernel ridge" is scikit-learn's `KernelRidge` of the sorted matrices, without virtual
 examples, with the same kernel.
