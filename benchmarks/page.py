@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks import adult, common, first_light, first_use, headlines, scaling
 from benchmarks.arrivals import __main__ as arrivals
+from benchmarks.doubly_stochastic import __main__ as doubly_stochastic
 from benchmarks.drift import __main__ as drift
 from benchmarks.eigenpro import __main__ as eigenpro
 from benchmarks.engine import __main__ as engine
@@ -54,6 +55,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "meka.md": {meka.NAME: meka.render},
     TOPICS / "eigenpro.md": {eigenpro.NAME: eigenpro.render},
     TOPICS / "fast_prediction.md": {fast_prediction.NAME: fast_prediction.render},
+    TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     GUIDE / "index.md": {"river_battery": front.render},
