@@ -49,8 +49,8 @@ DEFAULT = "the learner's"
 RULES = ("theta / t", "theta / (t + t0)", DEFAULT)
 
 
-def rule(name: str, theta: float) -> Step | None:
-    """Return the step sizes of a name; None where the learner has none of them."""
+def rule(name: str, theta: float) -> Step:
+    """Return the step sizes of a name."""
     if name == DEFAULT:
         return default(theta)
     return inverse_time(theta, 0.0 if name == RULES[0] else theta**2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ import pytest
 pytest.importorskip("sklearn", reason="some rivals are scikit-learn's: pip install scikit-learn")
 
 from benchmarks.doubly_stochastic import __main__ as doubly_stochastic
-from benchmarks.doubly_stochastic import mnist, ours, qm7, race, rate, virtual
+from benchmarks.doubly_stochastic import race, rate, virtual
 from benchmarks.doubly_stochastic.methods import METHODS
 from benchmarks.doubly_stochastic.problems import Problem
-from benchmarks.doubly_stochastic.steps import Delayed, decreasing, inverse_time
-from streamk.learners import DoublyStochastic
+from benchmarks.doubly_stochastic.steps import decreasing, inverse_time
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +50,6 @@ def test_a_rule_of_steps_is_the_one_that_is_named() -> None:
     rule = decreasing(8.0, 1000.0)
     np.testing.assert_allclose(rule.size(1000), 8.0 / 11.0)
     np.testing.assert_array_equal(rule.sizes(3, 4), [rule.size(t) for t in range(3, 7)])
-    assert Delayed(2.0, 3.0).to_json() == {"step": "delayed", "theta": 2.0, "t0": 3.0}
 
 
 def test_the_optimum_of_the_rate_is_stationary() -> None:
@@ -126,17 +123,6 @@ def test_options_are_chosen_on_training_events_alone() -> None:
     assert chosen["held_out"] < 25.0
 
 
-def test_what_the_learner_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ours, "has_preconditioner", lambda: False)
-    assert "preconditioned" not in mnist.methods()
-    runs = [[[10, 1.0, 5.0]]]
-    one: dict[str, Any] = {"size": 1.0, "runs": runs}
-    assert ours.ABSENT in mnist.render({"events": 10, "methods": {"growing": one}})
-    exact = {"error": 1.0}
-    one = {"size": 1.0, "runs": [[[1, 1.0, 5.0, 4.0]]]}
-    assert ours.ABSENT in qm7.render({"exact": exact, "methods": {"growing": one}})
-
-
 def test_the_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the pictures are drawn by matplotlib")
     from benchmarks.doubly_stochastic import plots
@@ -146,24 +132,3 @@ def test_the_pictures(tmp_path: Path) -> None:
     assert len(paths) == 1 + sum(part in document["results"] for part in ("rate", "qm7"))
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("part", ["mnist", "qm7"])
-def test_a_preconditioner_is_measured_where_the_learner_has_one(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def made(kernel: Any, **options: Any) -> Any:
-        asked.append({name: options.pop(name) for name in list(options) if name == ours.OPTION})
-        return DoublyStochastic(kernel, **options)
-
-    monkeypatch.setattr(ours, "has_preconditioner", lambda: True)
-    monkeypatch.setattr(ours, "DoublyStochastic", made)
-    out = tmp_path / "found.json"
-    doubly_stochastic.run(["--quick", "--only", part, "--out", str(out)])
-    document = json.loads(out.read_text())
-    assert "preconditioned" in document["results"][part]["methods"]
-    assert ours.ABSENT not in doubly_stochastic.render(document)
-    assert asked
-    assert all(options == {"preconditioner": "block"} for options in asked)
