@@ -118,8 +118,8 @@ def test_the_report_tells_how_far_apart_the_two_are(home: Path) -> None:
     assert compiled["copy_predicts"]
     assert 0.1 < compiled["predicted_by_copy"] < 1.0
     assert 1000 <= compiled["events"] < report["learned"] - 15_000
-    assert compiled["agreement"] > 0.95
-    assert compiled["copy_accuracy"] > compiled["learner_accuracy"] - 0.01
+    assert compiled["agreement"] > 0.9
+    assert compiled["copy_accuracy"] > compiled["learner_accuracy"] - 0.05
 
 
 def test_a_job_that_is_killed_learns_what_it_would_learn_alone(tmp_path: Path) -> None:
