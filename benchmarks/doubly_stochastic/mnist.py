@@ -8,8 +8,9 @@ then have their turns; "preconditioned" has the batches of 2^13 and the blocks o
 the authors' code divided by four and two, and its steps 1 / (1 + t / 10,000), no regularization.
 "preconditioned, steps found" has the same batches and blocks, of which there are 16, and the
 learner's own sizes of steps. The sizes of the other steps are chosen by the error on 5,000 training
-images that are held out, after 20,000 virtual examples of the others. Seconds are processor time of learning on one thread,
-which other work on the machine does not change; to make the examples and to test is not counted.
+images that are held out, after 20,000 virtual examples of the others. Seconds are processor time of
+learning on one thread, which other work on the machine does not change; to make the examples and to
+test is not counted.
 The paper has 8.1 million examples and 2^20 features.
 """
 
