@@ -260,11 +260,12 @@ def test_a_state_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("name", [*(f"pool.{each.name}" for each in LEARNED),
-                                  "scale.center", "scale.sample", "labels.center"])  # fmt: skip
+                                  "scale.center", "scale.sample",
+                                  "labels.quantiles.center"])  # fmt: skip
 def test_a_damaged_array_is_named(name: str) -> None:
     state = learned("numbers", 50).state()
     # How many columns have a scale follows from the first array.
-    short = {"scale.center": "numeric", "labels.center": "numeric"}.get(
+    short = {"scale.center": "numeric", "labels.quantiles.center": "numeric"}.get(
         name, name.partition(".")[2]
     )
     for array in (None, np.zeros(13), np.zeros((2, 5, 1))):
