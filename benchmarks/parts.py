@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,25 @@ def add_only(parser: argparse.ArgumentParser, parts: Sequence[str], flag: str = 
         metavar="PART",
         help="the others stay in the results as they were; of " + ", ".join(parts),
     )
+
+
+def run(
+    name: str,
+    about: str | None,
+    measures: Mapping[str, Callable[..., dict[str, Any]]],
+    render: Render,
+    argv: Sequence[str] | None,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Measure the parts that are wanted, each from data and `quick`, and write them."""
+    parser = common.arguments(f"benchmarks.{name}", about)
+    add_only(parser, list(measures))
+    options = parser.parse_args(argv)
+    given = {
+        part: partial(measure, options.data, quick=options.quick)
+        for part, measure in measures.items()
+    }
+    common.finish(name, options, dict(settings or {}), measured(name, options, given), render)
 
 
 def measured(

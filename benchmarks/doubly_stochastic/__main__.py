@@ -15,7 +15,8 @@ parts stay in the results as they were, with the machine and the date of their o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
@@ -39,21 +40,16 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parser = common.arguments("benchmarks.doubly_stochastic", __doc__)
-    parts.add_only(parser, list(PARTS))
-    options = parser.parse_args(argv)
-    data, quick = options.data, options.quick
-    measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "rate": lambda: rate.measure(data, quick=quick),
-        "figure1": lambda: figure1.measure(data, "adult", quick=quick),
-        "figure1_mnist": lambda: figure1.measure(data, "mnist86", quick=quick),
-        "figure1_forest": lambda: figure1.measure(data, "forest", quick=quick),
-        "mnist": lambda: mnist.measure(data, quick=quick),
-        "qm7": lambda: qm7.measure(data, quick=quick),
-        "storage": lambda: storage.measure(data, quick=quick),
+    measures = {
+        "rate": rate.measure,
+        "figure1": partial(figure1.measure, name="adult"),
+        "figure1_mnist": partial(figure1.measure, name="mnist86"),
+        "figure1_forest": partial(figure1.measure, name="forest"),
+        "mnist": mnist.measure,
+        "qm7": qm7.measure,
+        "storage": storage.measure,
     }
-    results = parts.measured(NAME, options, measures)
-    common.finish(NAME, options, {"seeds": figure1.SEEDS}, results, render)
+    parts.run(NAME, __doc__, measures, render, argv, {"seeds": figure1.SEEDS})
 
 
 if __name__ == "__main__":

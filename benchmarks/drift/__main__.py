@@ -12,7 +12,7 @@ the results as they were, with the machine and the date of their own run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
@@ -33,18 +33,13 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parser = common.arguments("benchmarks.drift", __doc__)
-    parts.add_only(parser, list(PARTS))
-    options = parser.parse_args(argv)
-    data, quick = options.data, options.quick
-    measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "delays": lambda: delays.measure(data, quick=quick),
-        "nulls": lambda: nulls.measure(data, quick=quick),
-        "blocks": lambda: blocks.measure(data, quick=quick),
-        "retraining": lambda: retraining.measure(data, quick=quick),
+    measures = {
+        "delays": delays.measure,
+        "nulls": nulls.measure,
+        "blocks": blocks.measure,
+        "retraining": retraining.measure,
     }
-    results = parts.measured(NAME, options, measures)
-    common.finish(NAME, options, {}, results, render)
+    parts.run(NAME, __doc__, measures, render, argv)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ parts stay in the results as they were, with the machine and the date of their o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
@@ -39,21 +40,16 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parser = common.arguments("benchmarks.fast_prediction", __doc__)
-    parts.add_only(parser, list(PARTS))
-    options = parser.parse_args(argv)
-    data, quick = options.data, options.quick
-    measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "classes": lambda: classes.measure(data, quick=quick),
-        "kddcup": lambda: classes.measure(data, quick=quick, sets=classes.LARGE),
-        "numbers": lambda: numbers.measure(data, quick=quick),
-        "approximation": lambda: approximation.measure(data, quick=quick),
-        "ablation": lambda: ablation.measure(data, quick=quick),
-        "live": lambda: live.measure(data, quick=quick),
-        "command": lambda: command.measure(data, quick=quick),
+    measures = {
+        "classes": classes.measure,
+        "kddcup": partial(classes.measure, sets=classes.LARGE),
+        "numbers": numbers.measure,
+        "approximation": approximation.measure,
+        "ablation": ablation.measure,
+        "live": live.measure,
+        "command": command.measure,
     }
-    results = parts.measured(NAME, options, measures)
-    common.finish(NAME, options, {}, results, render)
+    parts.run(NAME, __doc__, measures, render, argv)
 
 
 if __name__ == "__main__":

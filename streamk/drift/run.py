@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import CHUNK, Dense, two_sample
+from streamk.backends import CHUNK, Curve, Dense, two_sample
 from streamk.backends.two_sample import BANDS, ROLE, TRAINING, TwoSample
 from streamk.drift.scale import FirstScale
 from streamk.features.blocks import FeatureBlocks
@@ -177,7 +177,7 @@ class Run:
         assert self._basis is not None
         out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
         Z = self.scale.transform(X, self._backend)
-        self._backend.features(Z, self._basis, True, False, out)
+        self._backend.features(Z, self._basis, Curve.COSINE, False, out)
         return out
 
     def _lay_out(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from streamk import backends
 from streamk.backends import Backend, Curve, KernelCode, Law, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
@@ -29,6 +30,23 @@ def as_points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray
             "a single point x is passed as [x]"
         )
     return points
+
+
+def is_whole(number: Any) -> bool:
+    """Return whether this is a whole number, and not a boolean."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def on_sphere(points: NDArray[Any], bandwidth: float) -> NDArray[Any]:
+    """Return the unit vectors of (bandwidth, x) of points (n, d): (n, d + 1), of their type."""
+    out = np.empty((len(points), points.shape[1] + 1), points.dtype)
+    to_sphere = backends.twin("tangent").to_sphere
+
+    def fill(rows: slice) -> None:
+        to_sphere(points[rows], bandwidth, out[rows])
+
+    divide(len(points), 4 * points.size, fill)
+    return out
 
 
 def _check_dtype(dtype: DTypeLike) -> None:

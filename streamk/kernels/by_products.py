@@ -13,18 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import FACTORS, Backend, Curve, KernelCode, Law
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
-from streamk.kernels.base import Scaled, as_points
+from streamk.kernels.base import Scaled, as_points, is_whole
 
 CONSTANT_KEY = 2**64 - 1
 """Key of the constant column that `mapped` puts before the others."""
 
 _ROWS, _POINTS = 32, 512
 """Points of a tile of the product, of the one set and of the other."""
-
-
-def is_whole(number: Any) -> bool:
-    """Return whether this is a whole number, and not a boolean."""
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk import backends
 from streamk.backends import DEEPEST, Curve, KernelCode, Law
-from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
-from streamk.kernels.base import Kernel, Scaled, as_points
+from streamk.kernels.base import Kernel, Scaled, as_points, is_whole, on_sphere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +61,7 @@ class NTK(Scaled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = isinstance(self.depth, int | np.integer) and not isinstance(self.depth, bool)
-        if not whole or not 1 <= self.depth <= DEEPEST:
+        if not is_whole(self.depth) or not 1 <= self.depth <= DEEPEST:
             raise InvalidInput(
                 f"depth={self.depth!r} of NTK must be a whole number from 1 to {DEEPEST}: its "
                 "hidden layers"
@@ -81,14 +78,7 @@ class NTK(Scaled):
         They are of the type of the points, float32 or float64, and those of a point are the same,
         bit for bit, in whatever batch it comes and whatever columns of zeros follow.
         """
-        out = np.empty((len(points), points.shape[1] + 1), points.dtype)
-        to_sphere = backends.twin("tangent").to_sphere
-
-        def fill(rows: slice) -> None:
-            to_sphere(points[rows], self.bandwidth, out[rows])
-
-        divide(len(points), 4 * points.size, fill)
-        return out
+        return on_sphere(points, self.bandwidth)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk import backends
 from streamk.backends import Curve, Law
-from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
-from streamk.kernels.base import is_positive
-from streamk.kernels.by_products import OfProducts, is_whole
+from streamk.kernels.base import is_positive, is_whole, on_sphere
+from streamk.kernels.by_products import OfProducts
 
 HIGHEST = 10
 """Highest degree of a zonal harmonic: of more, single precision loses the polynomials."""
@@ -38,14 +36,7 @@ class OnSphere(OfProducts):
         Those of a point are the same, bit for bit, in whatever batch it comes and whatever columns
         of zeros follow.
         """
-        out = np.empty((len(points), points.shape[1] + 1), points.dtype)
-        to_sphere = backends.twin("tangent").to_sphere
-
-        def fill(rows: slice) -> None:
-            to_sphere(points[rows], self.bandwidth, out[rows])
-
-        divide(len(points), 4 * points.size, fill)
-        return out
+        return on_sphere(points, self.bandwidth)
 
 
 @dataclass(frozen=True, kw_only=True)

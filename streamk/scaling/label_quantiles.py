@@ -32,7 +32,6 @@ class LabelQuantiles(RunningQuantiles):
     d : int
         1, or 0 for labels that are classes.
     seed : int, default 0
-    budget : int, default 8 MiB
         See `RunningQuantiles`.
 
     Attributes
@@ -53,8 +52,8 @@ class LabelQuantiles(RunningQuantiles):
     TYPE = "label-quantiles"
     FORMAT = 1
 
-    def __init__(self, d: int = 0, *, seed: int = 0, budget: int = 8 << 20) -> None:
-        super().__init__(d, seed=seed, budget=budget)
+    def __init__(self, d: int = 0, *, seed: int = 0) -> None:
+        super().__init__(d, seed=seed)
         self.jumped = False
         self._jumps = Jumps()
         self._recent = np.zeros(0)
@@ -121,13 +120,8 @@ class LabelQuantiles(RunningQuantiles):
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
-        nested = State.nest({"quantiles": self._quantiles()}, header | self._jumps.to_header())
+        nested = State.nest({"quantiles": super().state()}, header | self._jumps.to_header())
         return State(nested.header, {**nested.arrays, "recent": self._recent.copy()})
-
-    def _quantiles(self) -> State:
-        state = super().state()
-        kind: dict[str, JSON] = {"type": RunningQuantiles.TYPE, "format": RunningQuantiles.FORMAT}
-        return State({**state.header, **kind}, state.arrays)
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:

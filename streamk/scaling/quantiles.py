@@ -326,8 +326,8 @@ class RunningQuantiles:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {
-            "type": self.TYPE,
-            "format": self.FORMAT,
+            "type": RunningQuantiles.TYPE,
+            "format": RunningQuantiles.FORMAT,
             "seed": self._sample.seed,
             "budget": self._budget,
             "capacity": self._sample.capacity,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import CHUNK
 from streamk.declared import number
+from streamk.kernels import Kernel
 from streamk.learners.common.resolving import curvature
 from streamk.learners.doubly_stochastic.coefficients import Coefficients
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
@@ -19,6 +21,7 @@ from streamk.learners.doubly_stochastic.preconditioner import (
     Search,
     damping_of_few,
 )
+from streamk.losses import Loss
 
 _AVERAGES = "averages"
 _ETA = 3
@@ -30,18 +33,19 @@ class PreconditionedFunction(KernelFunction):
 
     Parameters
     ----------
+    kernel : Kernel
+    loss : Loss
     averaging : bool
         Whether the averages of the coefficients predict.
     **options
         Those of `KernelFunction`; without a `step` its size is searched for.
     """
 
-    def __init__(self, *arguments: Any, averaging: bool, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        loss = arguments[1]
+    def __init__(self, kernel: Kernel, loss: Loss, *, averaging: bool, **options: Any) -> None:
+        super().__init__(kernel, loss, **options)
         self.averages = self.coefficients.copy() if averaging else None
         self.search = Search(loss) if self._step is None else None
-        self._function = loss
+        self._bound = partial(curvature, loss)
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +81,7 @@ class PreconditionedFunction(KernelFunction):
                 Phi,
                 G,
                 W[some],
-                curvature=curvature(self._function, coefficients.n_outputs) or 1.0,
+                curvature=self._bound(coefficients.n_outputs) or 1.0,
                 regularization=self._regularization,
             )
             W[some] += self._change(block, t, F, y)

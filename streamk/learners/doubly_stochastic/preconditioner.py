@@ -101,15 +101,15 @@ class Block:
         """Return the direction, float64 (m, outputs)."""
         return self._xp.linalg.solve(self._damped(damping), self._descent)
 
-    def searched(self, damping: float, rises: Callable[[Any], Numbers]) -> Direction:
+    def searched(self, damping: float, rises: Callable[[Numbers], Numbers]) -> Direction:
         """Return the direction and its best multiple.
 
         Parameters
         ----------
         damping : float
         rises : callable
-            How much more loss each event has after changes of the outputs (n, outputs), float64
-            (n,) on the host.
+            How much more loss each event has (n,) after changes of the outputs (n, outputs); both
+            float64, on the host.
         """
         xp, Phi = self._xp, self._Phi
         inverse = xp.linalg.inv(self._damped(damping))
@@ -117,7 +117,8 @@ class Block:
         leverages = (((Phi @ inverse) * Phi).sum(axis=1) / len(Phi))[:, None]
         left = xp.maximum(1.0 - self._curvature * leverages, 1e-9)
         changes = (Phi @ D + leverages * self._G) / left
-        least, size = min((_upper(rises(size * changes)), size) for size in _SIZES)
+        host = changes if xp is np else changes.get()
+        least, size = min((_upper(rises(size * host)), size) for size in _SIZES)
         return Direction(D, size, least)
 
     def _damped(self, damping: float) -> Any:
@@ -168,9 +169,8 @@ class Search:
         """
         before = self._loss.value(F, y)
 
-        def rises(changes: Any) -> Numbers:
-            host = changes.get() if hasattr(changes, "get") else changes
-            return self._loss.value(F + host, y) - before
+        def rises(changes: Numbers) -> Numbers:
+            return self._loss.value(F + changes, y) - before
 
         factor = _FACTOR if self.rising else 1.0 / _FACTOR
         other = min(max(self.damping * factor, DAMPINGS.least), DAMPINGS.most)
