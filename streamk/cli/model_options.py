@@ -21,6 +21,8 @@ from streamk.options import Choice, Flag, Option, Whole
 __all__ = ["Setting", "build", "learner_header", "options_of", "task_of"]
 
 STEPS = ("constant", "inverse-time", "adagrad")
+"""Rules with a size; `LADDER` has none."""
+LADDER = "ladder"
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,17 @@ def _loss(text: str) -> str:
 
 
 def _step(text: str) -> Any:
-    """Read a number, or RULE:NUMBER."""
-    from streamk.learners import AdaGrad, Constant, InverseTime
+    """Read a number, RULE:NUMBER, or the rule without a number."""
+    from streamk.learners import AdaGrad, Constant, InverseTime, Ladder
 
+    if text == LADDER:
+        return Ladder()
     if text in STEPS:
         raise argparse.ArgumentTypeError(f"{text!r} needs a size: {text}:SIZE")
     rule, colon, size = text.rpartition(":")
     makers = dict(zip(STEPS, (Constant, InverseTime, AdaGrad), strict=True))
+    if rule == LADDER:
+        raise argparse.ArgumentTypeError(f"{LADDER!r} finds its sizes by itself; leave out :{size}")
     return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
 
 

@@ -47,6 +47,7 @@ STEPS = {
     "constant:SIZE": "always the same, follows change; SIZE alone means this",
     "inverse-time:SIZE": "SIZE / (t + offset) in step t, settles down",
     "adagrad:SIZE": "a step for each coefficient; twice the memory",
+    "ladder": "several sizes, the best of late predicts; doubly-stochastic",
 }
 
 

@@ -1,7 +1,7 @@
 """Learners: models that predict batches of events and learn them."""
 
 from streamk.learners.base import Learner
-from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Step
+from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Ladder, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
@@ -19,6 +19,7 @@ __all__ = [
     "DoublyStochastic",
     "EigenPro",
     "InverseTime",
+    "Ladder",
     "Learner",
     "LiveCompiled",
     "MultiKernel",

@@ -20,7 +20,7 @@ from streamk.learners.common.options import (
     OF_OPTIMIZERS,
     check_classification,
 )
-from streamk.learners.common.steps import AdaGrad, Constant, Step
+from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step
 from streamk.learners.common.supervised import Supervised
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
@@ -87,6 +87,11 @@ class OnEmbeddedFeatures(Supervised):
             raise InvalidInput(
                 f"step={self.step!r} cannot be AdaGrad: its sums belong to single coordinates, and "
                 "these turn where a landmark goes; take Constant(1.0), say"
+            )
+        if isinstance(self.step, Ladder):
+            raise InvalidInput(
+                f"step={self.step!r} cannot be a Ladder, which doubly-stochastic has; take "
+                "Constant(1.0), say"
             )
         if newton and self.regularization == 0.0:
             raise InvalidInput(

@@ -29,8 +29,11 @@ class Step:
                 f"{option}={value!r} of {type(self).__name__} must be a positive number"
             )
 
-    def settled(self, *, curvature: float, noise: float) -> Step:
-        """Return the rule for a loss and features, see `InverseTime`; others are as they are."""
+    def settled(self, *, curvature: float, noise: float, events: int) -> Step:
+        """Return the rule for a loss, features and mini-batches of so many events.
+
+        See `InverseTime` and `Ladder`; others are as they are.
+        """
         return self
 
     def size(self, t: int) -> float:
@@ -83,7 +86,7 @@ class InverseTime(Step):
             raise InvalidInput(f"offset={offset!r} of InverseTime must be a number of at least 0")
         self._check("theta", self.theta)
 
-    def settled(self, *, curvature: float, noise: float) -> Step:
+    def settled(self, *, curvature: float, noise: float, events: int) -> Step:
         """Return the rule with an offset: ``theta h + noise (theta h)^2`` unless one was given.
 
         With the first term the first step is no longer than that which meets an event's label. The
@@ -97,6 +100,8 @@ class InverseTime(Step):
             Bound h on the curvature of the loss, times k(x, x).
         noise : float
             One over the features of a block times the events of a step.
+        events : int
+            Of a step.
         """
         if self.offset is not None:
             return self
@@ -169,7 +174,48 @@ class AdaGrad(Step):
         return self.gamma
 
 
-_STEPS: dict[str, type[Step]] = {step.name: step for step in (InverseTime, Constant, AdaGrad)}
+@dataclass(frozen=True)
+class Ladder(Step):
+    """Constant sizes side by side, for streams of which no good size is known.
+
+    Each size has coefficients of its own, of the same random features; those with the least loss on
+    recent events predict (follow the leader). See
+    `streamk.learners.doubly_stochastic.several_steps`.
+
+    Parameters
+    ----------
+    gammas : tuple of float, optional
+        Up to 16 sizes. By default a factor 4 apart, see `settled`.
+    """
+
+    name = "ladder"
+    gammas: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gammas, tuple) or len(self.gammas) > _MOST_RUNGS:
+            raise InvalidInput(
+                f"gammas={self.gammas!r} of Ladder must be a tuple of up to {_MOST_RUNGS} numbers"
+            )
+        for gamma in self.gammas:
+            self._check("gammas", gamma)
+
+    def settled(self, *, curvature: float, noise: float, events: int) -> Step:
+        """Return the rule with its sizes, those of ``4^k / curvature`` unless some were given.
+
+        The step of 1 / curvature meets an event's label. Three sizes are smaller, for noise. The
+        gradient of a mini-batch of `events` is their mean, so larger sizes up to `events` times as
+        much can be of use.
+        """
+        if self.gammas:
+            return self
+        rungs = [0, -1, -2, -3, *range(1, min(_MOST_RUNGS - 4, int(math.log2(events) / 2)) + 1)]
+        return Ladder(tuple(4.0**k / curvature for k in rungs))
+
+
+_MOST_RUNGS = 16
+_STEPS: dict[str, type[Step]] = {
+    step.name: step for step in (InverseTime, Constant, AdaGrad, Ladder)
+}
 
 
 def step_from_json(data: dict[str, Any]) -> Step:
@@ -182,4 +228,6 @@ def step_from_json(data: dict[str, Any]) -> Step:
     kind = _STEPS[options.pop("step")]
     if kind is InverseTime:
         options.setdefault("offset", 0.0)  # before there were offsets
+    if kind is Ladder:
+        options["gammas"] = tuple(options.get("gammas", ()))
     return kind(**options)

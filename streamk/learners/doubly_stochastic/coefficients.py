@@ -34,23 +34,32 @@ class Coefficients:
         Whether sums of squared gradients are kept (AdaGrad).
     backend : Backend
         On whose device the arrays are.
+    functions : int, default 1
+        Functions side by side, each with so many outputs; the arrays have those of one after those
+        of the other.
     """
 
     def __init__(
-        self, dtype: np.dtype[Any], n_outputs: int, *, squares: bool, backend: Backend
+        self,
+        dtype: np.dtype[Any],
+        n_outputs: int,
+        *,
+        squares: bool,
+        backend: Backend,
+        functions: int = 1,
     ) -> None:
-        self.scale = 1.0
+        self.scale, self.functions = 1.0, functions
         self._chunks = 0
         self._backend, self._xp, self._dtype = backend, backend.xp, dtype
         self._keeps_squares = squares
-        self.all_values = self._xp.zeros((0, n_outputs, CHUNK), dtype)
-        self.all_squares = self._xp.zeros((0, n_outputs, CHUNK), dtype)
+        self.all_values = self._xp.zeros((0, functions * n_outputs, CHUNK), dtype)
+        self.all_squares = self._xp.zeros((0, functions * n_outputs, CHUNK), dtype)
         """The arrays; others where their size changes."""
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        outputs: int = self.all_values.shape[1]
+        outputs: int = self.all_values.shape[1] // self.functions
         return outputs
 
     @property
@@ -113,24 +122,33 @@ class Coefficients:
     def add_outputs(self, n_outputs: int) -> None:
         """Append outputs with zero coefficients up to so many."""
         if n_outputs > self.n_outputs:
-            self._resize(lambda old: self._padded(old, (len(old), n_outputs, CHUNK)))
+            shape = self.functions, n_outputs, CHUNK
+            self._resize(
+                lambda old: self._joined(self._padded(self.divided(old), (len(old), *shape)))
+            )
 
     def split(self, binary: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         """Turn the only output into two by `binary`, which appends an axis of two."""
-        both = np.moveaxis(binary(self._backend.get(self.all_values)[:, 0]), -1, 1)
-        self.all_values = self._backend.put(np.ascontiguousarray(both))
+        both = np.moveaxis(binary(self._backend.get(self.all_values)), -1, 2)
+        self.all_values = self._backend.put(np.ascontiguousarray(self._joined(both)))
         self.all_squares = self._xp.repeat(self.all_squares, 2, axis=1)
 
     def select(self, outputs: Sequence[int | None]) -> None:
         """Take the outputs numbered, in that order; None is a new one with zero coefficients."""
         numbers = [self.n_outputs if number is None else number for number in outputs]
         self.add_outputs(self.n_outputs + 1)
-        self._resize(lambda old: self._xp.ascontiguousarray(old[:, numbers]))
+        self._resize(
+            lambda old: self._xp.ascontiguousarray(self._joined(self.divided(old)[:, :, numbers]))
+        )
 
     def copy(self) -> Self:
         """Return an independent copy."""
         other = type(self)(
-            self._dtype, self.n_outputs, squares=self._keeps_squares, backend=self._backend
+            self._dtype,
+            self.n_outputs,
+            squares=self._keeps_squares,
+            backend=self._backend,
+            functions=self.functions,
         )
         other._take(self.arrays(self._chunks), self._chunks, self.scale)
         return other
@@ -142,6 +160,7 @@ class Coefficients:
         other.grow(chunks)
         mine = (weight * self.scale) * self.all_values[:chunks].astype(np.float64)
         mine += ((1.0 - weight) * other.scale) * other.all_values[:chunks]
+        self.all_values = self.all_values.copy()  # another array, by which a change is seen
         self.all_values[:chunks] = mine
         self.scale = 1.0
         if self._keeps_squares:
@@ -172,7 +191,7 @@ class Coefficients:
             shape = declared[0].shape
             squares = Domain(least=0.0, infinite=True)  # a gradient's may overflow
             declared.append(Declared("squares", self._dtype.name, shape, squares))
-        sizes = {"chunks": chunks, "outputs": self.n_outputs}
+        sizes = {"chunks": chunks, "outputs": self.functions * self.n_outputs}
         found, _ = taken(declared, arrays, sizes, "random features")
         self._take(found, chunks, scale)
 
@@ -192,6 +211,14 @@ class Coefficients:
             self.all_squares = change(self.all_squares)
         else:
             self.all_squares = self._xp.zeros((0, *self.all_values.shape[1:]), self._dtype)
+
+    def divided(self, array: Any) -> Any:
+        """Return an array of these coefficients as (chunks, functions, outputs, CHUNK)."""
+        return array.reshape(len(array), self.functions, array.shape[1] // self.functions, CHUNK)
+
+    def _joined(self, array: Any) -> Any:
+        """Return an array of `divided` as (chunks, functions * outputs, CHUNK)."""
+        return array.reshape(len(array), array.shape[1] * array.shape[2], CHUNK)
 
     def _padded(self, old: Any, shape: tuple[int, ...]) -> Any:
         """Return the array in the corner of a larger one of zeros."""

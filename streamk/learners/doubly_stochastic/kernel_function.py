@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,10 @@ class KernelFunction:
     def widths(self) -> tuple[int, ...]:
         """Groups of columns on which the features depend, () if on none."""
         return self._blocks.widths if self._blocks else ()
+
+    def dense(self) -> NDArray[Any]:
+        """Return the coefficients, shape (n_features, n_outputs), a copy."""
+        return self.coefficients.dense(self.n_features)
 
     def put(self, X: NDArray[Any]) -> Any:
         """Return events (n, d), mapped for the kernel, on the device on which they are learned."""
@@ -412,6 +417,19 @@ class KernelFunction:
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
                 "or take a smaller step"
             )
+
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return header and arrays of what a kind of function has beside the coefficients."""
+        return {}, {}
+
+    def load(self, header: Mapping[str, Any], arrays: Mapping[str, Any], owner: str) -> None:
+        """Take what `saved` gave.
+
+        Raises
+        ------
+        StateError
+            If something is missing or does not fit.
+        """
 
     @property
     def _features(self) -> FeatureBlocks:

@@ -28,11 +28,12 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.resolving import curvature
-from streamk.learners.common.steps import AdaGrad, Constant, Step, step_from_json
+from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
 from streamk.learners.doubly_stochastic.merging import matched, share_columns
 from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunction
+from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Flag, Made, Option, Real, Whole
@@ -63,7 +64,8 @@ class DoublyStochastic(Supervised):
     seed : int, default 0
     step : Step, optional
         Step-size rule; ``Constant(1.0)`` by default. With a preconditioner the size is found at
-        each step by default. `InverseTime` gets the offset of `InverseTime.settled`.
+        each step by default. `InverseTime` gets the offset of `InverseTime.settled`. `Ladder` asks
+        for no size: it learns by several and predicts by that of least recent loss.
     regularization : float, default 0
         The paper's nu, at least 0.
     preconditioner : {"block"}, optional
@@ -140,7 +142,7 @@ class DoublyStochastic(Supervised):
             kind=Step,
             parse=step_from_json,
             optional=True,
-            about="SIZE or RULE:SIZE, see below (1; regression: 0.5)",
+            about="SIZE, RULE:SIZE or ladder, see below (1; regression: 0.5)",
         ),
         "regularization": Real(about="how fast old coefficients shrink, at least 0"),
         "preconditioner": Choice(
@@ -211,6 +213,7 @@ class DoublyStochastic(Supervised):
             self.step = self.step.settled(
                 curvature=curvature(self.loss, 2) or 1.0,
                 noise=1.0 / (block_size * batch_size) if preconditioner is None else 0.0,
+                events=batch_size,
             )
         if not self.is_classifier:
             check_classification(classes=classes)
@@ -228,11 +231,14 @@ class DoublyStochastic(Supervised):
             "threads": threads,
             "backend": backends.select(backend),
         }
-        self._function = (
-            KernelFunction(kernel, self.loss, **made)
-            if preconditioner is None
-            else PreconditionedFunction(kernel, self.loss, averaging=averaging, **made)
-        )
+        self._function: KernelFunction
+        if preconditioner is not None:
+            made["averaging"] = averaging
+            self._function = PreconditionedFunction(kernel, self.loss, **made)
+        elif isinstance(self.step, Ladder):
+            self._function = SeveralSteps(kernel, self.loss, **made)
+        else:
+            self._function = KernelFunction(kernel, self.loss, **made)
         self.n_events = 0
         self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
         if columns is not None:
@@ -243,9 +249,9 @@ class DoublyStochastic(Supervised):
             if self.averaging:
                 raise InvalidInput("averaging=True is for preconditioner='block'; leave it out")
             return
-        if isinstance(self.step, AdaGrad):
+        if isinstance(self.step, AdaGrad | Ladder):
             raise InvalidInput(
-                "step='adagrad' has its own sizes for coefficients, beside preconditioner='block'; "
+                f"step={self.step.name!r} has sizes of its own, beside preconditioner='block'; "
                 "leave out one of them"
             )
         if self.batch_size < 2:
@@ -284,7 +290,7 @@ class DoublyStochastic(Supervised):
     @property
     def coefficients(self) -> NDArray[Any]:
         """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
-        return self._function.coefficients.dense(self.n_features)
+        return self._function.dense()
 
     # Learning
 
@@ -413,10 +419,9 @@ class DoublyStochastic(Supervised):
             "n_events": self.n_events,
         }
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
-        if isinstance(self._function, PreconditionedFunction):
-            more, averages = self._function.saved()
-            header, arrays = header | more, arrays | averages
-        return State(header, {**arrays, **dict(zip(_GATHERED, self._gathered, strict=True))})
+        more, beside = self._function.saved()
+        gathered = dict(zip(_GATHERED, self._gathered, strict=True))
+        return State(header | more, {**arrays, **beside, **gathered})
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -458,8 +463,7 @@ class DoublyStochastic(Supervised):
             raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
         learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
-        if isinstance(function, PreconditionedFunction):
-            function.load(header, state.arrays, _OWNER)
+        function.load(header, state.arrays, _OWNER)
         learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
         if state.header["format"] != 1:
             learner._load_gathered(state.arrays)

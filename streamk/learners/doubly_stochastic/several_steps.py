@@ -1,0 +1,170 @@
+"""Step sizes side by side: each has its coefficients, and those of least recent loss predict.
+
+A stochastic gradient's size of steps is a compromise between the noise of the events and a target
+that moves, and no size serves all streams. The features of an event cost more than its outputs, so
+several sizes of steps, whose functions are outputs beside each other, take little more time than
+one. A function's loss on an event is that of its prediction before the event was learned; which
+one predicts is decided after each step, by sums of losses that fade (follow the leader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CHUNK
+from streamk.declared import Declared, Domain, taken
+from streamk.kernels import Kernel
+from streamk.learners.common.steps import Ladder
+from streamk.learners.doubly_stochastic.coefficients import Coefficients
+from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+from streamk.losses import Loss
+
+__all__ = ["SeveralSteps"]
+
+_MEMORY = 1000
+"""Events after which the loss of one counts 1 / e."""
+_MOST = 1e300
+_LOSSES = "losses"
+
+
+class SeveralSteps(KernelFunction):
+    """Functions of the same random features that differ in the size of their steps.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    loss : Loss
+    step : Ladder
+        With its sizes.
+    **options
+        Those of `KernelFunction`.
+    """
+
+    def __init__(self, kernel: Kernel, loss: Loss, *, step: Ladder, **options: Any) -> None:
+        super().__init__(kernel, loss, step=step, **options)
+        self._gammas = np.array(step.gammas)
+        self._loss_of = loss
+        self.coefficients = self._new(options["n_outputs"], len(step.gammas))
+        self.losses = np.zeros(len(step.gammas))
+        """Of each size, sums over recent events."""
+        self._leading = self._new(options["n_outputs"], 1)
+        self._taken: tuple[Any, int, int] = (None, 0, 0)
+
+    def _new(self, n_outputs: int, functions: int) -> Coefficients:
+        return Coefficients(
+            self._dtype, n_outputs, squares=False, backend=self._backend, functions=functions
+        )
+
+    @property
+    def leader(self) -> int:
+        """Number of the size whose function predicts."""
+        return int(self.losses.argmin())
+
+    @property
+    def _predicting(self) -> Coefficients:
+        """The coefficients of the leader, a copy."""
+        values, leader = self.coefficients.all_values, self.leader
+        array, steps, number = self._taken
+        if array is not values or (steps, number) != (self.n_steps, leader):
+            chosen = self.coefficients.divided(values)[:, leader]
+            if self._leading.all_values.shape == chosen.shape:
+                # In place, so that what is compiled for single events stays.
+                self._leading.all_values[...] = chosen
+            else:
+                self._leading = self._new(self.coefficients.n_outputs, 1)
+                self._leading.all_values = self._xp.ascontiguousarray(chosen)
+                self._leading.grow(self.n_chunks)
+            self._taken = values, self.n_steps, leader
+        return self._leading
+
+    def dense(self) -> NDArray[Any]:
+        """Return the coefficients that predict, shape (n_features, n_outputs)."""
+        return self._predicting.dense(self.n_features)
+
+    def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
+        """Take no event: there is no short way."""
+        return 0, np.empty((0, self.coefficients.n_outputs))
+
+    def learn_one(self, x: Any, y: float) -> bool:
+        """Learn nothing: there is no short way."""
+        return False
+
+    def learn(self, X: Any, y: NDArray[np.float64]) -> None:
+        """Learn a mini-batch of events by each size of steps, see `KernelFunction.learn`.
+
+        A function that overflows begins anew, and is the last to be chosen.
+        """
+        coefficients, features = self.coefficients, self._features
+        start, stop = self._block(self.n_steps + 1)
+        last = -(-stop // CHUNK)
+        F = self._outputs(X)
+        finite = self._xp.isfinite(F).all(axis=(0, 2))
+        self._check_finite(bool(finite.any()))
+        F[:, ~finite] = 0.0
+        coefficients.grow(last)
+        G = self._xp.empty(F.shape, self._dtype)
+        n, functions, outputs = F.shape
+        rows = F.reshape(n * functions, outputs), np.repeat(y, functions)
+        weight = features.amplitude / n
+        put = self._backend.put
+        self._backend.loss_gradient(
+            *self._loss, rows[0], put(rows[1]), weight, G.reshape(n * functions, outputs)
+        )
+        sizes = put((self._gammas / (stop - start)).astype(self._dtype))
+        G *= sizes[:, None]
+        G[:, ~finite] = 0.0
+        self._decay(finite)
+        flat = G.reshape(n, functions * outputs)
+        for begin, g in features.gradient(X, flat, start // CHUNK, last):
+            end, edge = begin + len(g), begin * CHUNK
+            values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
+            self._backend.descend(values, squares, g, 1.0, start - edge, stop - edge)
+        self._score(*rows, self._get(finite))
+        self.n_steps += 1
+
+    def _outputs(self, X: Any) -> Any:
+        """Return the outputs of all functions, float64 (n, functions, outputs)."""
+        coefficients = self.coefficients
+        shape = len(X), coefficients.functions, coefficients.n_outputs
+        if not self.n_steps:
+            return self._xp.zeros(shape)
+        return self._decide_by(coefficients, X).reshape(shape)
+
+    def _decay(self, finite: Any) -> None:
+        """Shrink all coefficients by the regularization; clear those of functions that overflow."""
+        factors = self._xp.asarray(np.maximum(0.0, 1.0 - self._gammas * self._regularization))
+        if self._regularization or not bool(finite.all()):
+            values = self.coefficients.divided(self.coefficients.values(0, self.n_chunks))
+            values *= factors.astype(self._dtype)[:, None, None]
+            values[:, ~finite] = 0.0
+
+    def _score(self, F: Any, y: NDArray[np.float64], finite: NDArray[np.bool_]) -> None:
+        """Add the losses of a mini-batch, by the outputs before it was learned."""
+        labels = y.astype(np.int64) if self._loss[2] else y
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._loss_of.value(self._get(F), labels).reshape(-1, len(finite))
+        fading = (1.0 - 1.0 / _MEMORY) ** len(found)
+        losses = np.where(finite, found.sum(axis=0), _MOST)
+        self.losses = np.minimum(np.nan_to_num(fading * self.losses + losses, nan=_MOST), _MOST)
+
+    # State
+
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return header and arrays of what is beside the coefficients."""
+        return {}, {_LOSSES: self.losses.copy()}
+
+    def load(self, header: Mapping[str, Any], arrays: Mapping[str, Any], owner: str) -> None:
+        """Take what `saved` gave.
+
+        Raises
+        ------
+        StateError
+            If something is missing or does not fit.
+        """
+        declared = [Declared(_LOSSES, "float64", ("sizes",), Domain(least=0.0))]
+        found, _ = taken(declared, arrays, {"sizes": len(self._gammas)}, owner)
+        self.losses = found[_LOSSES].copy()
