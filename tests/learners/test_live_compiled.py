@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ import numpy as np
 import pytest
 
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
+from streamk.kernels import Linear
+from streamk.learners import DoublyStochastic, LiveCompiled, MultiKernel, Scaled, create
+from streamk.learners.common.steps import Constant
 from streamk.learners.live import LEAST_BUDGET
 from streamk.learners.live_compiled import background, comparison, copies
 from streamk.learners.live_compiled.background import Background, Order
@@ -674,6 +677,51 @@ def test_recent_events_that_become_wider_are_fewer() -> None:
     assert recent.events[:, 0].tolist() == [*range(901, 1000), 1.0]
 
 
+def test_predictions_that_no_copy_can_have_are_told_and_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A linear kernel follows an event that is far out, further than single precision goes."""
+    learner = DoublyStochastic(
+        Linear(), task="regression", loss="squared", step=Constant(1e-3), max_features=64
+    )
+    model = LiveCompiled(learner, budget=5, tolerance=ANYTHING)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y: list[Any] = X[:, 0].tolist()
+    X[FIRST // 2], y[FIRST // 2] = 1e35, None
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model.predict_then_learn_many(X, y)
+    assert "no copy can be compiled" in caplog.text
+    assert f"the next one is begun after {4 * FIRST} events" in caplog.text
+    assert (model.n_events, model.copy, Here.begun) == (199, None, 0)
+    with pytest.raises(InvalidInput, match="take another unit"):
+        model.renew_copy()
+    assert from_state(model.state()).n_events == 199
+
+
+def test_predictions_wait_for_a_copy_that_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = served()
+    X, _ = stream(n=5)
+    renewing, said = threading.Event(), threading.Event()
+
+    def predict() -> None:
+        assert renewing.wait(60)
+        model.predict_many(X)
+        said.set()
+
+    class Watched(Here):
+        def result(self) -> Any:
+            renewing.set()
+            assert not said.wait(0.2)
+            return super().result()
+
+    monkeypatch.setattr(copies, "Background", Watched)
+    thread = threading.Thread(target=predict)
+    thread.start()
+    model.renew_copy()
+    thread.join()
+    assert said.is_set()
+
+
 # --- the process that compiles --------------------------------------------------------------------
 
 
@@ -762,6 +810,32 @@ def test_a_process_ends_with_its_learner() -> None:
     del model
     assert process.returncode == -signal.SIGKILL
     assert not room.exists()
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_outlives_what_ends_the_job_in_order() -> None:
+    """A supervisor sends SIGTERM to all processes of a job, whose last state is to have the copy
+    that is being compiled."""
+    model = live(wait=False)
+    model.learn_many(*stream(n=90))
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
+    deadline = time.monotonic() + 60
+    while (room / "order.safetensors").exists():  # until it is at work
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait() == 0
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_leaves_no_events_behind() -> None:
+    """A job that is killed later, before it has taken the copy, removes nothing."""
+    model = live(wait=False)
+    model.learn_many(*stream(n=90))
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
+    assert process.wait() == 0
+    assert sorted(path.name for path in room.iterdir()) == ["model.safetensors", "said"]
 
 
 OWNER = """
