@@ -28,6 +28,7 @@ from streamk.learners.common.steps import Constant
 from streamk.learners.live import LEAST_BUDGET
 from streamk.learners.live_compiled import background, comparison, copies
 from streamk.learners.live_compiled.background import Background, Order
+from streamk.learners.live_compiled.comparison import Comparison
 from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.learners.registry import from_state
 from streamk.state import State
@@ -664,6 +665,62 @@ def test_the_comparison_by_hand(task: str) -> None:
             "copy_rmse": np.square(b - truth).mean() ** 0.5,
         }
     assert figures == pytest.approx(expected)
+
+
+def compared(y: Numbers, *, pieces: int = 1) -> Comparison:
+    """Return the comparison of a copy that knows the mean alone with a learner that knows half."""
+    found = Comparison()
+    noise = np.random.default_rng(1).normal(size=len(y)) / 2
+    mine = np.where(np.abs(y) < 100.0, y - noise, 0.0)
+    for step in np.array_split(np.arange(len(y)), len(y) // 1000):
+        for part in np.array_split(step, pieces):
+            rest = {"is_classifier": False}
+            found.add(mine[part, None], np.zeros((len(part), 1)), y[part], **rest)
+        found.close()
+    return found
+
+
+@pytest.mark.parametrize("label", [-9999.0, 1e6, 1e19])
+def test_a_label_far_out_hides_no_loss(label: float) -> None:
+    y = np.random.default_rng(0).normal(size=10_000)
+    expected = compared(y[:6000]).excess(is_classifier=False)
+    assert expected == pytest.approx(0.75, abs=0.05)
+    y[5500] = label
+    assert compared(y[:6000]).excess(is_classifier=False) > 0.5 * expected
+    found = compared(y)
+    assert found.excess(is_classifier=False) > 0.5 * expected
+    assert found.figures(is_classifier=False)["copy_rmse"] > 0.009 * abs(
+        label
+    )  # these hide nothing
+    again = compared(y, pieces=7)
+    assert again.state().arrays["last"].tolist() == found.state().arrays["last"].tolist()
+
+
+def test_labels_that_move_away_are_followed() -> None:
+    """A bound by the labels of before does not stay where all labels are past it."""
+    y = np.random.default_rng(0).normal(size=20_000)
+    y[5000:] += 1e6
+    found = Comparison()
+    for step in np.array_split(np.arange(len(y)), 20):
+        behind = np.zeros((len(step), 1))
+        found.add(y[step, None] - 0.1, behind, y[step], is_classifier=False)
+        found.close()
+        assert found.excess(is_classifier=False) > 0.5
+    last = found.state().arrays["last"]
+    assert last[3] / last[0] == pytest.approx(1e6, rel=0.1)
+
+
+def test_predictions_past_all_numbers_leave_a_state_that_opens() -> None:
+    found = Comparison()
+    y = np.random.default_rng(0).normal(size=2000)
+    mine = y[:, None].copy()
+    mine[3], mine[1500] = -1e300, 1e300
+    for step in (slice(1000), slice(1000, 2000)):
+        found.add(mine[step], y[step, None], y[step], is_classifier=False)
+        found.close()
+    other = Comparison.from_state(through_json(found.state()))
+    assert other.excess(is_classifier=False) <= 0.0
+    assert np.isfinite(list(other.figures(is_classifier=False).values())).all()
 
 
 def test_recent_events_that_become_wider_are_fewer() -> None:
