@@ -175,8 +175,8 @@ def _parser() -> Parser:
         "--serve-tolerance",
         metavar="X",
         type=number,
-        help="how much more accuracy or log loss, or of numbers error over their variance, the copy"
-        " may lose than the model (default 0.005); give it at each start",
+        help="by how much the copy may be worse than the model: in accuracy and log loss, of"
+        " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
     _add_running(parser)
     parser.add_common()

@@ -62,7 +62,7 @@ class Saving:
             See `CheckpointCoordinator.save`.
         """
         try:
-            self._coordinator.save()
+            self._coordinator.save(last=last)
         except Revoked:
             return False
         except NotSaved as error:

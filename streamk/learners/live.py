@@ -341,7 +341,8 @@ class LiveCompiled(Wrapper):
         InvalidInput
             If there is nothing to compile: fewer than two events, or of classes fewer than two.
         """
-        self._copies.renew()
+        with self._lock:
+            self._copies.renew()
 
     def checkpointed(self, *, saved: bool = True) -> None:
         """Take over the copy that came with the last `state`, if one was ready by then.

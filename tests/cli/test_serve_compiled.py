@@ -19,7 +19,7 @@ from kafka_kit import producer
 
 import streamk as package
 from connectors.memory import MemorySource
-from streamk.engine import Engine
+from streamk.engine import Engine, Report
 from streamk.errors import StreamkError
 from streamk.learners import LiveCompiled, create
 from streamk.learners.live_compiled import copies
@@ -252,10 +252,11 @@ def test_a_job_that_began_without_it_is_not_served_so(home: Path, tmp_path: Path
     assert "has a model that was learned without" in err
 
 
-def test_without_checkpoints_a_copy_comes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def run(monkeypatch: pytest.MonkeyPatch, n: int, **options: Any) -> tuple[Any, Report]:
+    """Run an engine over n events, whose copies are compiled at once; return its model, too."""
     for name, value in (("FIRST", 100), ("STEP", 50), ("ENOUGH", 50), ("_ITERATIONS", 5)):
         monkeypatch.setattr(copies, name, value)
-    events = stream(0, 2000)
+    events = stream(0, n)
     X = np.array([[event["a"], event["b"]] for event in events])
     y = [event.get("y") for event in events]
     learner = create("doubly-stochastic", task="classification", max_features=64, block_size=64)
@@ -269,9 +270,28 @@ def test_without_checkpoints_a_copy_comes_too(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(copies, "Background", AtOnce)
     source = MemorySource((X, np.array(y, object)), columns=("a", "b"))
-    report = Engine(source, model, label="y", checkpoint_every=50).run()
+    return model, Engine(source, model, label="y", **options).run()
+
+
+def test_without_checkpoints_a_copy_comes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, report = run(monkeypatch, 2000, checkpoint_every=50)
     assert report.events == 2000
     assert model.comparison["copy_predicts"]
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_report_is_of_the_copy_that_predicted(
+    saved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another copy is ready at the end; the next run predicts by that."""
+    monkeypatch.setattr(copies, "_BEHIND", -1e9)
+    options = {"checkpoint": tmp_path / "state"} if saved else {}
+    model, _ = run(monkeypatch, 950, checkpoint_every=500, **options)
+    assert model.comparison["copy_predicts"]
+    assert model.comparison["events"] > 300
+    if saved:
+        other: Any = package.load(tmp_path / "state").learner
+        assert (other.copy is not None, other.comparison) == (True, {})
 
 
 @pytest.mark.kafka

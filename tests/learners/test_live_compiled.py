@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +22,13 @@ import numpy as np
 import pytest
 
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
+from streamk.kernels import Linear
+from streamk.learners import DoublyStochastic, LiveCompiled, MultiKernel, Scaled, create
+from streamk.learners.common.steps import Constant
 from streamk.learners.live import LEAST_BUDGET
 from streamk.learners.live_compiled import background, comparison, copies
 from streamk.learners.live_compiled.background import Background, Order
+from streamk.learners.live_compiled.comparison import Comparison
 from streamk.learners.live_compiled.recent import RecentEvents
 from streamk.learners.registry import from_state
 from streamk.state import State
@@ -663,6 +667,62 @@ def test_the_comparison_by_hand(task: str) -> None:
     assert figures == pytest.approx(expected)
 
 
+def compared(y: Numbers, *, pieces: int = 1) -> Comparison:
+    """Return the comparison of a copy that knows the mean alone with a learner that knows half."""
+    found = Comparison()
+    noise = np.random.default_rng(1).normal(size=len(y)) / 2
+    mine = np.where(np.abs(y) < 100.0, y - noise, 0.0)
+    for step in np.array_split(np.arange(len(y)), len(y) // 1000):
+        for part in np.array_split(step, pieces):
+            rest = {"is_classifier": False}
+            found.add(mine[part, None], np.zeros((len(part), 1)), y[part], **rest)
+        found.close()
+    return found
+
+
+@pytest.mark.parametrize("label", [-9999.0, 1e6, 1e19])
+def test_a_label_far_out_hides_no_loss(label: float) -> None:
+    y = np.random.default_rng(0).normal(size=10_000)
+    expected = compared(y[:6000]).excess(is_classifier=False)
+    assert expected == pytest.approx(0.75, abs=0.05)
+    y[5500] = label
+    assert compared(y[:6000]).excess(is_classifier=False) > 0.5 * expected
+    found = compared(y)
+    assert found.excess(is_classifier=False) > 0.5 * expected
+    assert found.figures(is_classifier=False)["copy_rmse"] > 0.009 * abs(
+        label
+    )  # these hide nothing
+    again = compared(y, pieces=7)
+    assert again.state().arrays["last"].tolist() == found.state().arrays["last"].tolist()
+
+
+def test_labels_that_move_away_are_followed() -> None:
+    """A bound by the labels of before does not stay where all labels are past it."""
+    y = np.random.default_rng(0).normal(size=20_000)
+    y[5000:] += 1e6
+    found = Comparison()
+    for step in np.array_split(np.arange(len(y)), 20):
+        behind = np.zeros((len(step), 1))
+        found.add(y[step, None] - 0.1, behind, y[step], is_classifier=False)
+        found.close()
+        assert found.excess(is_classifier=False) > 0.5
+    last = found.state().arrays["last"]
+    assert last[3] / last[0] == pytest.approx(1e6, rel=0.1)
+
+
+def test_predictions_past_all_numbers_leave_a_state_that_opens() -> None:
+    found = Comparison()
+    y = np.random.default_rng(0).normal(size=2000)
+    mine = y[:, None].copy()
+    mine[3], mine[1500] = -1e300, 1e300
+    for step in (slice(1000), slice(1000, 2000)):
+        found.add(mine[step], y[step, None], y[step], is_classifier=False)
+        found.close()
+    other = Comparison.from_state(through_json(found.state()))
+    assert other.excess(is_classifier=False) <= 0.0
+    assert np.isfinite(list(other.figures(is_classifier=False).values())).all()
+
+
 def test_recent_events_that_become_wider_are_fewer() -> None:
     recent = RecentEvents(1000, most_bytes=8 * 1000)
     recent.add_columns(1)
@@ -672,6 +732,51 @@ def test_recent_events_that_become_wider_are_fewer() -> None:
     recent.add(np.ones((1, 10)))
     assert recent.events.shape == (100, 10)
     assert recent.events[:, 0].tolist() == [*range(901, 1000), 1.0]
+
+
+def test_predictions_that_no_copy_can_have_are_told_and_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A linear kernel follows an event that is far out, further than single precision goes."""
+    learner = DoublyStochastic(
+        Linear(), task="regression", loss="squared", step=Constant(1e-3), max_features=64
+    )
+    model = LiveCompiled(learner, budget=5, tolerance=ANYTHING)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y: list[Any] = X[:, 0].tolist()
+    X[FIRST // 2], y[FIRST // 2] = 1e35, None
+    with caplog.at_level(logging.WARNING, "streamk.compiling"):
+        model.predict_then_learn_many(X, y)
+    assert "no copy can be compiled" in caplog.text
+    assert f"the next one is begun after {4 * FIRST} events" in caplog.text
+    assert (model.n_events, model.copy, Here.begun) == (199, None, 0)
+    with pytest.raises(InvalidInput, match="take another unit"):
+        model.renew_copy()
+    assert from_state(model.state()).n_events == 199
+
+
+def test_predictions_wait_for_a_copy_that_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = served()
+    X, _ = stream(n=5)
+    renewing, said = threading.Event(), threading.Event()
+
+    def predict() -> None:
+        assert renewing.wait(60)
+        model.predict_many(X)
+        said.set()
+
+    class Watched(Here):
+        def result(self) -> Any:
+            renewing.set()
+            assert not said.wait(0.2)
+            return super().result()
+
+    monkeypatch.setattr(copies, "Background", Watched)
+    thread = threading.Thread(target=predict)
+    thread.start()
+    model.renew_copy()
+    thread.join()
+    assert said.is_set()
 
 
 # --- the process that compiles --------------------------------------------------------------------
@@ -762,6 +867,32 @@ def test_a_process_ends_with_its_learner() -> None:
     del model
     assert process.returncode == -signal.SIGKILL
     assert not room.exists()
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_outlives_what_ends_the_job_in_order() -> None:
+    """A supervisor sends SIGTERM to all processes of a job, whose last state is to have the copy
+    that is being compiled."""
+    model = live(wait=False)
+    model.learn_many(*stream(n=90))
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
+    deadline = time.monotonic() + 60
+    while (room / "order.safetensors").exists():  # until it is at work
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait() == 0
+
+
+@pytest.mark.usefixtures("_processes")
+def test_a_process_leaves_no_events_behind() -> None:
+    """A job that is killed later, before it has taken the copy, removes nothing."""
+    model = live(wait=False)
+    model.learn_many(*stream(n=90))
+    process, room = process_of(model), model._copies._background._here  # type: ignore[union-attr]
+    assert process.wait() == 0
+    assert sorted(path.name for path in room.iterdir()) == ["model.safetensors", "said"]
 
 
 OWNER = """

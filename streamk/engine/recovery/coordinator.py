@@ -340,13 +340,16 @@ class CheckpointCoordinator:
 
     # --- saving -----------------------------------------------------------------------------
 
-    def save(self, *, released: bool = False) -> None:
+    def save(self, *, released: bool = False, last: bool = False) -> None:
         """Write a checkpoint after the last event taken, then commit its offsets.
 
         Parameters
         ----------
         released : bool, default False
             Nothing more will be written until partitions are assigned again.
+        last : bool, default False
+            The run ends here. A compiled copy that is ready predicts from the next run on, so that
+            the report is of the one that predicted in this run.
 
         Raises
         ------
@@ -358,7 +361,8 @@ class CheckpointCoordinator:
             and the partitions are given up.
         """
         if self._store is None:
-            self._have_copy_renewed(saved=False)
+            if not last:
+                self._have_copy_renewed(saved=False)
             return
         if self._unsure and self._at is None:
             return
@@ -384,7 +388,8 @@ class CheckpointCoordinator:
         self._at = self._store.save(body, trainer.model.state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
-        self._have_copy_renewed(saved=True)
+        if not last:
+            self._have_copy_renewed(saved=True)
 
     def _have_copy_renewed(self, *, saved: bool) -> None:
         if isinstance(self._trainer.model, LiveCompiled):

@@ -47,8 +47,11 @@ _OWNER = "a compilation that was begun"
 _SILENT = 1.0
 """Seconds of waiting after which it is told."""
 _ORDER, _MODEL, _SAID = "order.safetensors", "model.safetensors", "said"
+# A supervisor sends SIGTERM to all processes of a job. This one ends with its owner, whose last
+# state is to have the copy that is being compiled, and not that it failed.
 _WORK = (
-    "import json, pathlib, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " import json, pathlib, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from streamk.learners.live_compiled import background;"
     " background.work(pathlib.Path(sys.argv[2]))"
 )
@@ -230,7 +233,10 @@ def work(here: Path) -> None:
     """Compile what is ordered in a directory, at a low priority: the stream goes first."""
     threading.Thread(target=_watch, args=[here], daemon=True).start()
     os.nice(19)
-    Order.from_state(files.read(here / _ORDER)).compiled().save(here / _MODEL)
+    order = Order.from_state(files.read(here / _ORDER))
+    # It holds events, which an owner that is killed while the copy waits would leave behind.
+    (here / _ORDER).unlink(missing_ok=True)
+    order.compiled().save(here / _MODEL)
 
 
 def _watch(here: Path) -> None:

@@ -23,6 +23,11 @@ _LAST = ("events", "errors", "loss", "label", "label_squared")
 the learner, and labels that are numbers."""
 _MEMORY = 5_000
 """Labels after which one counts for 1/e."""
+_FAR = 30.0
+"""Standard deviations of the labels of before: a label further out, and a larger error, count as
+that for `excess`. Else one label of -9999 would hide all losses for thousands of labels."""
+_LARGEST = 1e140
+"""The largest error of a number that counts: sums of squares of these are numbers."""
 
 
 class Comparison:
@@ -70,14 +75,31 @@ class Comparison:
             label = np.zeros(len(y))
             errors = right[0] * 1.0 - right[1]
         else:
-            agreed = np.abs(mine[:, 0] - copy[:, 0])
-            right = (np.abs(mine[:, 0] - y), np.abs(copy[:, 0] - y))
+            agreed = _distance(mine[:, 0], copy[:, 0])
+            right = (_distance(mine[:, 0], y), _distance(copy[:, 0], y))
             losses = (np.square(right[0]), np.square(right[1]))
             self._shift = float(y[0]) if self._shift is None else self._shift
-            label = y - self._shift
+            mean, reach = self._usual()
+            label = np.clip(y - self._shift, mean - reach, mean + reach)
             errors = np.zeros(len(y))
         _add(self._sums, (ones, agreed, *right, *losses))
+        if not is_classifier:
+            losses = tuple(np.square(np.minimum(error, reach)) for error in right)
         _add(self._step, (ones, errors, losses[1] - losses[0], label, label * label))
+
+    def _usual(self) -> tuple[float, float]:
+        """Return the mean of the labels before the last `close`, and how far from it one counts."""
+        n, variance = self._last["events"], self._variance()
+        if variance <= 0.0:
+            return 0.0, math.inf
+        return self._last["label"] / n, _FAR * math.sqrt(variance)
+
+    def _variance(self) -> float:
+        """Return the variance of the labels that count for `excess`."""
+        n = self._last["events"]
+        if not n:
+            return 0.0
+        return self._last["label_squared"] / n - (self._last["label"] / n) ** 2
 
     def close(self) -> None:
         """Count the labels since the last call for `excess`, and those before a little less."""
@@ -90,7 +112,7 @@ class Comparison:
         """Return how much more is lost by the copy than by the learner, over the last labels.
 
         Of classes that is the share of errors or the log loss, whichever is larger; of numbers the
-        mean squared error over the variance of the labels.
+        mean squared error over the variance of the labels, what is far out being brought nearer.
         """
         n = self._last["events"]
         if not n:
@@ -98,7 +120,7 @@ class Comparison:
         loss = self._last["loss"] / n
         if is_classifier:
             return max(loss, self._last["errors"] / n)
-        variance = self._last["label_squared"] / n - (self._last["label"] / n) ** 2
+        variance = self._variance()
         if loss <= 0.0:
             return loss
         return loss / variance if variance > 0.0 else math.inf
@@ -156,6 +178,11 @@ class Comparison:
         comparison._last = dict(zip(_LAST, found["last"].tolist(), strict=True))
         comparison._step = dict(zip(_LAST, found["step"].tolist(), strict=True))
         return comparison
+
+
+def _distance(one: Numbers, other: Numbers) -> Numbers:
+    found: Numbers = np.minimum(np.abs(one - other), _LARGEST)
+    return found
 
 
 def _add(sums: dict[str, float], values: tuple[Numbers, ...]) -> None:

@@ -135,7 +135,15 @@ class Copies:
         due = self.seen >= self._at and self._learner.n_events >= ENOUGH
         if behind and due and self._next is None:
             self._at = min(GROWTH * self.seen, self.seen + LONGEST)
-            self._begin()
+            try:
+                self._begin()
+            except InvalidInput as error:  # as where single precision does not hold a prediction
+                _log.warning(
+                    "no copy can be compiled of what the model predicts (%s); the next one is begun"
+                    " after %s events",
+                    error,
+                    f"{self._at:,}",
+                )
 
     def checkpointed(self, *, saved: bool) -> None:
         """Take over the copy that the last state has, or without a state one that is ready."""
