@@ -14,10 +14,10 @@ from naive_preconditioner import Preconditioned, direction, left_out
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features import RandomFeatures
-from streamk.kernels import Gaussian
+from streamk.kernels import Gaussian, Polynomial
 from streamk.learners import DoublyStochastic, Step, create
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime
-from streamk.learners.doubly_stochastic.preconditioner import Block
+from streamk.learners.doubly_stochastic.preconditioner import Block, Search
 from streamk.losses import loss
 from streamk.state import State
 
@@ -131,6 +131,56 @@ def test_a_step_of_few_events_is_damped() -> None:
     G = -np.array(y)[:, None]
     expected = direction(Phi, G, np.zeros((BLOCK, 1)), 1.0, 0.0, BLOCK / 40)
     np.testing.assert_allclose(model.coefficients, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("labels", [[3.0], [3.0, 3.0]])
+def test_one_event_alone_tells_nothing_of_others(labels: list[float]) -> None:
+    """Without the event there is none: its leave-one-out change is 0, not what rounding leaves."""
+    X = np.random.default_rng(0).normal(size=(len(labels), 2))
+    model = made("regression")
+    model.learn_many(X, labels)
+    model.finish()
+    found = model.predict_many(X)
+    assert (found == 0.0).all() if len(labels) == 1 else (found < 4.0).all()
+    assert model.n_steps == 1
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared_hinge"])
+def test_the_offset_of_a_preconditioned_step_is_that_of_a_curvature_of_1(name: str) -> None:
+    """The direction is divided by the curvature already, and the first step is none but it."""
+    model = made(loss=name, step=InverseTime(20.0))
+    assert model.step == InverseTime(20.0, offset=20.0)
+
+
+@pytest.mark.parametrize("factor", [2.0**10, 2.0**20])
+def test_features_of_any_scale_are_damped_alike(factor: float) -> None:
+    """Of few directions, as of columns that depend on one another; single precision adds more."""
+    rng = np.random.default_rng(0)
+    Phi = (rng.normal(size=(128, 8)) @ rng.normal(size=(8, BLOCK))).astype(np.float32)
+    others = rng.normal(size=(500, BLOCK))
+    y = rng.normal(size=128)
+    found = []
+    for scale in (2.0, 2.0 * factor):
+        features = (np.float32(scale) * Phi, -y[:, None], np.zeros((BLOCK, 1)))
+        block = Block(np, *features, curvature=1.0, regularization=0.0)
+        changes = [scale * others @ block.direction(damping) for damping in (0.0, 0.5)]
+        changes.append(scale * others @ Search(loss("squared")).step(block, np.zeros((128, 1)), y))
+        found.append(changes)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_polynomial_of_columns_of_any_unit() -> None:
+    """Its covariance is of fewer directions than features, and squares are some 10^14."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    y = X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2
+    options: dict[str, Any] = {"block_size": 128, "dtype": "float32", "loss": "squared"}
+    model = DoublyStochastic(
+        Polynomial(degree=3), preconditioner="block", step=Constant(0.5), averaging=True, **options
+    )
+    model.learn_many(300.0 * X[:4000], y[:4000])
+    assert np.abs(model.predict_many(300.0 * X[4000:]) - y[4000:]).mean() < 0.15
 
 
 # --- how well -------------------------------------------------------------------------------------

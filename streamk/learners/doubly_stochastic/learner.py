@@ -209,7 +209,8 @@ class DoublyStochastic(Supervised):
         self.is_classifier = classifies(self.loss, task)
         if self.step is not None:
             self.step = self.step.settled(
-                curvature=curvature(self.loss, 2) or 1.0,
+                # A preconditioned direction is divided by the curvature already.
+                curvature=(curvature(self.loss, 2) or 1.0) if preconditioner is None else 1.0,
                 noise=1.0 / (block_size * batch_size) if preconditioner is None else 0.0,
             )
         if not self.is_classifier:
