@@ -72,7 +72,8 @@ class DoublyStochastic(Supervised):
         with a curvature, and large mini-batches. Without `step` its size, and a damping of the
         covariance, are those of the least loss by leave-one-out changes of the outputs, see
         `streamk.learners.doubly_stochastic.preconditioner`. With one, a mini-batch of fewer events
-        than the block has features (m of n), as `finish` may leave it, is damped by m / n.
+        than the block has features (n of m), as `finish` may leave it, is damped by m / n; without
+        one, a mini-batch of fewer than 32 is by that or more.
     averaging : bool, default False
         Whether averages of the preconditioned coefficients predict, of which recent ones count
         more (polynomial decay): less noise of a constant step.

@@ -16,8 +16,8 @@ without others: computed without event i, it changes the outputs of event i by
 
 by Sherman and Morrison's formula, with the leverage l_i. `Search` takes the multiple of D that
 lowers the loss most by these leave-one-out changes, for sure: by the upper end of an interval of
-one standard error. Of two dampings it takes the better one. One event alone says nothing of
-others, and moves nothing.
+one standard error. Of two dampings it takes the better one, neither below m / n if there are fewer
+than 32 events: so few do not tell it. One event alone says nothing of others, and moves nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _LEAST = 1e-7
 precision has directions that are but rounding, which are smaller."""
 _SIZES = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
 """Multiples of a direction that are compared."""
+_FEW = 32
+"""Events below which leave-one-out changes do not tell the damping: with that of few events, errors
+of steps of 8 events were a third less on a smooth function, those of steps of 32 a fifth more."""
 _FACTOR = 4.0
 """Between two dampings that are compared."""
 DAMPINGS = Domain(least=4.0**-10, most=4.0**10)
@@ -179,11 +182,16 @@ class Search:
         def rises(changes: Numbers) -> Numbers:
             return self._loss.value(F + changes, y) - before
 
-        factor = _FACTOR if self.rising else 1.0 / _FACTOR
-        other = min(max(self.damping * factor, DAMPINGS.least), DAMPINGS.most)
-        mine, theirs = block.searched(self.damping, rises), block.searched(other, rises)
+        few = damping_of_few(*block.shape) if len(y) < _FEW else 0.0
+        other = self._moved(max(self.damping, few), few)
+        mine, theirs = block.searched(max(self.damping, few), rises), block.searched(other, rises)
         if theirs.rise < mine.rise:
-            self.damping, mine = other, theirs  # and on in that direction
+            self.damping, mine = self._moved(self.damping), theirs  # and on in that direction
         else:
             self.rising = not self.rising
         return mine.size * mine.D
+
+    def _moved(self, damping: float, least: float = 0.0) -> float:
+        """Return the damping that one is compared with, at least as large as wanted."""
+        moved = damping * (_FACTOR if self.rising else 1.0 / _FACTOR)
+        return min(max(moved, DAMPINGS.least, least), DAMPINGS.most)
