@@ -20,7 +20,7 @@ import naive
 import numpy as np
 
 CHUNK = 64
-BUCKET, DIRECTION = 6, 7  # stream tags
+BUCKET, DIRECTION = 8, 9  # stream tags
 CONSTANT = 2**64 - 1  # key of the constant column
 
 Feature = Callable[[int, int, Sequence[float], Sequence[int | str]], float]

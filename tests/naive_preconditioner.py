@@ -18,6 +18,7 @@ Numbers = np.ndarray[Any, Any]
 SIZES = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
 FACTOR, LEAST, MOST = 4.0, 4.0**-10, 4.0**10
 EPSILON = 1e-7
+FEW = 32
 
 
 def direction(
@@ -98,11 +99,14 @@ class Preconditioned:
                 found.append((float(rises.mean() + rises.std() / len(rises) ** 0.5), size))
             return min(found)
 
-        other = self.damping * (FACTOR if self.rising else 1.0 / FACTOR)
-        other = min(max(other, LEAST), MOST)
-        mine, theirs = best(self.damping), best(other)
+        few = Phi.shape[1] / len(Phi) if len(Phi) < min(FEW, Phi.shape[1]) else 0.0
+        factor = FACTOR if self.rising else 1.0 / FACTOR
+        used = max(self.damping, few)
+        other = min(max(used * factor, LEAST, few), MOST)
+        mine, theirs = best(used), best(other)
         if theirs[0] < mine[0]:
-            self.damping, mine = other, theirs
+            self.damping = min(max(self.damping * factor, LEAST), MOST)
+            used, mine = other, theirs
         else:
             self.rising = not self.rising
-        return mine[1] * direction(Phi, G, W, self.h, self.nu, self.damping)
+        return mine[1] * direction(Phi, G, W, self.h, self.nu, used)

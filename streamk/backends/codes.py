@@ -211,15 +211,22 @@ DEEPEST = 12
 that are near each other, and polynomials of its angle take too many terms."""
 
 
+# Tags of the generator: streams of its random numbers. No two may be the same, since keys and
+# numbers of events overlap.
 TAG_FREQUENCY = 0
 TAG_PHASE = 1
 TAG_SIGN = 2
 """Signs of the three rounds: 2, 3 and 4."""
 TAG_LENGTH = 5
-TAG_BUCKET = 6
-TAG_DIRECTION = 7
+TAG_SAMPLE = 6
+"""Places of events in a sample."""
+TAG_EVENT = 7
+"""Numbers of each event of a two-sample test."""
+TAG_BUCKET = 8
+TAG_DIRECTION = 9
 """Normals that are made orthogonal to one another."""
 TAG_RADIUS = 16
+"""Of a law with degrees of freedom: 16 and as many more as they are."""
 
 FACTORS = 16
 """Factors that one call of the generator has bytes for: the highest degree of a tensor sketch."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import TAG_EVENT
 from streamk.backends.numpy_backend.generator import philox
 
 _AHEAD = 1024
 """Events that are drawn for at once."""
-# The generator's stream; those of the features are listed in `streamk.backends`, 6 is that of
-# `streamk.scaling.reservoir`.
-_TAG_EVENT = 7
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -43,7 +41,7 @@ class Draws:
             self._first = first - start
             counter = np.zeros((_AHEAD, 4), np.uint64)
             numbers = np.arange(self._first, self._first + _AHEAD, dtype=np.uint64)
-            counter[:, 0], counter[:, 1] = numbers & _LOW, _TAG_EVENT
+            counter[:, 0], counter[:, 1] = numbers & _LOW, TAG_EVENT
             counter[:, 2] = numbers >> _HALF
             words = philox(counter, self._seed)[:, :3].astype(np.float64)
             self._drawn = (words + 0.5) * 2.0**-32

@@ -25,7 +25,8 @@ class LabelQuantiles(RunningQuantiles):
     scale. Where the median is more than 8 scales from the center, or the spread more than 8 scales,
     twice in a row, or the spread less than 1/32 of one eight times in a row, what came before is
     forgotten. A learner whose function is in units of the scale then predicts in the new one what
-    it predicted in the old one.
+    it predicted in the old one. After each jump the next one takes four times as many blocks, but
+    to where no labels were before: the scale comes to span labels that come and go.
 
     Parameters
     ----------
@@ -95,7 +96,11 @@ class LabelQuantiles(RunningQuantiles):
         return rest
 
     def _after(self, jumps: Jumps, block: NDArray[np.float64]) -> Jumps:
-        return jumps.after(block, float(self.center[0]), 1.0 / float(self.inverse[0]))
+        return jumps.after(block, *self._place())
+
+    def _place(self) -> tuple[float, float]:
+        """Return center and scale."""
+        return float(self.center[0]), 1.0 / float(self.inverse[0])
 
     def _look(self) -> bool:
         """Begin anew with the last labels if their scale is another one; return whether it is."""
@@ -103,12 +108,13 @@ class LabelQuantiles(RunningQuantiles):
         self._jumps = self._after(self._jumps, block)
         if not self._jumps.is_there:
             return False
-        self._jumps, self.jumped, self._events = Jumps(), True, 0
+        before, self.jumped, self._events = self._place(), True, 0
         sample = self._sample
         self._sample = Reservoir(1, capacity=sample.capacity, seed=sample.seed)
         self._numeric[:] = False
         self._plan()
         super().observe(block[:, None])
+        self._jumps = self._jumps.followed(before, self._place())
         self.version += 1
         return True
 

@@ -29,7 +29,8 @@ class LabelScale:
     deviation. Where the median is more than 8 deviations from the mean, or the spread more than 8
     deviations, twice in a row, or the spread less than 1/32 of one eight times in a row, mean and
     deviation become those of the last 64 labels, and go on from there. A learner whose function is
-    in units of the deviation then says in the new scale what it said in the old one.
+    in units of the deviation then says in the new scale what it said in the old one. After each
+    jump the next one takes four times as many blocks, but to where no labels were before.
 
     Examples
     --------
@@ -104,7 +105,8 @@ class LabelScale:
         if self._jumps.is_there:
             first, median, last = np.quantile(block, (0.1, 0.5, 0.9))
             self._begin(block, median, (last - first) / DECILES or deviation)
-            mean, deviation = self._now()
+            before, (mean, deviation) = (mean, deviation), self._now()
+            self._jumps = self._jumps.followed(before, (mean, deviation))
         reach = _FURTHEST * deviation or math.inf
         bounds = np.array([mean - reach, mean + reach])
         # The variance of labels near the largest that are taken overflows.
@@ -118,7 +120,7 @@ class LabelScale:
 
     def _begin(self, block: NDArray[np.float64], median: float, deviation: float) -> None:
         """Begin anew with a block of labels, those far out in it as far as 4 deviations."""
-        self._scale, self._jumps = RunningScale(1), Jumps()
+        self._scale = RunningScale(1)
         near = np.clip(block, median - 4.0 * deviation, median + 4.0 * deviation)
         if near.min() == near.max():  # there is no spread to tell: take the one there was
             near = median + deviation * np.resize([-1.0, 1.0], len(block))

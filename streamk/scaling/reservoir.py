@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import SAMPLED
+from streamk.backends import SAMPLED, TAG_SAMPLE
 from streamk.backends.numpy_backend.generator import philox
 
 WINDOW = 16
 """Capacities of events that the sample is uniform over; older ones fade exponentially."""
-# The generator's stream; those of the features are listed in `streamk.backends`.
-_TAG_SAMPLE = 6
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -143,5 +141,5 @@ def _words(seed: int, first: int, stop: int) -> NDArray[Any]:
     """Return 32 random bits of each event number, in uint64."""
     groups = np.arange(first // 4, -(-stop // 4), dtype=np.uint64)
     counter = np.zeros((len(groups), 4), np.uint64)
-    counter[:, 0], counter[:, 1], counter[:, 2] = groups & _LOW, _TAG_SAMPLE, groups >> _HALF
+    counter[:, 0], counter[:, 1], counter[:, 2] = groups & _LOW, TAG_SAMPLE, groups >> _HALF
     return philox(counter, seed).reshape(-1)[first % 4 :][: stop - first]

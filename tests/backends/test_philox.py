@@ -1,8 +1,10 @@
 """The generator: published test vectors, and both backends against one number at a time."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import naive
 import numba
@@ -13,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 from scipy import stats
 
-from streamk.backends import CHUNK, ROUNDS, Law, select
+from streamk.backends import CHUNK, ROUNDS, Law, codes, select
 from streamk.backends.numba_backend.features.normals import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
@@ -424,3 +426,21 @@ def test_phases_are_uniform_and_streams_do_not_repeat_each_other():
     np.fill_diagonal(correlation, 0.0)
     # 190 pairs: 4.2 standard errors leave a chance of one in 200 for a fixed set of seeds.
     assert np.abs(correlation).max() < 4.2 / np.sqrt(len(columns[0]))
+
+
+def test_no_two_streams_have_one_tag():
+    named = {name: tag for name, tag in vars(codes).items() if name.startswith("TAG_")}
+    radius = named.pop("TAG_RADIUS")
+    tags = [*named.values(), *(named["TAG_SIGN"] + r for r in range(1, ROUNDS))]
+    assert len(set(tags)) == len(tags)
+    assert max(tags) < radius
+
+
+def test_tags_are_listed_in_one_place():
+    home, package = Path(codes.__file__), Path(codes.__file__).parents[1]
+    for path in package.rglob("*.py"):
+        if path != home:
+            assert not re.search(r"^_?TAG_\w+ *=", path.read_text(), re.MULTILINE), path
+    header = (home.parent / "cupy_backend/kernels/generator.h").read_text()
+    for name, tag in re.findall(r"#define (TAG_\w+) (\d+)", header):
+        assert getattr(codes, name) == int(tag)

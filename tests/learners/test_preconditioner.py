@@ -14,10 +14,10 @@ from naive_preconditioner import Preconditioned, direction, left_out
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features import RandomFeatures
-from streamk.kernels import Gaussian
+from streamk.kernels import Gaussian, Polynomial
 from streamk.learners import DoublyStochastic, Step, create
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime
-from streamk.learners.doubly_stochastic.preconditioner import Block
+from streamk.learners.doubly_stochastic.preconditioner import Block, Search
 from streamk.losses import loss
 from streamk.state import State
 
@@ -133,6 +133,53 @@ def test_a_step_of_few_events_is_damped() -> None:
     np.testing.assert_allclose(model.coefficients, expected, rtol=1e-7)
 
 
+def test_one_event_alone_tells_nothing_of_others() -> None:
+    """Without the event there is none: its leave-one-out change is 0, not what rounding leaves."""
+    X = np.random.default_rng(0).normal(size=(1, 2))
+    model = made("regression")
+    model.learn_many(X, [3.0])
+    model.finish()
+    assert (model.n_steps, model.predict_one(X[0])) == (1, 0.0)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared_hinge"])
+def test_the_offset_of_a_preconditioned_step_is_that_of_a_curvature_of_1(name: str) -> None:
+    """The direction is divided by the curvature already, and the first step is none but it."""
+    model = made(loss=name, step=InverseTime(20.0))
+    assert model.step == InverseTime(20.0, offset=20.0)
+
+
+@pytest.mark.parametrize("factor", [2.0**10, 2.0**20])
+def test_features_of_any_scale_are_damped_alike(factor: float) -> None:
+    """Of few directions, as of columns that depend on one another; single precision adds more."""
+    rng = np.random.default_rng(0)
+    Phi = (rng.normal(size=(128, 8)) @ rng.normal(size=(8, BLOCK))).astype(np.float32)
+    others = rng.normal(size=(500, BLOCK))
+    y = rng.normal(size=128)
+    found = []
+    for scale in (2.0, 2.0 * factor):
+        features = (np.float32(scale) * Phi, -y[:, None], np.zeros((BLOCK, 1)))
+        block = Block(np, *features, curvature=1.0, regularization=0.0)
+        changes = [scale * others @ block.direction(damping) for damping in (0.0, 0.5)]
+        changes.append(scale * others @ Search(loss("squared")).step(block, np.zeros((128, 1)), y))
+        found.append(changes)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_polynomial_of_columns_of_any_unit() -> None:
+    """Its covariance is of fewer directions than features, and squares are some 10^14."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    y = X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2
+    options: dict[str, Any] = {"block_size": 128, "dtype": "float32", "loss": "squared"}
+    model = DoublyStochastic(
+        Polynomial(degree=3), preconditioner="block", step=Constant(0.5), averaging=True, **options
+    )
+    model.learn_many(300.0 * X[:4000], y[:4000])
+    assert np.abs(model.predict_many(300.0 * X[4000:]) - y[4000:]).mean() < 0.15
+
+
 # --- how well -------------------------------------------------------------------------------------
 
 
@@ -163,6 +210,50 @@ def test_a_searched_step_does_not_explode_where_a_constant_one_does() -> None:
     constant = made("regression", step=Constant(1.0), **options)
     with pytest.raises(InvalidInput, match="predictions overflowed"):
         constant.learn_many(np.tile(X, (10, 1)), np.tile(y, 10))
+
+
+def test_few_events_left_over_do_little_harm() -> None:
+    Z, truth = stream("regression", 1500, seed=99)
+    wrong = np.zeros((2, 6))
+    for seed in range(6):
+        X, y = stream("regression", 20 * 128 + 2, seed)
+        options: dict[str, Any] = {"loss": "logistic", "max_features": 512, "seed": seed}
+        model = made(backend="numpy", dtype="float32", **options)
+        model.learn_many(X, [number > 0 for number in y])
+        for when in range(2):
+            wrong[when, seed] = np.mean(model.predict_many(Z) != (np.array(truth) > 0))
+            model.finish()
+    assert wrong[1].mean() < 1.2 * wrong[0].mean()
+
+
+@pytest.mark.parametrize("batch", [2, 4, 16])
+def test_steps_of_few_events(batch: int) -> None:
+    X, y = stream("regression", 400 * batch)
+    Z, truth = stream("regression", 1500, seed=99)
+    options: dict[str, Any] = {"max_features": 512, "dtype": "float32", "averaging": True}
+    model = made("regression", batch_size=batch, backend="numpy", **options)
+    model.learn_many(X, y)
+    noise = 0.1**2
+    assert np.square(model.predict_many(Z) - np.array(truth)).mean() - noise < 0.02
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_a_stream_in_small_steps_as_the_oracle_learns_it(n: int) -> None:
+    X, y = stream("regression", 4 * n)
+    model = made("regression", batch_size=n, backend="numpy")
+    features = RandomFeatures(KERNEL, seed=3, dtype="float64")
+    oracle = Preconditioned(
+        model.loss,
+        lambda X, start, stop: np.asarray(features.transform(X, start, stop)),
+        n_outputs=1,
+        h=1.0,
+        block=BLOCK,
+        n_features=3 * BLOCK,
+    )
+    for start in range(0, 4 * n, n):
+        model.learn_many(X[start : start + n], y[start : start + n])
+        oracle.learn(X[start : start + n], y[start : start + n])
+    np.testing.assert_allclose(model.coefficients, oracle.W, rtol=1e-6, atol=1e-9)
 
 
 # --- any cut, states ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from streamk.learners import MultiKernel, OnlineKernelRidge
 from streamk.learners.registry import from_state
 from streamk.scaling.jumps import BLOCK
 from streamk.scaling.label_quantiles import LabelQuantiles
+from streamk.scaling.labels import LabelScale
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
 
@@ -109,6 +110,43 @@ def test_a_jump_is_forgotten(kind: str) -> None:
     assert 0.7 < 1.0 / mine.inverse[0] / spread < 1.4
 
 
+@pytest.mark.parametrize("period", [500, 1000, 2000, 4000])
+@pytest.mark.parametrize("kind", ["level", "unit", "bursts"])
+@pytest.mark.parametrize("scale", ["quantiles", "mean and deviation"])
+def test_labels_that_come_and_go_jump_a_few_times_only(kind: str, period: int, scale: str) -> None:
+    rng = np.random.default_rng(0)
+    times = np.arange(10 * period)
+    y, apart = rng.normal(size=len(times)), times % period < period // 2
+    if kind == "bursts":
+        y = np.where(times % period < period // 10, 50.0 * np.abs(y), 0.0)
+    else:
+        y = y + 100.0 * apart if kind == "level" else np.where(apart, 100.0 * y, y)
+    jumps = 0
+    mine: Any = LabelQuantiles(1) if scale == "quantiles" else LabelScale()
+    for start in range(0, len(y), BLOCK):
+        (mine.observe if scale == "quantiles" else mine.update)(y[start : start + BLOCK, None])
+        jumps += mine._jumps.found > jumps
+    assert jumps <= 3
+
+
+def test_labels_that_go_on_to_new_places_are_followed_each_time() -> None:
+    rng = np.random.default_rng(0)
+    mine = LabelQuantiles(1)
+    for place in range(5):
+        mine.observe(1e3 * place + rng.normal(size=(1024, 1)))
+        assert abs(mine.center[0] - 1e3 * place) < 1.0
+    assert mine._jumps.found == 4
+
+
+def test_a_state_from_before_jumps_were_counted_opens() -> None:
+    mine = LabelQuantiles(1)
+    mine.observe(labels("level")[:690, None])
+    state = mine.state()
+    header = {name: entry for name, entry in state.header.items() if name != "found"}
+    again = LabelQuantiles.from_state(State(header, state.arrays))
+    same(mine, again)
+
+
 def test_undo() -> None:
     y = labels("unit")[:, None]
     mine = LabelQuantiles(1)
@@ -144,6 +182,9 @@ def test_a_state_of_running_quantiles_opens() -> None:
         ({"far": 2}, {}),
         ({"shrunk": 8}, {}),
         ({"far": -1}, {}),
+        ({"found": 1}, {}),
+        ({"found": 1, "lowest": 1.0, "highest": 0.0}, {}),
+        ({"found": 1, "lowest": 0.0, "highest": 1.0, "shrunk": 32}, {}),
         ({"format": 9}, {}),
         ({}, {"recent": np.zeros(BLOCK)}),
         ({}, {"recent": np.array([np.nan])}),

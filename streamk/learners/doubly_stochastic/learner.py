@@ -74,7 +74,8 @@ class DoublyStochastic(Supervised):
         with a curvature, and large mini-batches. Without `step` its size, and a damping of the
         covariance, are those of the least loss by leave-one-out changes of the outputs, see
         `streamk.learners.doubly_stochastic.preconditioner`. With one, a mini-batch of fewer events
-        than the block has features (m of n), as `finish` may leave it, is damped by m / n.
+        than the block has features (n of m), as `finish` may leave it, is damped by m / n; without
+        one, a mini-batch of fewer than 32 is by that or more.
     averaging : bool, default False
         Whether averages of the preconditioned coefficients predict, of which recent ones count
         more (polynomial decay): less noise of a constant step.
@@ -211,7 +212,8 @@ class DoublyStochastic(Supervised):
         self.is_classifier = classifies(self.loss, task)
         if self.step is not None:
             self.step = self.step.settled(
-                curvature=curvature(self.loss, 2) or 1.0,
+                # A preconditioned direction is divided by the curvature already.
+                curvature=(curvature(self.loss, 2) or 1.0) if preconditioner is None else 1.0,
                 noise=1.0 / (block_size * batch_size) if preconditioner is None else 0.0,
                 events=batch_size,
             )

@@ -3,10 +3,11 @@
 A step of Dai et al. (2014), in the form of their large-scale experiments (section 6), moves the
 coefficients W of one block of m features in the direction
 
-    D = -(h C + (m (nu + 1e-7) + damping) I)^-1 (Phi' G / n + m nu W),    C = Phi' Phi / n,
+    D = -(h C + (m (nu + 1e-7 s) + s damping) I)^-1 (Phi' G / n + m nu W),    C = Phi' Phi / n,
 
 with the features Phi (n, m) of n events, the derivatives G of their losses, and a bound h on the
-curvature of the loss (1 in the paper, whose steps of softmax are half as long).
+curvature of the loss (1 in the paper, whose steps of softmax are half as long). The unit s is 1 for
+features that are cosines, whose squares are 2 at most, and half the mean square of larger ones.
 
 D follows the noise of the events, the more the fewer there are. How well it serves others is known
 without others: computed without event i, it changes the outputs of event i by
@@ -15,7 +16,8 @@ without others: computed without event i, it changes the outputs of event i by
 
 by Sherman and Morrison's formula, with the leverage l_i. `Search` takes the multiple of D that
 lowers the loss most by these leave-one-out changes, for sure: by the upper end of an interval of
-one standard error. Of two dampings it takes the better one.
+one standard error. Of two dampings it takes the better one, neither below m / n if there are fewer
+than 32 events: so few do not tell it. One event alone says nothing of others, and moves nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ __all__ = ["DAMPINGS", "Block", "Search", "damping_of_few"]
 Numbers = NDArray[np.float64]
 
 _LEAST = 1e-7
-"""Added to the regularization, so that the covariance can be inverted."""
+"""Added to the regularization in the unit s, so that the covariance can be inverted. That of single
+precision has directions that are but rounding, which are smaller."""
 _SIZES = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
 """Multiples of a direction that are compared."""
+_FEW = 32
+"""Events below which leave-one-out changes do not tell the damping: with that of few events, errors
+of steps of 8 events were a third less on a smooth function, those of steps of 32 a fifth more."""
 _FACTOR = 4.0
 """Between two dampings that are compared."""
 DAMPINGS = Domain(least=4.0**-10, most=4.0**10)
@@ -63,7 +69,7 @@ def damping_of_few(n_events: int, n_features: int) -> float:
     """Return the damping of a step of given size: 0 unless events are fewer than the features.
 
     Then the covariance is singular, and ``features / events`` times the mean of its diagonal, which
-    is about 1, is added to it.
+    is about 1 in the unit of the features, is added to it.
 
     Examples
     --------
@@ -92,9 +98,11 @@ class Block:
         self, xp: Any, Phi: Any, G: Any, W: Any, *, curvature: float, regularization: float
     ) -> None:
         self.shape = n, m = Phi.shape
-        self._xp, self._curvature, self._ridge = xp, curvature, m * (regularization + _LEAST)
+        self._xp, self._curvature = xp, curvature
         self._Phi, self._G = Phi.astype(xp.float64), G.astype(xp.float64)
         self._covariance = (curvature / n) * (self._Phi.T @ self._Phi)
+        self._unit = max(1.0, float(xp.trace(self._covariance)) / (2.0 * curvature * m))
+        self._ridge = m * (regularization + _LEAST * self._unit)
         self._descent = -(self._Phi.T @ self._G) / n - (m * regularization) * W
 
     def direction(self, damping: float) -> Any:
@@ -118,12 +126,14 @@ class Block:
         left = xp.maximum(1.0 - self._curvature * leverages, 1e-9)
         changes = (Phi @ D + leverages * self._G) / left
         host = changes if xp is np else changes.get()
+        if len(Phi) == 1:  # its change is 0, and what rounding leaves of that chooses no size
+            return Direction(D, 0.0, 0.0)
         least, size = min((_upper(rises(size * host)), size) for size in _SIZES)
         return Direction(D, size, least)
 
     def _damped(self, damping: float) -> Any:
         damped = self._covariance.copy()
-        damped[self._xp.diag_indices(len(damped))] += self._ridge + damping
+        damped[self._xp.diag_indices(len(damped))] += self._ridge + damping * self._unit
         return damped
 
 
@@ -172,11 +182,16 @@ class Search:
         def rises(changes: Numbers) -> Numbers:
             return self._loss.value(F + changes, y) - before
 
-        factor = _FACTOR if self.rising else 1.0 / _FACTOR
-        other = min(max(self.damping * factor, DAMPINGS.least), DAMPINGS.most)
-        mine, theirs = block.searched(self.damping, rises), block.searched(other, rises)
+        few = damping_of_few(*block.shape) if len(y) < _FEW else 0.0
+        other = self._moved(max(self.damping, few), few)
+        mine, theirs = block.searched(max(self.damping, few), rises), block.searched(other, rises)
         if theirs.rise < mine.rise:
-            self.damping, mine = other, theirs  # and on in that direction
+            self.damping, mine = self._moved(self.damping), theirs  # and on in that direction
         else:
             self.rising = not self.rising
         return mine.size * mine.D
+
+    def _moved(self, damping: float, least: float = 0.0) -> float:
+        """Return the damping that one is compared with, at least as large as wanted."""
+        moved = damping * (_FACTOR if self.rising else 1.0 / _FACTOR)
+        return min(max(moved, DAMPINGS.least, least), DAMPINGS.most)
