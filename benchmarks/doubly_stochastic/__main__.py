@@ -7,6 +7,7 @@ figure1_forest   Figure 1 (3): covtype, class 2 against the rest, beside the sam
 mnist            Figure 1 (4): MNIST with virtual examples, by passes and seconds
 qm7              Figure 1 (7): energies of molecules, by passes
 storage          the table of section 6: bytes and microseconds by t, beside NORMA
+ladder           several step sizes side by side, beside each of them, on eight streams
 
 How each figure is taken is at the top of the modules in doubly_stochastic/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -20,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.doubly_stochastic import figure1, mnist, qm7, rate, storage
+from benchmarks.doubly_stochastic import figure1, ladder, mnist, qm7, rate, storage
 
 NAME = "doubly_stochastic"
 PARTS: dict[str, parts.Render] = {
@@ -31,6 +32,7 @@ PARTS: dict[str, parts.Render] = {
     "mnist": mnist.render,
     "qm7": qm7.render,
     "storage": storage.render,
+    "ladder": ladder.render,
 }
 
 
@@ -48,6 +50,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "mnist": mnist.measure,
         "qm7": qm7.measure,
         "storage": storage.measure,
+        "ladder": ladder.measure,
     }
     parts.run(NAME, __doc__, measures, render, argv, {"seeds": figure1.SEEDS})
 

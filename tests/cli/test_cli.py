@@ -28,6 +28,7 @@ from streamk.learners import (
     MODELS,
     DoublyStochastic,
     EigenPro,
+    Ladder,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -267,6 +268,14 @@ def test_models_from_words(settings: dict[str, str], kernel: str, loss: str, ste
     assert model.is_classifier == (settings.get("loss") != "quantile")
 
 
+def test_a_model_of_several_step_sizes_from_words() -> None:
+    words = [("step", "ladder"), ("batch_size", "4"), ("loss", "squared")]
+    model: Any = build("doubly-stochastic", task="regression", seed=3, settings=words)
+    assert model.learner.step == Ladder((1.0, 0.25, 1 / 16, 1 / 64, 4.0))
+    with pytest.raises((InvalidInput, UsageError), match="cannot be a Ladder"):
+        build("online-nystrom", task="regression", seed=3, settings=words[:1])
+
+
 def test_a_preconditioned_model_from_words() -> None:
     words = [("preconditioner", "block"), ("block_size", "64"), ("averaging", "true")]
     model: Any = build("doubly-stochastic", task="classification", seed=3, settings=words)
@@ -326,6 +335,7 @@ def test_class_weights_from_words(text: str, found: Any) -> None:
         (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
         (("step", "adagrad:0"), "must be a positive number"),
         (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
+        (("step", "ladder:3"), "'ladder' finds its sizes by itself; leave out :3"),
         (("batch_size", "0"), "the least is 1"),
         (("delta", "1"), "needs a loss: --set loss=huber"),
         (("nu", "2"), "kernel 'gaussian' takes no nu, which is for matern"),

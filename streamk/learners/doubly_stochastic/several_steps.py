@@ -77,7 +77,7 @@ class SeveralSteps(KernelFunction):
             else:
                 self._leading = self._new(self.coefficients.n_outputs, 1)
                 self._leading.all_values = self._xp.ascontiguousarray(chosen)
-                self._leading.grow(self.n_chunks)
+            self._leading.grow(self.n_chunks)
             self._taken = values, self.n_steps, leader
         return self._leading
 
@@ -115,7 +115,8 @@ class SeveralSteps(KernelFunction):
             *self._loss, rows[0], put(rows[1]), weight, G.reshape(n * functions, outputs)
         )
         sizes = put((self._gammas / (stop - start)).astype(self._dtype))
-        G *= sizes[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):  # the next step clears the function
+            G *= sizes[:, None]
         G[:, ~finite] = 0.0
         self._decay(finite)
         flat = G.reshape(n, functions * outputs)
@@ -147,9 +148,9 @@ class SeveralSteps(KernelFunction):
         labels = y.astype(np.int64) if self._loss[2] else y
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._loss_of.value(self._get(F), labels).reshape(-1, len(finite))
+            losses = np.where(finite, found.sum(axis=0), _MOST)
         fading = (1.0 - 1.0 / _MEMORY) ** len(found)
-        losses = np.where(finite, found.sum(axis=0), _MOST)
-        self.losses = np.minimum(np.nan_to_num(fading * self.losses + losses, nan=_MOST), _MOST)
+        self.losses = np.fmin(fading * self.losses + losses, _MOST)  # _MOST also for NaN
 
     # State
 

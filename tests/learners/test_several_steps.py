@@ -1,0 +1,255 @@
+"""step=Ladder(): the functions of all sizes are those of learners with one, the best predicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Gaussian
+from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, Scaled, from_state
+from streamk.losses import loss
+from streamk.state import State
+
+GAMMAS = (1.0, 0.25, 0.05)
+FADING = 1.0 - 1.0 / 1000
+
+
+def learner(step: Any, **options: Any) -> DoublyStochastic:
+    chosen: dict[str, Any] = {
+        "loss": "squared",
+        "seed": 3,
+        "batch_size": 8,
+        "block_size": 96,
+        "max_features": 400,
+        "dtype": "float64",
+        **options,
+    }
+    return DoublyStochastic(Gaussian(bandwidth=1.5), step=step, **chosen)
+
+
+def events(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 3))
+    return X, np.sin(2.0 * X[:, 0]) + 0.3 * random.normal(size=n)
+
+
+def classes_of(y: NDArray[Any]) -> list[str]:
+    """Two classes for a while, then three."""
+    found = np.where(y > 0.0, "b", "a")
+    found[len(y) // 3 :][y[len(y) // 3 :] > 0.8] = "c"
+    return [str(label) for label in found]
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("name", ["squared", "huber", "logistic", "softmax", "hinge"])
+@pytest.mark.parametrize("regularization", [0.0, 0.1])
+def test_its_functions_are_those_of_learners_with_one_size(
+    batch_size: int, name: str, regularization: float
+) -> None:
+    options: dict[str, Any] = {
+        "loss": name, "batch_size": batch_size, "regularization": regularization,
+    }  # fmt: skip
+    ours = learner(Ladder(GAMMAS), **options)
+    alone = [learner(Constant(gamma), **options) for gamma in GAMMAS]
+    X, numbers = events(200)
+    y: Any = numbers if loss(name).regresses else classes_of(numbers)
+    sums = np.zeros(len(GAMMAS))
+    for at in range(0, len(X), batch_size):
+        some = slice(at, at + batch_size)
+        numbered = y[some] if loss(name).regresses else None
+        if at:
+            leader = alone[int(sums.argmin())]
+            np.testing.assert_allclose(
+                ours.decision_many(X[:20]), leader.decision_many(X[:20]), rtol=1e-9, atol=1e-12
+            )
+        if numbered is None:
+            for one in (ours, *alone):  # the classes of the batch have outputs before it is scored
+                one.learn_many(X[:0], [])
+            known = [*ours.classes, *(c for c in dict.fromkeys(y[some]) if c not in ours.classes)]
+            numbered = np.array([known.index(label) for label in y[some]])
+        outputs = alone[0].loss.n_outputs(len(known)) if not loss(name).regresses else 1
+        before = [_outputs(one, X[some], outputs) for one in alone]
+        for one in (ours, *alone):
+            one.learn_many(X[some], y[some])
+        found = np.array([loss(name).value(F, numbered).sum() for F in before])
+        sums = FADING ** len(numbered) * sums + found
+    function: Any = ours._function
+    np.testing.assert_allclose(function.losses, sums, rtol=1e-9)
+    assert ours.coefficients.shape == alone[0].coefficients.shape
+    for k, one in enumerate(alone):
+        function.losses = np.where(np.arange(len(GAMMAS)) == k, 0.0, 1.0)
+        np.testing.assert_allclose(ours.coefficients, one.coefficients, rtol=1e-8, atol=1e-11)
+
+
+def _outputs(one: DoublyStochastic, X: NDArray[Any], outputs: int) -> NDArray[np.float64]:
+    """Return its outputs with those of classes that come now."""
+    if one.columns is None:
+        return np.zeros((len(X), outputs))
+    F = one.decision_many(X)
+    if F.shape[1] == 1 < outputs and one.loss.name != "softmax":
+        F = one.loss.split_binary(F[:, 0])
+    return np.pad(F, ((0, 0), (0, outputs - F.shape[1])))
+
+
+def test_any_cut_of_the_stream_and_states_between_give_the_same_bits() -> None:
+    X, y = events(150)
+    whole, cut = learner(Ladder()), learner(Ladder())
+    whole.learn_many(X, y)
+    at = 0
+    for size in (1, 5, 30, 2, 64, 48):
+        if size == 1:
+            cut.learn_one(X[at], y[at])
+        else:
+            cut.learn_many(X[at : at + size], y[at : at + size])
+        at += size
+        cut = DoublyStochastic.from_state(cut.state())
+        cut.decision_many(X[:3])
+    assert at == len(X)
+    np.testing.assert_array_equal(whole.decision_many(X), cut.decision_many(X))
+    assert whole.state().header == cut.state().header
+    for name, array in whole.state().arrays.items():
+        np.testing.assert_array_equal(array, cut.state().arrays[name])
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_threads_and_backends_change_little_or_nothing(batch_size: int) -> None:
+    X, y = events(120)
+    found = []
+    for options in ({"threads": 1}, {"threads": 2}, {"backend": "numpy"}):
+        one = learner(Ladder(), batch_size=batch_size, **options)
+        one.learn_many(X, y)
+        found.append(one.decision_many(X))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], found[2], rtol=1e-9, atol=1e-12)
+
+
+def test_one_event_is_predicted_as_many_are_also_after_more_steps() -> None:
+    X, y = events(400)
+    one = learner(Ladder(), batch_size=1)
+    for at in range(300, 400, 10):  # features are all there, and served the short way
+        one.learn_many(X[at - 300 : at], y[at - 300 : at])
+        expected = one.decision_many(X[:5])
+        for _ in range(3):
+            found = np.array([one.decision_one(x) for x in X[:5]])
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_size_that_diverges_neither_predicts_nor_ends_learning() -> None:
+    X, y = events(3000)
+    one, alone = learner(Ladder((50.0, 0.1))), learner(Constant(0.1))
+    for at in range(0, 3000, 100):
+        one.learn_many(X[at : at + 100], y[at : at + 100])
+        alone.learn_many(X[at : at + 100], y[at : at + 100])
+    np.testing.assert_allclose(one.decision_many(X), alone.decision_many(X), rtol=1e-8, atol=1e-10)
+    from_state(one.state())
+
+
+def test_where_all_sizes_diverge_that_is_said() -> None:
+    X, y = events(4000)
+    with pytest.raises(InvalidInput, match="overflowed"):
+        learner(Ladder((90.0,)), dtype="float32").learn_many(X, y)
+
+
+def test_it_follows_where_the_best_size_changes() -> None:
+    """A target without noise that turns over asks for long steps, one with noise for short ones."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(12_000, 2))
+    noisy = np.sin(X[:, 0]) + 2.0 * random.normal(size=12_000)
+    moving = np.sin(X[:, 0]) * np.sign(np.sin(np.arange(12_000) / 100.0))
+    y = np.where(np.arange(12_000) < 6000, noisy, moving)
+    one, leaders = learner(Ladder(), max_features=384), []
+    for at in range(0, 12_000, 400):
+        one.learn_many(X[at : at + 400], y[at : at + 400])
+        function: Any = one._function
+        leaders.append(one.step.gammas[function.leader])  # type: ignore[union-attr]
+    assert leaders[14] < 0.1
+    assert leaders[-1] > 0.5
+
+
+def test_the_sizes_follow_from_the_loss_and_the_mini_batch() -> None:
+    assert learner(Ladder(), batch_size=1).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64))
+    assert learner(Ladder()).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64, 4.0))
+    logistic = learner(Ladder(), loss="logistic", batch_size=16).step
+    assert logistic == Ladder((4.0, 1.0, 0.25, 1 / 16, 16.0, 64.0))
+
+
+def test_merging_takes_the_mean_of_each_size() -> None:
+    X, y = events(160)
+    step = Ladder(GAMMAS)
+    one, other = learner(step), learner(step)
+    one.learn_many(X[:80], y[:80])
+    other.learn_many(X[80:], y[80:])
+    alone = [learner(Constant(gamma)) for gamma in GAMMAS]
+    others = [learner(Constant(gamma)) for gamma in GAMMAS]
+    for mine, theirs in zip(alone, others, strict=True):
+        mine.learn_many(X[:80], y[:80])
+        theirs.learn_many(X[80:], y[80:])
+        mine.merge(theirs)
+    one.decision_many(X[:1])
+    one.merge(other)
+    function: Any = one._function
+    expected = alone[function.leader].decision_many(X)
+    np.testing.assert_allclose(one.decision_many(X), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_late_columns_are_zero_in_the_events_before() -> None:
+    X, y = events(160)
+    one, other = learner(Ladder(), columns=("a", "b", "c")), learner(Ladder(), columns=("a", "b"))
+    early = X.copy()
+    early[:80, 2] = 0.0
+    one.learn_many(early, y)
+    other.learn_many(early[:80, :2], y[:80])
+    other.add_columns(["c"])
+    other.learn_many(early[80:], y[80:])
+    np.testing.assert_allclose(one.decision_many(X), other.decision_many(X), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("gammas", "message"),
+    [
+        ((0.5, -1.0), "gammas=-1.0 of Ladder must be a positive number"),
+        ([0.5], "must be a tuple"),
+        ((0.5,) * 17, "up to 16"),
+    ],
+)
+def test_wrong_sizes_are_refused(gammas: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Ladder(gammas)
+
+
+def test_learners_that_have_no_ladder_say_so() -> None:
+    with pytest.raises(InvalidInput, match="step='ladder' has sizes of its own"):
+        learner(Ladder(), preconditioner="block")
+    with pytest.raises(InvalidInput, match="cannot be a Ladder"):
+        OnlineNystrom(Gaussian(bandwidth=1.0), step=Ladder())
+
+
+def test_a_state_without_its_losses_is_refused() -> None:
+    X, y = events(40)
+    one = learner(Ladder())
+    one.learn_many(X, y)
+    state = one.state()
+    for arrays in (
+        {name: array for name, array in state.arrays.items() if name != "losses"},
+        {**state.arrays, "losses": np.zeros(2)},
+        {**state.arrays, "losses": np.full(5, np.nan)},
+    ):
+        with pytest.raises(StateError, match="losses"):
+            DoublyStochastic.from_state(State(state.header, arrays))
+
+
+def test_it_learns_behind_a_scale_as_the_command_makes_it() -> None:
+    X, y = events(600)
+    errors = []
+    for step in (Ladder(), *(Constant(4.0**-k) for k in range(4))):
+        model = Scaled(learner(step, batch_size=1))
+        predicted = []
+        for x, label in zip(X, y, strict=True):
+            predicted.append(float(model.predict_one(x)) if model.n_events else 0.0)
+            model.learn_one(x, 1000.0 * label)
+        errors.append(float(np.mean((np.array(predicted) - 1000.0 * y)[100:] ** 2)))
+    assert errors[0] < 1.05 * min(errors[1:])
