@@ -6,6 +6,7 @@ first 20,000 of a stream; cadata, cpusmall, house_16H and letter in a random ord
 the others in theirs. Sizes are in units of one over the curvature of the loss; the ratio is to the
 best of them in hindsight, which differs from stream to stream and seed to seed. "file" and "topic"
 are what `streamk run --set step=ladder` reports of the first seed, from a CSV file and from Kafka.
+Rates are medians over the seeds.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def render(found: Mapping[str, Any]) -> str:
                     cell(values, digits),
                     cell(figures["accuracy"]) if "accuracy" in figures else "",
                     cell(ratio, 3),
-                    f"{figures['rate']['mean']:,.0f}",
+                    f"{np.median(figures['rate']['values']):,.0f}",
                 ]
             )
             if step == "ladder":
