@@ -44,7 +44,7 @@ ROOMS = ("learners", "engine", "backends")
 NUMBA, CUDA = "streamk/backends/numba_backend", "streamk/backends/cupy_backend"
 LEFT_OUT = ("BitOr", "core/Variable")
 MIRROR = "tests/backends"
-FIRST, MOST = 20.0, 240.0
+FIRST, MOST = 10.0, 60.0
 """Seconds of tests that are run at first, and at most."""
 PATIENCE = 900
 """Seconds after which a run counts as a failure: it does not end."""
