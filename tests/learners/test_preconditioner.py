@@ -14,7 +14,16 @@ from naive_preconditioner import Preconditioned, direction, left_out
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features import RandomFeatures
-from streamk.kernels import Gaussian, Polynomial
+from streamk.kernels import (
+    ArcCosine,
+    Composed,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Polynomial,
+    Zonal,
+    register_map,
+)
 from streamk.learners import DoublyStochastic, Step, create
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime
 from streamk.learners.doubly_stochastic.preconditioner import Block, Search
@@ -280,6 +289,36 @@ def test_any_cut_gives_the_same_bits(task: str, options: dict[str, Any]) -> None
     same(model, other)
     for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         same(model, again)
+
+
+register_map("first_two", lambda x: np.array([x[0] + x[1], x[0] * x[1]]))
+OTHERS = [
+    (Laplacian(bandwidth=1.0), "iid"),
+    (Gaussian(bandwidth=0.8), "hadamard"),
+    (Gaussian(bandwidth=0.8), "orthogonal"),
+    (Polynomial(degree=2), "iid"),
+    (ArcCosine(order=1), "iid"),
+    (Zonal(weights=(1.0, 1.0, 1.0)), "iid"),
+    (Composed(kernel=Gaussian(bandwidth=0.8), map="first_two"), "hadamard"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "sampler"), OTHERS, ids=str)
+def test_other_kernels_and_samplers_are_preconditioned_alike(kernel: Kernel, sampler: str) -> None:
+    X, y = stream("regression", 1500)
+    options: dict[str, Any] = {
+        "loss": "squared", "block_size": 96, "max_features": 250, "preconditioner": "block",
+        "batch_size": 250, "sampler": sampler, "seed": 3, "dtype": "float64",
+    }  # fmt: skip
+    whole = DoublyStochastic(kernel, **options)
+    whole.learn_many(X[:1200], y[:1200])
+    cut = DoublyStochastic(kernel, **options)
+    for at in range(0, 1200, 170):
+        cut.learn_many(X[at : min(at + 170, 1200)], y[at : min(at + 170, 1200)])
+        cut = DoublyStochastic.from_state(through_json(cut.state()))
+    same(whole, cut)
+    error = np.mean((np.asarray(whole.predict_many(X[1200:])) - y[1200:]) ** 2)
+    assert error < 0.6 * np.var(y)
 
 
 def test_classes_and_columns_may_come_late() -> None:
