@@ -294,6 +294,18 @@ def test_merged_learners_know_what_either_knew(kind: str) -> None:
     assert_sound(one)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
+    mine, theirs = (learned(kind, 400, seed=seed)._pool for seed in (0, 1))
+    names = [name for name in mine.learned_names if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE")]
+    before = {name: mine.arrays[name].copy() for name in names}
+    mine.join(theirs, 0.25)
+    assert "LADDER_A" in names
+    for name in names:
+        expected = 0.75 * before[name] + 0.25 * theirs.arrays[name]
+        np.testing.assert_allclose(mine.arrays[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 def test_merging_different_columns_and_classes() -> None:
     X, _ = stream("two", 1200)
     one, other = MultiKernel(seed=1, columns=["a", "b"]), MultiKernel(seed=1, columns=["c", "a"])
