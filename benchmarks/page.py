@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, common, first_light, first_use, headlines, scaling
+from benchmarks import adult, common, first_light, first_use, headlines, mutation, scaling
 from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.doubly_stochastic import __main__ as doubly_stochastic
 from benchmarks.drift import __main__ as drift
@@ -58,6 +58,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
+    TOPICS / "mutation.md": {mutation.NAME: mutation.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

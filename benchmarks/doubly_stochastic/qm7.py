@@ -59,6 +59,7 @@ WIDE = 8.0
 PAIRED = 1000
 """Molecules whose distances have the median, where they are binarized."""
 _STEPS = np.arange(-1.0, 40.0)
+_DIVERGED = 1e4
 PAPER, NETWORKS = 2.97, 3.51
 FIXED: dict[str, Any] = {"loss": "squared", "threads": 1, "sampler": "hadamard"}
 
@@ -229,7 +230,11 @@ def render(found: Mapping[str, Any]) -> str:
     rows = []
     for name, one in found["methods"].items():
         for at in zip(*one["runs"], strict=True):
-            cells = [cell(mean([run[place] for run in at]), 2) for place in (2, 3)]
+            errors = [mean([run[place] for run in at]) for place in (2, 3)]
+            cells = [
+                cell(error, 2) if error["mean"] < _DIVERGED else f"{error['mean']:.0e}"
+                for error in errors
+            ]
             seconds = cell(mean([run[1] for run in at]), 1)
             word = "factor" if name == BINARIZED else "step"
             rows.append([f"{name}, {word} {one['size']:g}", f"{at[0][0]}", *cells, seconds])
