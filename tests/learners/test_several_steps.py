@@ -196,6 +196,25 @@ def test_merging_takes_the_mean_of_each_size() -> None:
     np.testing.assert_allclose(one.decision_many(X), expected, rtol=1e-9, atol=1e-12)
 
 
+def test_merging_takes_the_mean_of_the_losses_that_choose() -> None:
+    X, y = events(480)
+    one, other, fresh = learner(Ladder()), learner(Ladder()), learner(Ladder())
+    one.learn_many(X[:120], y[:120])
+    other.learn_many(X[120:], 5.0 * y[120:])
+    mine, theirs = one._function, other._function
+    expected = 0.25 * _losses(mine) + 0.75 * _losses(theirs)
+    fresh.merge(other)
+    np.testing.assert_array_equal(_losses(fresh._function), _losses(theirs))
+    np.testing.assert_array_equal(fresh.decision_many(X), other.decision_many(X))
+    one.merge(other)
+    np.testing.assert_allclose(_losses(mine), expected, rtol=1e-12)
+
+
+def _losses(function: Any) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = function.losses
+    return found
+
+
 def test_late_columns_are_zero_in_the_events_before() -> None:
     X, y = events(160)
     one, other = learner(Ladder(), columns=("a", "b", "c")), learner(Ladder(), columns=("a", "b"))
@@ -206,6 +225,35 @@ def test_late_columns_are_zero_in_the_events_before() -> None:
     other.add_columns(["c"])
     other.learn_many(early[80:], y[80:])
     np.testing.assert_allclose(one.decision_many(X), other.decision_many(X), rtol=1e-9, atol=1e-12)
+
+
+def test_a_mini_batch_that_is_not_whole_moves_no_further_for_an_event_than_a_whole_one() -> None:
+    X, y = events(64)
+    short, whole = learner(Ladder((16.0,)), batch_size=64), learner(Ladder((0.25,)), batch_size=1)
+    for one in (short, whole):
+        one.learn_many(X[:1], y[:1])
+        one.finish()
+    np.testing.assert_allclose(short.decision_many(X), whole.decision_many(X), rtol=1e-12)
+
+
+def test_the_end_of_a_stream_leaves_the_function_as_good_as_it_was() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(64 * 20 + 1, 10))
+    y = np.sin(X[:, 0])
+    one = learner(Ladder(), batch_size=64, block_size=512, max_features=512)
+    one.learn_many(X, y)
+    before = float(np.square(one.predict_many(X) - y).mean())
+    one.finish()
+    assert float(np.square(one.predict_many(X) - y).mean()) < 1.1 * before
+
+
+def test_its_memory_is_that_of_all_coefficients_and_of_those_that_predict() -> None:
+    X, y = events(160)
+    one = learner(Ladder(GAMMAS), cache_bytes=0)
+    one.learn_many(X, y)
+    before = one.nbytes
+    one.decision_many(X)
+    assert one.nbytes - before == one._function.coefficients.nbytes / len(GAMMAS)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,8 @@ class Ladder(Step):
 
         The step of 1 / curvature meets an event's label. Three sizes are smaller, for noise. The
         gradient of a mini-batch of `events` is their mean, so larger sizes up to `events` times as
-        much can be of use.
+        much can be of use. A mini-batch that is not whole counts as if its other events had no
+        gradient, so that these sizes are not too large for it.
         """
         if self.gammas:
             return self

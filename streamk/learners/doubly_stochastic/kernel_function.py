@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -417,6 +417,17 @@ class KernelFunction:
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
                 "or take a smaller step"
             )
+
+    def mix(self, other: Self, weight: float) -> None:
+        """Mix what a kind of function has beside the coefficients with another function's.
+
+        Parameters
+        ----------
+        other : KernelFunction
+            Of the same kind.
+        weight : float
+            That of this function; the other's is ``1 - weight``.
+        """
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return header and arrays of what a kind of function has beside the coefficients."""

@@ -238,7 +238,7 @@ class DoublyStochastic(Supervised):
             made["averaging"] = averaging
             self._function = PreconditionedFunction(kernel, self.loss, **made)
         elif isinstance(self.step, Ladder):
-            self._function = SeveralSteps(kernel, self.loss, **made)
+            self._function = SeveralSteps(kernel, self.loss, batch_size=batch_size, **made)
         else:
             self._function = KernelFunction(kernel, self.loss, **made)
         self.n_events = 0
@@ -544,6 +544,7 @@ class DoublyStochastic(Supervised):
                 learned, other.classes, self.classes, n_outputs=ours.n_outputs, loss=self.loss
             )
             ours.mix(theirs, mine / (mine + others))
+        function.mix(other._function, mine / (mine + others))
         self.n_events += others
 
 

@@ -10,7 +10,7 @@ one predicts is decided after each step, by sums of losses that fade (follow the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +40,17 @@ class SeveralSteps(KernelFunction):
     loss : Loss
     step : Ladder
         With its sizes.
+    batch_size : int
+        Events of a whole mini-batch.
     **options
         Those of `KernelFunction`.
     """
 
-    def __init__(self, kernel: Kernel, loss: Loss, *, step: Ladder, **options: Any) -> None:
+    def __init__(
+        self, kernel: Kernel, loss: Loss, *, step: Ladder, batch_size: int, **options: Any
+    ) -> None:
         super().__init__(kernel, loss, step=step, **options)
-        self._gammas = np.array(step.gammas)
+        self._gammas, self._batch_size = np.array(step.gammas), batch_size
         self._loss_of = loss
         self.coefficients = self._new(options["n_outputs"], len(step.gammas))
         self.losses = np.zeros(len(step.gammas))
@@ -60,6 +64,11 @@ class SeveralSteps(KernelFunction):
         )
 
     @property
+    def nbytes(self) -> int:
+        """Memory of all coefficients, of those that predict and of what is kept of the features."""
+        return super().nbytes + self._leading.nbytes
+
+    @property
     def leader(self) -> int:
         """Number of the size whose function predicts."""
         return int(self.losses.argmin())
@@ -67,9 +76,10 @@ class SeveralSteps(KernelFunction):
     @property
     def _predicting(self) -> Coefficients:
         """The coefficients of the leader, a copy."""
-        values, leader = self.coefficients.all_values, self.leader
+        # Before the copy: a step that ends meanwhile asks for another one.
+        values, n_steps, leader = self.coefficients.all_values, self.n_steps, self.leader
         array, steps, number = self._taken
-        if array is not values or (steps, number) != (self.n_steps, leader):
+        if array is not values or (steps, number) != (n_steps, leader):
             chosen = self.coefficients.divided(values)[:, leader]
             if self._leading.all_values.shape == chosen.shape:
                 # In place, so that what is compiled for single events stays.
@@ -78,7 +88,7 @@ class SeveralSteps(KernelFunction):
                 self._leading = self._new(self.coefficients.n_outputs, 1)
                 self._leading.all_values = self._xp.ascontiguousarray(chosen)
             self._leading.grow(self.n_chunks)
-            self._taken = values, self.n_steps, leader
+            self._taken = values, n_steps, leader
         return self._leading
 
     def dense(self) -> NDArray[Any]:
@@ -96,7 +106,9 @@ class SeveralSteps(KernelFunction):
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Learn a mini-batch of events by each size of steps, see `KernelFunction.learn`.
 
-        A function that overflows begins anew, and is the last to be chosen.
+        A function that overflows begins anew, and is the last to be chosen. An event moves the
+        functions as far in a mini-batch that is not whole as in a whole one: the larger sizes are
+        for means over so many events.
         """
         coefficients, features = self.coefficients, self._features
         start, stop = self._block(self.n_steps + 1)
@@ -109,7 +121,7 @@ class SeveralSteps(KernelFunction):
         G = self._xp.empty(F.shape, self._dtype)
         n, functions, outputs = F.shape
         rows = F.reshape(n * functions, outputs), np.repeat(y, functions)
-        weight = features.amplitude / n
+        weight = features.amplitude / self._batch_size
         put = self._backend.put
         self._backend.loss_gradient(
             *self._loss, rows[0], put(rows[1]), weight, G.reshape(n * functions, outputs)
@@ -151,6 +163,10 @@ class SeveralSteps(KernelFunction):
             losses = np.where(finite, found.sum(axis=0), _MOST)
         fading = (1.0 - 1.0 / _MEMORY) ** len(found)
         self.losses = np.fmin(fading * self.losses + losses, _MOST)  # _MOST also for NaN
+
+    def mix(self, other: Self, weight: float) -> None:
+        """Mix what is beside the coefficients, see `KernelFunction.mix`."""
+        self.losses = weight * self.losses + (1.0 - weight) * other.losses
 
     # State
 
