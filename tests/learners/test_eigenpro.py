@@ -549,6 +549,16 @@ def test_repeated_centers_beyond_the_budget_are_named(monkeypatch: pytest.Monkey
         EigenPro(LAPLACE, centers=[[0.0], [1.0], [0.0]])
 
 
+@pytest.mark.parametrize("key", ["choosing", "n_learned", "turn"])
+def test_a_header_without_an_entry_is_refused(key: str) -> None:
+    model = learner("numbers", n_centers=20)
+    model.learn_many(*stream("numbers", 600))
+    state = model.state()
+    header = {name: value for name, value in state.header.items() if name != key}
+    with pytest.raises(StateError, match=key):
+        EigenPro.from_state(State(header, state.arrays))
+
+
 @pytest.mark.parametrize(
     ("name", "array"),
     [

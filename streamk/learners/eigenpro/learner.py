@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.declared import Declared, count, taken
+from streamk.declared import Declared, count, reading, taken
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
@@ -440,7 +440,9 @@ class EigenPro(OnCenters):
         declared = (Declared("centers", "float32", ("centers", "columns")),)
         found, sizes = taken(declared, state.arrays, learner._sizes(), owner)
         learner._first = None
-        if state.header["choosing"]:
+        with reading(owner):
+            choosing = bool(state.header["choosing"])
+        if choosing:
             learner._first = learner._new_selection()
             sizes |= {"first": learner._n_learned}
             learner._first.load(state.arrays, sizes, learner._label_domain, owner)
