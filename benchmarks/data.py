@@ -69,6 +69,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def task(self) -> str:
+        """The task of a learner, by the labels."""
+        return "regression" if self.y.dtype.kind == "f" else "classification"
+
     def first(self, n: int) -> Dataset:
         """The first n events; 0 is all."""
         return replace(self, X=self.X[:n], y=self.y[:n]) if n else self

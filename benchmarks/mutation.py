@@ -31,11 +31,12 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from scipy.stats import binomtest
 
 from benchmarks import common
 
@@ -62,7 +63,7 @@ class Mutant:
 
     @property
     def compiled(self) -> bool:
-        """Whether numba compiles the function."""
+        """Whether the function is one that numba compiles."""
         return self.file.startswith(NUMBA)
 
 
@@ -169,12 +170,33 @@ class Copy:
         chosen = tests.of(mutant)
         if not chosen:
             return False, 0
-        with self._mutated(mutant):
+        with self._changed(mutant):
             batches = [chosen] if mutant.compiled else list(_batches(chosen, tests))
             return any(self._fails(batch) for batch in batches), sum(map(len, batches))
 
-    def _mutated(self, mutant: Mutant) -> _Mutated:
-        return _Mutated(self.root, mutant, self._compiled)
+    @contextmanager
+    def _changed(self, mutant: Mutant) -> Iterator[None]:
+        """Have the mutant in its file, and afterwards the file as it was."""
+        from cosmic_ray.mutating import mutate_code
+        from cosmic_ray.plugins import get_operator
+
+        path, loops = self.root / mutant.file, self.root / NUMBA
+        before, times = path.read_text("utf-8"), path.stat()
+        changed = mutate_code(before, get_operator(mutant.operator)(), mutant.occurrence)
+        assert changed is not None
+        path.write_text(changed, encoding="utf-8")
+        if mutant.compiled:
+            # Callers are kept compiled with the function as it was.
+            for kept in loops.rglob("*.nb[ci]"):
+                kept.unlink()
+        try:
+            yield
+        finally:
+            path.write_text(before, encoding="utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            if mutant.compiled:
+                shutil.rmtree(loops)
+                shutil.copytree(self._compiled, loops)
 
     def _fails(self, tests: Sequence[str]) -> bool:
         """Return whether one of the tests fails, or they do not end."""
@@ -198,37 +220,6 @@ class Copy:
         if done.returncode == 4:  # a name that pytest does not find
             raise RuntimeError(done.stdout.decode(errors="replace")[-2000:])
         return done.returncode not in (0, 5)
-
-
-class _Mutated:
-    """The mutant in its file, and the file as it was afterwards."""
-
-    def __init__(self, root: Path, mutant: Mutant, compiled: Path) -> None:
-        self._path, self._mutant = root / mutant.file, mutant
-        self._loops, self._compiled = root / NUMBA, compiled
-
-    def __enter__(self) -> None:
-        from cosmic_ray.mutating import mutate_code
-        from cosmic_ray.plugins import get_operator
-
-        self._before = self._path.read_text("utf-8")
-        self._times = self._path.stat().st_atime_ns, self._path.stat().st_mtime_ns
-        changed = mutate_code(
-            self._before, get_operator(self._mutant.operator)(), self._mutant.occurrence
-        )
-        assert changed is not None
-        self._path.write_text(changed, encoding="utf-8")
-        if self._mutant.compiled:
-            # Callers are kept compiled with the function as it was.
-            for kept in self._loops.rglob("*.nb[ci]"):
-                kept.unlink()
-
-    def __exit__(self, *_: object) -> None:
-        self._path.write_text(self._before, encoding="utf-8")
-        os.utime(self._path, ns=self._times)
-        if self._mutant.compiled:
-            shutil.rmtree(self._loops)
-            shutil.copytree(self._compiled, self._loops)
 
 
 def _batches(chosen: Sequence[str], tests: Tests) -> Iterator[list[str]]:
@@ -277,7 +268,7 @@ def render(document: Mapping[str, Any]) -> str:
         some = [one for one in found if room in ("", _room(one["file"]))]
         if some:
             dead = sum(one["killed"] for one in some)
-            low, high = _interval(dead, len(some))
+            low, high = binomtest(dead, len(some)).proportion_ci(method="wilson")
             counts = [f"{len(some)}", f"{dead}", f"{dead / len(some):.1%}"]
             rows.append([room or "all", *counts, f"{low:.1%} to {high:.1%}"])
     header = ["mutants", "drawn", "killed", "share", "95% interval"]
@@ -292,14 +283,6 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _room(file: str) -> str:
     return "numba" if file.startswith(NUMBA) else file.split("/")[1]
-
-
-def _interval(count: int, n: int) -> tuple[float, float]:
-    """Return Wilson's interval for a share."""
-    z = 1.96
-    middle, half = (count + z * z / 2) / (n + z * z), z / (n + z * z)
-    half *= float(np.sqrt(count * (n - count) / n + z * z / 4))
-    return middle - half, middle + half
 
 
 def _covered(coverage: Path) -> float:

@@ -57,7 +57,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
         for name in SETS:
             stream = load(name, data, quick=quick)
             runs = [_ordered(stream, seed) for seed in range(2 if quick else SEEDS)]
-            task = "regression" if stream.y.dtype.kind == "f" else "classification"
+            task = stream.task
             steps = {"ladder": Ladder(), "default": None} | {
                 f"{size:g}": size / CURVATURES[task] for size in SIZES
             }

@@ -67,22 +67,18 @@ def _set(stream: Dataset, there: Broker | None, quick: bool) -> dict[str, Any]:
         _write(here / "unlabelled.csv", [event | {"label": ""} for event in events])
         found = {"events": len(stream), "labels": int(known.sum()), "file": {}, "topic": {}}
         for name, options in JOBS.items():
-            job = _Job(here, "csv:events.csv", f"file-{name}", _task(stream), options)
+            job = _Job(here, "csv:events.csv", f"file-{name}", stream.task, options)
             found["file"][name] = job.figures(truth, known)
         if there is not None:
-            found["topic"] = _from_topic(there, here, events, truth, known, _task(stream))
+            found["topic"] = _from_topic(there, here, events, truth, known, stream.task)
             for turn in range(_TURNS):
                 for name in JOBS:
                     begin = ("--start-from", f"topic-{name}")
                     again = f"again-{name}-{turn}"
-                    job = _Job(here, "csv:unlabelled.csv", again, _task(stream), begin)
+                    job = _Job(here, "csv:unlabelled.csv", again, stream.task, begin)
                     rate = max(job.ended()["rate"], found["topic"][name].get("again", 0.0))
                     found["topic"][name]["again"] = rate
         return found
-
-
-def _task(stream: Dataset) -> str:
-    return "regression" if stream.y.dtype.kind == "f" else "classification"
 
 
 def _events(stream: Dataset, truth: Sequence[Any], known: Numbers) -> list[Event]:

@@ -67,13 +67,8 @@ def measure(data: Directory, *, quick: bool, events: int = 0) -> dict[str, Any]:
             common.note(f"  {name}: {learner} {cell(scores[learner]['score'], 5)}")
         found["streams"][name] = {"events": len(runs[0]), "learners": scores}
         if name not in SHUFFLED:
-            found["goals"] += _goals(name, task_of(stream), scores)
+            found["goals"] += _goals(name, stream.task, scores)
     return found
-
-
-def task_of(stream: Dataset) -> str:
-    """Return the task of a stream, by its labels."""
-    return "regression" if stream.y.dtype.kind == "f" else "classification"
 
 
 def _ordered(stream: Dataset, seed: int) -> Dataset:
@@ -116,7 +111,7 @@ def _best(runs: Sequence[Dataset], learner: str) -> dict[str, Any]:
         for step in STEPS
     }
     scores = {step: mean([one["score"] for one in found[step]]) for step in STEPS}
-    sign = 1.0 if task_of(runs[0]) == "classification" else -1.0
+    sign = 1.0 if runs[0].task == "classification" else -1.0
     best = max(STEPS, key=lambda step: sign * scores[step]["mean"])
     first = found[best][0]
     return {
@@ -130,7 +125,7 @@ def _best(runs: Sequence[Dataset], learner: str) -> dict[str, Any]:
 
 def _progressive(stream: Dataset, learner: str, step: float, seed: int) -> dict[str, Any]:
     """Accuracy, or root mean squared error, of predictions before learning."""
-    task = task_of(stream)
+    task = stream.task
     model, sums, counted = made(learner, task, step, seed), 0.0, 0
     began = time.perf_counter()
     for start in range(0, len(stream), BATCH):

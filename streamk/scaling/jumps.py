@@ -90,7 +90,7 @@ class Jumps:
 
     @property
     def patience(self) -> int:
-        """How many times as many blocks a jump takes as the first one did."""
+        """Factor of the blocks that a jump takes, 1 for the first one."""
         return int(_LONGER ** min(self.found, _MOST_LONGER))
 
     @property

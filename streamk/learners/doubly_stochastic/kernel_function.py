@@ -405,11 +405,19 @@ class KernelFunction:
         G = self._xp.empty(F.shape, self._dtype)
         self._backend.loss_gradient(*self._loss, F, y, weight, G)
         coefficients.decay(decay)
-        rate /= coefficients.scale
+        self._descend(X, G, start, stop, rate / coefficients.scale)
+
+    def _descend(self, X: Any, G: Any, start: int, stop: int, rate: float) -> None:
+        """Subtract the rate times the gradient, by those of the outputs G, chunk by chunk."""
+        coefficients = self.coefficients
         for begin, g in self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK)):
             end, edge = begin + len(g), begin * CHUNK
             values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
             self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
+
+    def _as_labels(self, y: NDArray[np.float64]) -> NDArray[Any]:
+        """Return numbers of classes, or numbers to be predicted, as a `Loss` takes them."""
+        return y.astype(np.int64) if self._loss[2] else y
 
     def _check_finite(self, finite: bool) -> None:
         if not finite:

@@ -95,8 +95,7 @@ class PreconditionedFunction(KernelFunction):
         if self.search is None:
             assert self._step is not None
             return self._step.size(t) * block.direction(damping_of_few(*block.shape))
-        labels = y.astype(np.int64) if self._loss[2] else y
-        return self.search.step(block, self._get(F), labels)
+        return self.search.step(block, self._get(F), self._as_labels(y))
 
     # State
 

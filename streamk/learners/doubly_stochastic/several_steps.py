@@ -110,18 +110,16 @@ class SeveralSteps(KernelFunction):
         functions as far in a mini-batch that is not whole as in a whole one: the larger sizes are
         for means over so many events.
         """
-        coefficients, features = self.coefficients, self._features
         start, stop = self._block(self.n_steps + 1)
-        last = -(-stop // CHUNK)
         F = self._outputs(X)
         finite = self._xp.isfinite(F).all(axis=(0, 2))
         self._check_finite(bool(finite.any()))
         F[:, ~finite] = 0.0
-        coefficients.grow(last)
+        self.coefficients.grow(-(-stop // CHUNK))
         G = self._xp.empty(F.shape, self._dtype)
         n, functions, outputs = F.shape
         rows = F.reshape(n * functions, outputs), np.repeat(y, functions)
-        weight = features.amplitude / self._batch_size
+        weight = self._features.amplitude / self._batch_size
         put = self._backend.put
         self._backend.loss_gradient(
             *self._loss, rows[0], put(rows[1]), weight, G.reshape(n * functions, outputs)
@@ -131,11 +129,7 @@ class SeveralSteps(KernelFunction):
             G *= sizes[:, None]
         G[:, ~finite] = 0.0
         self._decay(finite)
-        flat = G.reshape(n, functions * outputs)
-        for begin, g in features.gradient(X, flat, start // CHUNK, last):
-            end, edge = begin + len(g), begin * CHUNK
-            values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
-            self._backend.descend(values, squares, g, 1.0, start - edge, stop - edge)
+        self._descend(X, G.reshape(n, functions * outputs), start, stop, 1.0)
         self._score(*rows, self._get(finite))
         self.n_steps += 1
 
@@ -149,17 +143,16 @@ class SeveralSteps(KernelFunction):
 
     def _decay(self, finite: Any) -> None:
         """Shrink all coefficients by the regularization; clear those of functions that overflow."""
-        factors = self._xp.asarray(np.maximum(0.0, 1.0 - self._gammas * self._regularization))
         if self._regularization or not bool(finite.all()):
+            factors = self._xp.asarray(np.maximum(0.0, 1.0 - self._gammas * self._regularization))
             values = self.coefficients.divided(self.coefficients.values(0, self.n_chunks))
             values *= factors.astype(self._dtype)[:, None, None]
             values[:, ~finite] = 0.0
 
     def _score(self, F: Any, y: NDArray[np.float64], finite: NDArray[np.bool_]) -> None:
         """Add the losses of a mini-batch, by the outputs before it was learned."""
-        labels = y.astype(np.int64) if self._loss[2] else y
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._loss_of.value(self._get(F), labels).reshape(-1, len(finite))
+            found = self._loss_of.value(self._get(F), self._as_labels(y)).reshape(-1, len(finite))
             losses = np.where(finite, found.sum(axis=0), _MOST)
         fading = (1.0 - 1.0 / _MEMORY) ** len(found)
         self.losses = np.fmin(fading * self.losses + losses, _MOST)  # _MOST also for NaN
