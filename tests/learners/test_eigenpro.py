@@ -264,6 +264,23 @@ def test_learns_with_centers_of_its_own(task: str, solver: str, selection: str) 
         assert np.mean(np.array(model.predict_many(test)) == labels) > 0.8
 
 
+def test_steps_learn_the_first_events_again_with_the_centers_chosen_among_them() -> None:
+    """The first batch takes the step that it would with the centers given."""
+    X, y = stream("numbers", 64)
+    model = learner("numbers", n_centers=16, batch_size=32, solver="eigenpro")
+    model.learn_many(X[:32], y[:32])
+    given = learner("numbers", centers=model.centers, batch_size=32, solver="eigenpro")
+    c = y[:32].mean()
+    given.learn_many(X[:32], y[:32] - c)
+    np.testing.assert_allclose(
+        model.decision_many(X), given.decision_many(X) + c, rtol=1e-4, atol=1e-5
+    )
+    before = np.square(model.decision_many(X[:32])[:, 0] - y[:32]).mean()
+    model.learn_many(X[32:], y[32:])
+    assert np.square(model.decision_many(X[:32])[:, 0] - y[:32]).mean() < before
+    assert before < y[:32].var()
+
+
 def test_noise_decides_on_the_ridge() -> None:
     chosen = []
     for noise in (0.02, 5.0):
@@ -547,6 +564,15 @@ def test_repeated_centers_beyond_the_budget_are_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "BYTES", 1)
     with pytest.raises(InvalidInput, match="same"):
         EigenPro(LAPLACE, centers=[[0.0], [1.0], [0.0]])
+
+
+@pytest.mark.parametrize("entry", [{"classes": []}, {"columns": None}])
+def test_a_header_that_lost_its_classes_or_columns_is_refused(entry: dict[str, Any]) -> None:
+    model = learner("two", n_centers=64)
+    model.learn_many(*stream("two", 5))
+    state = model.state()
+    with pytest.raises(StateError, match="learned events without columns or classes"):
+        EigenPro.from_state(State({**state.header, **entry}, state.arrays))
 
 
 @pytest.mark.parametrize("key", ["choosing", "n_learned", "turn"])

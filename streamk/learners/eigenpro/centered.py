@@ -155,6 +155,12 @@ class CenteredFunctions:
             G = -((1.0 + ridge) * A + product(np.tril(K, -1), A))
             self._store(self.solver.learn(X, K, G))
 
+    def step_again(self, X: Numbers, T: Numbers) -> None:
+        """Take a gradient step on events X (m, d) with targets T (m, n_outputs) of the past."""
+        if isinstance(self.solver, ProjectedGradient):
+            G = self.outputs(X)[:, : self.n_outputs] - T
+            self._store(self.solver.learn(X, own_kernels(self._kernel, X, X), G))
+
     def _store(self, slots: Numbers | None = None) -> None:
         """Predict by the coefficients that the solver has, of which some, or all, are others."""
         if self.solver is not None:

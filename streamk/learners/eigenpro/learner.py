@@ -34,6 +34,11 @@ Numbers = NDArray[Any]
 
 BYTES = 2**31
 """Memory for matrices of centers by centers."""
+REVISITED = 8192
+"""Events up to which gradient steps learn all of them again when centers are chosen.
+
+Later on these take longer than a stream waits for, and gain little beside the steps before.
+"""
 ROWS = (0.5, 4.0, np.inf)
 """Regularizations of events' own rows until their batch is learned; infinite, they are none.
 
@@ -66,7 +71,8 @@ class EigenPro(OnCenters):
 
     Centers are chosen from the events while they come: after each doubling of these, until there
     are four events for each center. The direct solver keeps the events until then and learns all of
-    them anew on each choice; "eigenpro" adds the new ones with coefficients of 0.
+    them anew on each choice; "eigenpro" adds the new ones with coefficients of 0, and learns up to
+    8,192 events once more.
 
     Parameters
     ----------
@@ -379,9 +385,13 @@ class EigenPro(OnCenters):
         self._learn_anew(first)
 
     def _learn_anew(self, first: Selection) -> None:
-        """Learn the first events once more, with other centers: the direct solver does."""
+        """Learn the first events once more, with other centers; by steps if they are not many."""
+        again = self._n_learned <= REVISITED
         for X, y in first.blocks:
-            self._centered.equate(X, self._targets(y))
+            T = self._targets(y)
+            self._centered.equate(X, T)
+            if again:
+                self._centered.step_again(X, T - self._constant)
         self._solve()
 
     # Columns and outputs

@@ -358,6 +358,9 @@ class OnCenters(Supervised):
                 classes=listed(header, "classes", cls._owner()),
             )
         learner.n_events = count(header, "n_events", cls._owner())
+        known = learner.columns is not None and (learner.classes or not learner.is_classifier)
+        if learner.n_events and not known:
+            raise StateError(f"{cls._owner()} has learned events without columns or classes")
         return learner
 
     @classmethod
