@@ -5,6 +5,8 @@ figure1          Figure 1 (1): Adult, beside NORMA, SDCA and Pegasos
 figure1_mnist    Figure 1 (2): MNIST, 8 against 6, with virtual examples, beside the same
 figure1_forest   Figure 1 (3): covtype, class 2 against the rest, beside the same
 mnist            Figure 1 (4): MNIST with virtual examples, by passes and seconds
+mnist_hour       the same for an hour of two cores
+mnist86_long     Figure 1 (2) once more, with 1.6 million virtual examples
 qm7              Figure 1 (7): energies of molecules, by passes
 storage          the table of section 6: bytes and microseconds by t, beside NORMA
 ladder           several step sizes side by side, beside each of them, on eight streams
@@ -21,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.doubly_stochastic import figure1, ladder, mnist, qm7, rate, storage
+from benchmarks.doubly_stochastic import figure1, ladder, mnist, mnist_long, qm7, rate, storage
 
 NAME = "doubly_stochastic"
 PARTS: dict[str, parts.Render] = {
@@ -30,6 +32,8 @@ PARTS: dict[str, parts.Render] = {
     "figure1_mnist": figure1.render,
     "figure1_forest": figure1.render,
     "mnist": mnist.render,
+    "mnist_hour": mnist_long.render_hour,
+    "mnist86_long": mnist_long.render_eights,
     "qm7": qm7.render,
     "storage": storage.render,
     "ladder": ladder.render,
@@ -48,6 +52,8 @@ def run(argv: Sequence[str] | None = None) -> None:
         "figure1_mnist": partial(figure1.measure, name="mnist86"),
         "figure1_forest": partial(figure1.measure, name="forest"),
         "mnist": mnist.measure,
+        "mnist_hour": mnist_long.measure_hour,
+        "mnist86_long": mnist_long.measure_eights,
         "qm7": qm7.measure,
         "storage": storage.measure,
         "ladder": ladder.measure,

@@ -60,11 +60,11 @@ def median_distance(X: Numbers, seed: int = 0) -> float:
     return float(np.median(distances[distances > 0.0]))
 
 
-def projection(X: Numbers) -> Callable[[Numbers], Numbers]:
+def projection(X: Numbers, directions: int = PROJECTED) -> Callable[[Numbers], Numbers]:
     """Return the map of images to length 1 and onto the leading directions of images X."""
     unit = _unit(X).astype(np.float64)
     _, vectors = np.linalg.eigh(unit.T @ unit)
-    leading = vectors[:, ::-1][:, :PROJECTED].astype(np.float32)
+    leading = vectors[:, ::-1][:, :directions].astype(np.float32)
     return lambda images: _unit(images) @ leading
 
 

@@ -33,8 +33,8 @@ matrix in atomic units."""
 _AT_ONCE = 2048
 
 
-def bent(images: Numbers, random: np.random.Generator) -> Numbers:
-    """Return images (n, height, width), each turned and bent in its own way."""
+def bent(images: Numbers, random: np.random.Generator, bend: float = BEND) -> Numbers:
+    """Return images (n, height, width), each turned and bent in its own way; `bend` as `BEND`."""
     n, height, width = images.shape
     angles = np.deg2rad(random.uniform(-TURN, TURN, n))[:, None, None]
     fields = random.standard_normal((2, n, height, width), np.float32)
@@ -43,7 +43,7 @@ def bent(images: Numbers, random: np.random.Generator) -> Numbers:
         ndimage.gaussian_filter1d(np.eye(size, dtype=np.float32), SMOOTH, mode="constant")
         for size in (height, width)
     )
-    down, right = np.float32(BEND) * (along.T @ fields @ across)
+    down, right = np.float32(bend) * (along.T @ fields @ across)
     y, x = np.mgrid[:height, :width].astype(np.float32)
     y, x = y - (height - 1) / 2, x - (width - 1) / 2
     rows = np.cos(angles) * y - np.sin(angles) * x + down + (height - 1) / 2
@@ -53,7 +53,9 @@ def bent(images: Numbers, random: np.random.Generator) -> Numbers:
     return found
 
 
-def images(X: Numbers, y: Numbers, n: int, seed: int) -> Iterator[tuple[Numbers, Numbers]]:
+def images(
+    X: Numbers, y: Numbers, n: int, seed: int, *, bend: float = BEND
+) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield n virtual examples of images X (m, d) in batches, float32, and their labels.
 
     Columns that are no square image, of generated data, have noise instead.
@@ -66,7 +68,7 @@ def images(X: Numbers, y: Numbers, n: int, seed: int) -> Iterator[tuple[Numbers,
         rows: Any = chunks[0].values
         found = rows.X.astype(np.float32)
         if square:
-            found = bent(found.reshape(-1, WIDTH, WIDTH), random).reshape(found.shape)
+            found = bent(found.reshape(-1, WIDTH, WIDTH), random, bend).reshape(found.shape)
         yield found, rows.y
 
 
