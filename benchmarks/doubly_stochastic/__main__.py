@@ -5,7 +5,7 @@ figure1          Figure 1 (1): Adult, beside NORMA, SDCA and Pegasos
 figure1_mnist    Figure 1 (2): MNIST, 8 against 6, with virtual examples, beside the same
 figure1_forest   Figure 1 (3): covtype, class 2 against the rest, beside the same
 mnist            Figure 1 (4): MNIST with virtual examples, by passes and seconds
-mnist_hour       the same for an hour of two cores
+mnist_hour       the same for an hour of one core
 mnist86_long     Figure 1 (2) once more, with 1.6 million virtual examples
 qm7              Figure 1 (7): energies of molecules, by passes
 storage          the table of section 6: bytes and microseconds by t, beside NORMA
