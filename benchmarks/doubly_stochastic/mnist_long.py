@@ -1,8 +1,8 @@
 """Figure 1 (2) and (4) with as much as the paper has: MNIST with virtual examples, for long.
 
-"mnist_hour" learns the ten classes for an hour of one core, 3,600 seconds of processor time, to make
-the examples included, to test not. The learner has the preconditioner, finds its own sizes
-of steps and predicts by averages of its coefficients. "mnist86_long" learns 8 against 6 from the
+"mnist_hour" learns the ten classes for an hour of one core, 3,600 seconds of processor time, to
+make the examples included, to test not. The learner has the preconditioner, finds its own sizes of
+steps and predicts by averages of its coefficients. "mnist86_long" learns 8 against 6 from the
 paper's 1.6 million examples, by the loss and the features of `methods` that all events move.
 
 How far images are bent, and on how many directions they are projected, is chosen by the error on
