@@ -221,18 +221,29 @@ def test_a_searched_step_does_not_explode_where_a_constant_one_does() -> None:
         constant.learn_many(np.tile(X, (10, 1)), np.tile(y, 10))
 
 
-def test_few_events_left_over_do_little_harm() -> None:
+@pytest.mark.parametrize("left", [2, 10, 40])
+def test_few_events_left_over_do_no_harm(left: int) -> None:
     Z, truth = stream("regression", 1500, seed=99)
     wrong = np.zeros((2, 6))
     for seed in range(6):
-        X, y = stream("regression", 20 * 128 + 2, seed)
+        X, y = stream("regression", 20 * 128 + left, seed)
         options: dict[str, Any] = {"loss": "logistic", "max_features": 512, "seed": seed}
         model = made(backend="numpy", dtype="float32", **options)
         model.learn_many(X, [number > 0 for number in y])
         for when in range(2):
             wrong[when, seed] = np.mean(model.predict_many(Z) != (np.array(truth) > 0))
             model.finish()
-    assert wrong[1].mean() < 1.2 * wrong[0].mean()
+    assert wrong[1].mean() < 1.02 * wrong[0].mean()
+
+
+def test_a_first_mini_batch_that_is_not_whole_is_a_whole_step() -> None:
+    X, y = stream("regression", 50)
+    models = [made("regression", batch_size=size, backend="numpy") for size in (50, 500)]
+    for model in models:
+        model.learn_many(X, y)
+        model.finish()
+    assert np.abs(models[0].coefficients).max() > 0.0
+    np.testing.assert_array_equal(models[0].coefficients, models[1].coefficients)
 
 
 @pytest.mark.parametrize("batch", [2, 4, 16])

@@ -75,7 +75,8 @@ class DoublyStochastic(Supervised):
         covariance, are those of the least loss by leave-one-out changes of the outputs, see
         `streamk.learners.doubly_stochastic.preconditioner`. With one, a mini-batch of fewer events
         than the block has features (n of m), as `finish` may leave it, is damped by m / n; without
-        one, a mini-batch of fewer than 32 is by that or more.
+        one, a mini-batch of fewer than 32 is by that or more. A mini-batch that is not whole moves
+        the function by its part of a step, but for the first.
     averaging : bool, default False
         Whether averages of the preconditioned coefficients predict, of which recent ones count
         more (polynomial decay): less noise of a constant step.
@@ -235,7 +236,7 @@ class DoublyStochastic(Supervised):
         }
         self._function: KernelFunction
         if preconditioner is not None:
-            made["averaging"] = averaging
+            made |= {"averaging": averaging, "batch_size": batch_size}
             self._function = PreconditionedFunction(kernel, self.loss, **made)
         elif isinstance(self.step, Ladder):
             self._function = SeveralSteps(kernel, self.loss, batch_size=batch_size, **made)

@@ -37,12 +37,17 @@ class PreconditionedFunction(KernelFunction):
     loss : Loss
     averaging : bool
         Whether the averages of the coefficients predict.
+    batch_size : int
+        Events of a whole mini-batch.
     **options
         Those of `KernelFunction`; without a `step` its size is searched for.
     """
 
-    def __init__(self, kernel: Kernel, loss: Loss, *, averaging: bool, **options: Any) -> None:
+    def __init__(
+        self, kernel: Kernel, loss: Loss, *, averaging: bool, batch_size: int, **options: Any
+    ) -> None:
         super().__init__(kernel, loss, **options)
+        self._batch_size = batch_size
         self.averages = self.coefficients.copy() if averaging else None
         self.search = Search(loss) if self._step is None else None
         self._bound = partial(curvature, loss)
@@ -63,7 +68,10 @@ class PreconditionedFunction(KernelFunction):
         return self.coefficients if self.averages is None else self.averages
 
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
-        """Learn a mini-batch of events, see `KernelFunction.learn`; one block of features moves."""
+        """Learn a mini-batch of events, see `KernelFunction.learn`; one block of features moves.
+
+        After the first step an event of a mini-batch that is not whole counts as in a whole one.
+        """
         t, coefficients = self.n_steps + 1, self.coefficients
         start, stop = self._block(t)
         first, last = start // CHUNK, -(-stop // CHUNK)
@@ -84,7 +92,8 @@ class PreconditionedFunction(KernelFunction):
                 curvature=self._bound(coefficients.n_outputs) or 1.0,
                 regularization=self._regularization,
             )
-            W[some] += self._change(block, t, F, y)
+            part = len(y) / self._batch_size if self.n_steps else 1.0
+            W[some] += part * self._change(block, t, F, y)
         coefficients.set_chunks(first, W)
         self.n_steps = t
         if self.averages is not None:
