@@ -97,20 +97,9 @@ class Loss:
         >>> loss("huber", delta=1.0).value(np.array([[0.5], [3.0]]), np.array([0.0, 0.0]))
         array([0.125, 2.5  ])
         """
-        F = np.asarray(F, dtype=np.float64)
-        if self.code == Code.SOFTMAX:
-            top = F.max(axis=1)
-            chosen = F[np.arange(len(F)), y]
-            return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
-        if self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1:
-            margin, _ = numpy_backend.crammer_singer(F, y)
-            violation = np.maximum(margin, 0.0)
-            return violation if self.code == Code.HINGE else 0.5 * violation**2
-        return np.asarray(
-            self._elementwise(
-                F, numpy_backend.targets(F, y, np.issubdtype(y.dtype, np.integer))
-            ).sum(axis=1)
-        )
+        classes = np.issubdtype(y.dtype, np.integer)
+        scores = np.asarray(F, dtype=np.float64)
+        return numpy_backend.loss_values(self.code, self.parameter, classes, scores, y)
 
     def gradient(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
         """(Sub)gradient of each event's loss in its outputs.
@@ -175,25 +164,6 @@ class Loss:
         if self.code in _PARAMETERS:
             return {"name": self.name, _PARAMETERS[self.code][0]: self.parameter}
         return {"name": self.name}
-
-    def _elementwise(self, F: Scores, Y: Scores) -> Scores:
-        r, p = F - Y, self.parameter
-        match self.code:
-            case Code.SQUARED:
-                return 0.5 * r * r
-            case Code.HINGE:
-                return np.maximum(0.0, 1.0 - Y * F)
-            case Code.SQUARED_HINGE:
-                return 0.5 * np.maximum(0.0, 1.0 - Y * F) ** 2
-            case Code.LOGISTIC:
-                return np.logaddexp(0.0, -Y * F)
-            case Code.HUBER:
-                a = np.abs(r)
-                return np.where(a <= p, 0.5 * r * r, p * (a - 0.5 * p))
-            case Code.EPSILON_INSENSITIVE:
-                return np.maximum(0.0, np.abs(r) - p)
-            case _:
-                return np.maximum(-p * r, (1.0 - p) * r)
 
 
 def loss(name: str, **parameter: float) -> Loss:

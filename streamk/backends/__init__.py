@@ -20,6 +20,7 @@ twin defines::
     finish(acc, factor, F)                                           F = factor * sum of the lanes
     predict(X, basis, A, curve, wide, factor, F)                     these two in one call
     loss_gradient(code, parameter, classes, F, y, weight, G)         G = weight * l'(F, y)
+    score(code, parameter, classes, F, y, kept, most, losses)        losses = kept losses + l(F, y)
     gradient(X, basis, G, curve, wide, out)                          out = features(X)^T G
     descend(A, squares, g, rate, start, stop)                        A -= rate * g, or AdaGrad's
     step(X, y, basis, A, squares, block, ..., F)                     predict and learn a mini-batch
@@ -37,7 +38,8 @@ twin defines::
 with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
 LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
 (d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
-phases in float64. `squares` has no chunks where the step is not AdaGrad's.
+phases in float64. `squares` has no chunks where the step is not AdaGrad's. F of `score` is (n,
+functions, outputs), losses (functions,).
 
 Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
 float32 or float64; the kernels are evaluated in it, and the product's out is float64. `parameter`
@@ -51,9 +53,9 @@ capacity), L (landmarks, start + landmarks or more) their own rows of it, delta 
 choose, K (n, n), places int64 and schur float64 (most,).
 
 All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get` or `fetch`; those of measure, spread, rescale, rescale_each,
-extend and choose are NumPy's with every backend. They are C-contiguous, or slices of the first axis
-of such.
+there by `put`, and come back by `get` or `fetch`; those of score, measure, spread, rescale,
+rescale_each, extend and choose are NumPy's with every backend. They are C-contiguous, or slices of
+the first axis of such.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ from streamk.backends.codes import (
     chunks_of,
     filled,
 )
-from streamk.backends.protocol import Backend, Single, Steps
+from streamk.backends.protocol import Backend, Single, Sizes, Steps
 from streamk.errors import BackendUnavailable, InvalidInput
 
 __all__ = [
@@ -157,6 +159,7 @@ __all__ = [
     "LocalKernels",
     "LossCode",
     "Single",
+    "Sizes",
     "Sketch",
     "Steps",
     "Zonal",

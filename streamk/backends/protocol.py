@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streamk.backends.codes import Array, Basis
 
-__all__ = ["Backend", "Single", "Steps"]
+__all__ = ["Backend", "Single", "Sizes", "Steps"]
 
 
 class Steps(NamedTuple):
@@ -26,6 +26,26 @@ class Steps(NamedTuple):
     """Of each step, float64: the factor of the gradient, before its division by the features."""
     bounds: tuple[float, float]
     """Between which the scale of the coefficients is to stay."""
+
+
+class Sizes(NamedTuple):
+    """Steps of several functions that differ in size."""
+
+    first: int
+    """Steps taken before."""
+    block_size: int
+    """Features a step; the blocks are visited in turn."""
+    features: int
+    """Of all blocks; the last one may be smaller."""
+    kept: float
+    """The factor of a loss with each event after it."""
+    most: float
+    """The largest loss."""
+    sizes: Array
+    """Of each function, float64: the factor of the gradient, before it is divided by the features.
+    """
+    losses: Array
+    """Of each function, float64: sums over recent events, which are updated."""
 
 
 class Single(Protocol):
@@ -85,6 +105,22 @@ class Single(Protocol):
         int, float
             How many rows were taken, fewer than there are where a prediction overflowed or the
             scale would leave its bounds; and the scale after them.
+        """
+        ...
+
+    def follow_several(
+        self, P: Array | None, X: Array, y: Array, amplitude: float, steps: Sizes, F: Array | None
+    ) -> int:
+        """Do `follow` with several functions, whose outputs stand one after those of the other.
+
+        F (n, outputs) is predicted by the function of least loss. Coefficients have no scale and do
+        not decay, and X may have values that are not finite: such a row is not taken, nor is one
+        where the output of a function overflowed. One thread learns at once.
+
+        Returns
+        -------
+        int
+            How many rows were taken, 0 where there is no short way.
         """
         ...
 
@@ -189,6 +225,20 @@ class Backend(Protocol):
         G: Array,
     ) -> None:
         """Write the weighted gradients of the losses."""
+        ...
+
+    def score(
+        self,
+        code: int,
+        parameter: float,
+        classes: bool,
+        F: Array,
+        y: Array,
+        kept: float,
+        most: float,
+        losses: Array,
+    ) -> None:
+        """Shrink the losses of functions by a factor and add theirs on rows, up to the most."""
         ...
 
     def gradient(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import CHUNK, Basis, Steps
+from streamk.backends import CHUNK, Basis, Sizes, Steps
 
 
 class BatchOfOne:
@@ -110,6 +110,10 @@ class BatchOfOne:
                 return r, scale
             scale, t = now, t + 1
         return len(X), scale
+
+    def follow_several(self, P: Any, X: Any, y: Any, amplitude: float, steps: Sizes, F: Any) -> int:
+        """Take no row: there is no shorter way than that of batches."""
+        return 0
 
     def _finite(self, x: Any) -> bool:
         return bool(self._xp.isfinite(x).all())

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, Scaled, from_state
-from streamk.losses import loss
+from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
+from streamk.losses import LOSSES, loss
 from streamk.state import State
 
 GAMMAS = (1.0, 0.25, 0.05)
@@ -138,9 +139,50 @@ def test_one_event_is_predicted_as_many_are_also_after_more_steps() -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_size_that_diverges_neither_predicts_nor_ends_learning() -> None:
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("options", [{}, {"sampler": "hadamard"}, {"dtype": "float64"}])
+def test_the_short_way_has_the_bits_of_the_long_one(
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events are in turn learned in calls of several, one by one, and predicted without labels."""
+    X, numbers = events(300)
+    X = X.astype(options.get("dtype", "float32"))
+    y: Any = numbers if loss(name).regresses else classes_of(numbers)
+    labels = list(y)
+    labels[150::7] = [None] * len(labels[150::7])
+    chosen: dict[str, Any] = {"loss": name, "batch_size": 1, "dtype": "float32", **options}
+    found = []
+    for _ in range(2):
+        one = learner(Ladder(), **chosen)
+        parts = [one.predict_then_learn_many(X[:140], labels[:140]).predictions]
+        for x, label in zip(X[140:170], y[140:170], strict=True):
+            parts.append(np.array([one.predict_one(x)]))
+            one.learn_one(x, label)
+        parts.append(one.predict_then_learn_many(X[170:], labels[170:]).predictions)
+        found.append((np.concatenate(parts), one.state()))
+        monkeypatch.setattr(SeveralSteps, "_learning_alone", lambda _: None)
+    (predicted, state), (expected, long) = found
+    np.testing.assert_array_equal(predicted, expected)
+    assert state.header == long.header
+    for key, array in state.arrays.items():
+        np.testing.assert_array_equal(array, long.arrays[key])
+
+
+def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = events(60)
+    one = learner(Ladder(), batch_size=1, dtype="float32", max_features=192)
+    one.learn_many(X[:10], y[:10])
+    monkeypatch.setattr(SeveralSteps, "learn", None)
+    one.learn_many(X[10:40], y[10:40])
+    for x, label in zip(X[40:].astype(np.float32), y[40:], strict=True):
+        one.learn_one(x, label)
+    assert one.n_steps == 60
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_size_that_diverges_neither_predicts_nor_ends_learning(batch_size: int) -> None:
     X, y = events(3000)
-    one, alone = learner(Ladder((50.0, 0.1))), learner(Constant(0.1))
+    one, alone = (learner(s, batch_size=batch_size) for s in (Ladder((50.0, 0.1)), Constant(0.1)))
     for at in range(0, 3000, 100):
         one.learn_many(X[at : at + 100], y[at : at + 100])
         alone.learn_many(X[at : at + 100], y[at : at + 100])

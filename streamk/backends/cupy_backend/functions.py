@@ -26,7 +26,7 @@ class DeviceBackend(Generator, Projection, Pairwise):
         host = select("auto")
         self.measure, self.spread = host.measure, host.spread
         self.rescale, self.rescale_each = host.rescale, host.rescale_each
-        self.extend, self.choose = host.extend, host.choose
+        self.extend, self.choose, self.score = host.extend, host.choose, host.score
 
     def single(
         self,

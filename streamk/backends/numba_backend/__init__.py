@@ -3,7 +3,7 @@
 from streamk.backends.host import current, fetch, get, put, xp
 from streamk.backends.numba_backend.generator import frequencies, orthogonal, rotations, sketches
 from streamk.backends.numba_backend.landmarks import choose, extend
-from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient
+from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient, score
 from streamk.backends.numba_backend.pairwise import pairwise, pairwise_product
 from streamk.backends.numba_backend.projection import (
     accumulate,
@@ -38,6 +38,7 @@ __all__ = [
     "rescale",
     "rescale_each",
     "rotations",
+    "score",
     "single",
     "sketches",
     "spread",

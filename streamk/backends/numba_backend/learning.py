@@ -92,6 +92,63 @@ def loss_gradient(
 
 
 @exact
+def _value(code: Any, p: Any, f: Any, y: Any) -> Any:
+    """Return a loss of one output measured against y."""
+    r = f - y
+    if code == _SQUARED:
+        return 0.5 * r * r
+    if code == _HINGE:
+        return max(0.0, 1.0 - y * f)
+    if code == _SQUARED_HINGE:
+        return 0.5 * max(0.0, 1.0 - y * f) ** 2
+    if code == _LOGISTIC:
+        return max(0.0, -y * f) + math.log1p(math.exp(-abs(f)))
+    if code == _HUBER:
+        return 0.5 * r * r if abs(r) <= p else p * (abs(r) - 0.5 * p)
+    if code == _EPSILON_INSENSITIVE:
+        return max(0.0, abs(r) - p)
+    return max(-p * r, (1.0 - p) * r)
+
+
+@exact
+def _row_value(code: Any, parameter: Any, classes: Any, f: Any, y: Any) -> Any:
+    """Return the loss of one row of outputs."""
+    outputs, total = f.shape[0], 0.0
+    if code == _SOFTMAX:
+        top = f.max()
+        for k in range(outputs):
+            total += math.exp(f[k] - top)
+        return math.log(total) + top - f[int(y)]
+    if outputs > 1 and code in (_HINGE, _SQUARED_HINGE):
+        true, best = int(y), 1 if int(y) == 0 else 0
+        for k in range(outputs):
+            if k != true and f[k] > f[best]:
+                best = k
+        margin = max(0.0, 1.0 + f[best] - f[true])
+        return 0.5 * margin * margin if code == _SQUARED_HINGE else margin
+    for k in range(outputs):
+        target = y
+        if classes:
+            positive = y == 1.0 if outputs == 1 else y == k
+            target = 1.0 if positive else -1.0
+        total += _value(code, parameter, f[k], target)
+    return total
+
+
+@exact
+def score(
+    code: Any, parameter: Any, classes: Any, F: Any, y: Any, kept: Any, most: Any, losses: Any
+) -> None:
+    """Shrink the losses of functions by a factor and add theirs on rows of F, up to the most."""
+    for k in range(F.shape[1]):
+        total = 0.0
+        for r in range(F.shape[0]):
+            total += _row_value(code, parameter, classes, F[r, k], y[r])
+        total = kept * losses[k] + total
+        losses[k] = total if total < most else most  # the most also for NaN
+
+
+@exact
 def descend(A: Any, squares: Any, g: Any, rate: Any, start: Any, stop: Any) -> None:
     """Subtract ``rate * g`` from the features start...stop of these chunks.
 

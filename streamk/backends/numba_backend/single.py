@@ -18,14 +18,14 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from streamk import backends
-from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Steps
+from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compilation.addresses import pointer
 from streamk.backends.numba_backend.compilation.compiling import compiling, exact
 from streamk.backends.numba_backend.features.dense import evaluate_dense, evaluate_pair
 from streamk.backends.numba_backend.features.hadamard import MASKS, STRIDES, evaluate_row, join_all
-from streamk.backends.numba_backend.learning import finish
+from streamk.backends.numba_backend.learning import finish, loss_gradient, score
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.single import BatchOfOne
 
@@ -246,6 +246,74 @@ def _compiled_follow(strides: tuple[int, ...] | None, wave: bool, power: bool, w
     return follow
 
 
+@cache
+def _compiled_follow_several(
+    strides: tuple[int, ...] | None, wave: bool, power: bool, wide: bool
+) -> Any:
+    """Return the function that does so with several functions, whose steps differ in size."""
+    double = np.float64
+
+    @exact
+    def follow(
+        address: Any, P: Any, same: Any, X: Any, y: Any, amplitude: Any, steps: Any, room: Any,
+        F: Any,
+    ) -> Any:  # fmt: skip
+        """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
+        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
+        first, size, features, kept, most, sizes, losses = steps
+        functions, outputs, blocks, t = len(sizes), F.shape[1], -(-features // size), 0
+        every = functions * outputs
+        bend = None
+        if wave:
+            bend = double(table[_CURVE]) if wide else X.dtype.type(table[_CURVE])
+        if power:
+            bend = table[_CURVE]
+        phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
+        G = carray(pointer(table[_G], X), (functions, outputs))
+        label = carray(pointer(table[_LABEL], double(0.0)), (2,))
+        now, before = room[:1], room[1:]
+        for r in range(X.shape[0]):
+            at, x = min(r, F.shape[0] - 1), X[r : r + 1]
+            if np.isnan(y[r]):
+                if P is not None:
+                    acc = _evaluate(table, P[r : r + 1], strides, bend, None, every)
+                    finish(acc, amplitude, before)
+                    F[at] = before.reshape((functions, outputs))[losses.argmin()]
+                continue
+            if P is None or same:
+                acc = _evaluate(table, x, strides, bend, phi, every)
+            else:
+                acc, ahead = _evaluate_both(table, x, P[r : r + 1], strides, bend, every)
+                finish(ahead, amplitude, before)
+            finish(acc, amplitude, now)
+            if not (_finite(x[0]) and _finite(now[0])):
+                return r
+            rows = now.reshape((functions, outputs))
+            if P is not None:
+                F[at] = (rows if same else before.reshape(rows.shape))[losses.argmin()]
+            label[0] = y[r]
+            start = (first + t) % blocks * size
+            stop = min(start + size, features)
+            table[_START], table[_STOP] = start, stop
+            for k in range(functions):
+                loss_gradient(
+                    table[_CODE], label[1], table[_CLASSES] != 0,
+                    rows[k : k + 1], label[:1], amplitude, G[k : k + 1],
+                )  # fmt: skip
+                rate = X.dtype.type(sizes[k] / (stop - start))
+                for i in range(outputs):
+                    G[k, i] *= rate
+            _descend(table, x, every, X.dtype.type(1.0))
+            score(
+                table[_CODE], label[1], table[_CLASSES] != 0,
+                now.reshape((1, functions, outputs)), label[:1], kept, most, losses,
+            )  # fmt: skip
+            t += 1
+        return X.shape[0]
+
+    return follow
+
+
 class Single:
     """Predicts and learns single events with the same arrays; see `streamk.backends.Single`."""
 
@@ -325,7 +393,22 @@ class Single:
             )
             return int(rows), float(scale)
 
+        compiled_several = _compiled_follow_several(strides, wave, power, wide)
+        learning: list[Any] = []
+
+        def follow_several(P: Any, X: Any, y: Any, amplitude: float, steps: Sizes, F: Any) -> int:
+            if not learning:
+                learning.extend((prepared(2, X.shape[1]), np.empty((2, outputs))))
+            own, room = learning
+            into = np.empty((1, outputs // len(steps.sizes))) if F is None else F
+            return int(
+                compiled_several(
+                    own[0].ctypes.data, P, P is X, X, y, amplitude, tuple(steps), room, into
+                )
+            )
+
         self.predict, self.step, self.follow = predict, step, follow
+        self.follow_several = follow_several
 
 
 def single(

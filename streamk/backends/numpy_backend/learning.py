@@ -97,6 +97,59 @@ def loss_gradient(
     G[...] = weight * slopes
 
 
+def _values(
+    code: int, p: float, F: NDArray[np.float64], Y: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r = F - Y
+    match code:
+        case LossCode.SQUARED:
+            return 0.5 * r * r
+        case LossCode.HINGE:
+            return np.maximum(0.0, 1.0 - Y * F)
+        case LossCode.SQUARED_HINGE:
+            return 0.5 * np.maximum(0.0, 1.0 - Y * F) ** 2
+        case LossCode.LOGISTIC:
+            return np.logaddexp(0.0, -Y * F)
+        case LossCode.HUBER:
+            a = np.abs(r)
+            return np.where(a <= p, 0.5 * r * r, p * (a - 0.5 * p))
+        case LossCode.EPSILON_INSENSITIVE:
+            return np.maximum(0.0, np.abs(r) - p)
+        case _:
+            return np.maximum(-p * r, (1.0 - p) * r)
+
+
+def loss_values(
+    code: int, parameter: float, classes: bool, F: NDArray[Any], y: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return each row's loss, float64 (n,)."""
+    if code == LossCode.SOFTMAX:
+        top = F.max(axis=1)
+        chosen = F[np.arange(len(F)), y.astype(np.intp)]
+        return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
+    if code in (LossCode.HINGE, LossCode.SQUARED_HINGE) and F.shape[1] > 1:
+        violation = np.maximum(crammer_singer(F, y)[0], 0.0)
+        return violation if code == LossCode.HINGE else 0.5 * violation**2
+    return np.asarray(_values(code, parameter, F, targets(F, y, classes)).sum(axis=1))
+
+
+def score(
+    code: int,
+    parameter: float,
+    classes: bool,
+    F: NDArray[Any],
+    y: NDArray[Any],
+    kept: float,
+    most: float,
+    losses: NDArray[np.float64],
+) -> None:
+    """Shrink the losses of functions by a factor and add theirs on rows of F, up to the most."""
+    n, functions, outputs = F.shape
+    rows, labels = F.reshape(n * functions, outputs), np.repeat(y, functions)
+    found = loss_values(code, parameter, classes, rows, labels).reshape(n, functions)
+    losses[...] = np.fmin(kept * losses + found.sum(axis=0), most)  # the most also for NaN
+
+
 def descend(
     A: NDArray[Any], squares: NDArray[Any], g: NDArray[Any], rate: float, start: int, stop: int
 ) -> None:

@@ -196,9 +196,9 @@ class KernelFunction:
         if alone is None or not alone.takes(x):
             return None
         F = self._xp.empty(alone.outputs)
-        factor = self._predicting.scale * alone.blocks.amplitude
+        factor = self._served_by.scale * alone.blocks.amplitude
         finite = alone.single.predict(self._backend.put(x), factor, F)
-        return self._get(F) if finite else None
+        return self._get(self._chosen(F)) if finite else None
 
     def _decide(self, X: Any) -> Any:
         """Return f(x) of each row, on the backend's device as X is."""
@@ -220,6 +220,15 @@ class KernelFunction:
     def _predicting(self) -> Coefficients:
         """The coefficients by which is predicted."""
         return self.coefficients
+
+    @property
+    def _served_by(self) -> Coefficients:
+        """The coefficients by which single events are predicted."""
+        return self._predicting
+
+    def _chosen(self, F: Any) -> Any:
+        """Return the outputs that predict, of those by `_served_by` of one event."""
+        return F
 
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
@@ -331,7 +340,7 @@ class KernelFunction:
     def _served(self, steps: int) -> _Alone | None:
         """Return what serves single events with the features of so many steps, if it pays."""
         turns = steps if steps < self._n_blocks else self._n_blocks
-        alone, blocks, coefficients = self._alone, self._blocks, self._predicting
+        alone, blocks, coefficients = self._alone, self._blocks, self._served_by
         if (
             alone is None
             or alone.turns != turns
@@ -356,7 +365,7 @@ class KernelFunction:
         """Prepare for single events, unless the features are too many or not kept."""
         features = min(alone.turns * self._block_size, self._max_features)
         chunks = alone.blocks.whole(-(-features // CHUNK))
-        coefficients = self._predicting
+        coefficients = self._served_by
         A, squares = coefficients.values(0, chunks), coefficients.squares(0, chunks)
         basis = alone.blocks.kept(chunks) if features <= _FUSED else None
         if basis is not None and len(A) == chunks:

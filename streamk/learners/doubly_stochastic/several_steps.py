@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CHUNK
+from streamk.backends import CHUNK, Sizes
 from streamk.declared import Declared, Domain, taken
 from streamk.kernels import Kernel
 from streamk.learners.common.steps import Ladder
@@ -51,7 +51,6 @@ class SeveralSteps(KernelFunction):
     ) -> None:
         super().__init__(kernel, loss, step=step, **options)
         self._gammas, self._batch_size = np.array(step.gammas), batch_size
-        self._loss_of = loss
         self.coefficients = self._new(options["n_outputs"], len(step.gammas))
         self.losses = np.zeros(len(step.gammas))
         """Of each size, sums over recent events."""
@@ -91,17 +90,54 @@ class SeveralSteps(KernelFunction):
             self._taken = values, n_steps, leader
         return self._leading
 
+    @property
+    def _served_by(self) -> Coefficients:
+        """All coefficients: with each event those of the leader are others."""
+        return self.coefficients
+
+    def _chosen(self, F: Any) -> Any:
+        return F.reshape(len(self._gammas), -1)[self.leader]
+
     def dense(self) -> NDArray[Any]:
         """Return the coefficients that predict, shape (n_features, n_outputs)."""
         return self._predicting.dense(self.n_features)
 
     def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
-        """Take no event: there is no short way."""
-        return 0, np.empty((0, self.coefficients.n_outputs))
+        """Predict and learn events one after the other, see `KernelFunction.follow`."""
+        alone = self._learning_alone()
+        F = self._xp.empty((0 if alone is None else len(X), self.coefficients.n_outputs))
+        rows = 0 if alone is None else self._follow_alone(alone, P, X, y, None if P is None else F)
+        return rows, self._get(F[:rows])
 
     def learn_one(self, x: Any, y: float) -> bool:
-        """Learn nothing: there is no short way."""
-        return False
+        """Learn one event, see `KernelFunction.learn_one`."""
+        alone = None if self._maps else self._learning_alone()
+        if alone is None or not alone.takes(x):
+            return False
+        return self._follow_alone(alone, None, self._backend.put(x[None]), np.array([y]), None) == 1
+
+    def _learning_alone(self) -> Any:
+        """Return what serves single events, once all features are there; None if it does not pay.
+
+        Nor does it with a regularization, by which all coefficients shrink with each event.
+        """
+        if self._regularization or self.n_steps < self._n_blocks:
+            return None
+        return self._served(self.n_steps)
+
+    def _follow_alone(self, alone: Any, P: Any, X: Any, y: NDArray[np.float64], F: Any) -> int:
+        steps = Sizes(
+            self.n_steps,
+            self._block_size,
+            self._max_features,
+            1.0 - 1.0 / _MEMORY,
+            _MOST,
+            self._gammas,
+            self.losses,
+        )
+        rows: int = alone.single.follow_several(P, X, y, alone.blocks.amplitude, steps, F)
+        self.n_steps += rows - int(np.isnan(y[:rows]).sum())
+        return rows
 
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Learn a mini-batch of events by each size of steps, see `KernelFunction.learn`.
@@ -130,7 +166,7 @@ class SeveralSteps(KernelFunction):
         G[:, ~finite] = 0.0
         self._decay(finite)
         self._descend(X, G.reshape(n, functions * outputs), start, stop, 1.0)
-        self._score(*rows, self._get(finite))
+        self._score(F, y, self._get(finite))
         self.n_steps += 1
 
     def _outputs(self, X: Any) -> Any:
@@ -151,11 +187,11 @@ class SeveralSteps(KernelFunction):
 
     def _score(self, F: Any, y: NDArray[np.float64], finite: NDArray[np.bool_]) -> None:
         """Add the losses of a mini-batch, by the outputs before it was learned."""
+        losses, kept = self.losses.copy(), (1.0 - 1.0 / _MEMORY) ** len(y)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._loss_of.value(self._get(F), self._as_labels(y)).reshape(-1, len(finite))
-            losses = np.where(finite, found.sum(axis=0), _MOST)
-        fading = (1.0 - 1.0 / _MEMORY) ** len(found)
-        self.losses = np.fmin(fading * self.losses + losses, _MOST)  # _MOST also for NaN
+            self._backend.score(*self._loss, self._get(F), y, kept, _MOST, losses)
+        losses[~finite] = _MOST
+        self.losses = losses
 
     def mix(self, other: Self, weight: float) -> None:
         """Mix what is beside the coefficients, see `KernelFunction.mix`."""
