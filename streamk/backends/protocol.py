@@ -44,6 +44,8 @@ class Sizes(NamedTuple):
     sizes: Array
     """Of each function, float64: the factor of the gradient, before it is divided by the features.
     """
+    decays: Array
+    """Of each function, of the type of the coefficients: their factor in each step."""
     losses: Array
     """Of each function, float64: sums over recent events, which are updated."""
 
@@ -113,9 +115,9 @@ class Single(Protocol):
     ) -> int:
         """Do `follow` with several functions, whose outputs stand one after those of the other.
 
-        F (n, outputs) is predicted by the function of least loss. Coefficients have no scale and do
-        not decay, and X may have values that are not finite: such a row is not taken, nor is one
-        where the output of a function overflowed. One thread learns at once.
+        F (n, outputs) is predicted by the function of least loss. Coefficients have no scale, and X
+        may have values that are not finite: such a row is not taken, nor is one where the output of
+        a function overflowed. One thread learns at once.
 
         Returns
         -------

@@ -140,7 +140,9 @@ def test_one_event_is_predicted_as_many_are_also_after_more_steps() -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("options", [{}, {"sampler": "hadamard"}, {"dtype": "float64"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"sampler": "hadamard"}, {"dtype": "float64"}, {"regularization": 0.01}]
+)
 def test_the_short_way_has_the_bits_of_the_long_one(
     name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

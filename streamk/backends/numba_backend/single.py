@@ -145,6 +145,31 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
 
 
 @_alone
+def _learn_each(table: Any, x: Any, y: Any, amplitude: Any, steps: Any, rows: Any) -> None:
+    """Descend on the loss of each function, and score it, by the outputs rows (functions, outputs).
+
+    The features of the event are kept.
+    """
+    _, _, _, kept, most, sizes, decays, losses = steps
+    functions, outputs = rows.shape
+    G = carray(pointer(table[_G], x), (functions, outputs))
+    A = carray(pointer(table[_A], x), (table[_CHUNKS], functions, outputs, CHUNK))
+    label = carray(pointer(table[_LABEL], np.float64(0.0)), (2,))
+    label[0] = y
+    code, parameter, classes = table[_CODE], label[1], table[_CLASSES] != 0
+    for k in range(functions):
+        one = slice(k, k + 1)
+        loss_gradient(code, parameter, classes, rows[one], label[:1], amplitude, G[one])
+        G[k] *= x.dtype.type(sizes[k] / (table[_STOP] - table[_START]))
+        if decays[k] != 1.0:
+            for c in range(table[_CHUNKS]):
+                A[c, k] *= decays[k]
+    _descend(table, x, functions * outputs, x.dtype.type(1.0))
+    both = rows.reshape((1, functions, outputs))
+    score(code, parameter, classes, both, label[:1], kept, most, losses)
+
+
+@_alone
 def _finite(x: Any) -> Any:
     bad = 0
     for j in range(len(x)):
@@ -260,7 +285,7 @@ def _compiled_follow_several(
     ) -> Any:  # fmt: skip
         """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
         table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
-        first, size, features, kept, most, sizes, losses = steps
+        first, size, features, _, _, sizes, _, losses = steps
         functions, outputs, blocks, t = len(sizes), F.shape[1], -(-features // size), 0
         every = functions * outputs
         bend = None
@@ -269,8 +294,6 @@ def _compiled_follow_several(
         if power:
             bend = table[_CURVE]
         phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
-        G = carray(pointer(table[_G], X), (functions, outputs))
-        label = carray(pointer(table[_LABEL], double(0.0)), (2,))
         now, before = room[:1], room[1:]
         for r in range(X.shape[0]):
             at, x = min(r, F.shape[0] - 1), X[r : r + 1]
@@ -291,23 +314,9 @@ def _compiled_follow_several(
             rows = now.reshape((functions, outputs))
             if P is not None:
                 F[at] = (rows if same else before.reshape(rows.shape))[losses.argmin()]
-            label[0] = y[r]
             start = (first + t) % blocks * size
-            stop = min(start + size, features)
-            table[_START], table[_STOP] = start, stop
-            for k in range(functions):
-                loss_gradient(
-                    table[_CODE], label[1], table[_CLASSES] != 0,
-                    rows[k : k + 1], label[:1], amplitude, G[k : k + 1],
-                )  # fmt: skip
-                rate = X.dtype.type(sizes[k] / (stop - start))
-                for i in range(outputs):
-                    G[k, i] *= rate
-            _descend(table, x, every, X.dtype.type(1.0))
-            score(
-                table[_CODE], label[1], table[_CLASSES] != 0,
-                now.reshape((1, functions, outputs)), label[:1], kept, most, losses,
-            )  # fmt: skip
+            table[_START], table[_STOP] = start, min(start + size, features)
+            _learn_each(table, x, y[r], amplitude, steps, rows)
             t += 1
         return X.shape[0]
 

@@ -51,6 +51,8 @@ class SeveralSteps(KernelFunction):
     ) -> None:
         super().__init__(kernel, loss, step=step, **options)
         self._gammas, self._batch_size = np.array(step.gammas), batch_size
+        decays = np.maximum(0.0, 1.0 - self._gammas * self._regularization)
+        self._decays = decays.astype(self._dtype)
         self.coefficients = self._new(options["n_outputs"], len(step.gammas))
         self.losses = np.zeros(len(step.gammas))
         """Of each size, sums over recent events."""
@@ -117,13 +119,8 @@ class SeveralSteps(KernelFunction):
         return self._follow_alone(alone, None, self._backend.put(x[None]), np.array([y]), None) == 1
 
     def _learning_alone(self) -> Any:
-        """Return what serves single events, once all features are there; None if it does not pay.
-
-        Nor does it with a regularization, by which all coefficients shrink with each event.
-        """
-        if self._regularization or self.n_steps < self._n_blocks:
-            return None
-        return self._served(self.n_steps)
+        """Return what serves single events once all features are there, None before."""
+        return self._served(self.n_steps) if self.n_steps >= self._n_blocks else None
 
     def _follow_alone(self, alone: Any, P: Any, X: Any, y: NDArray[np.float64], F: Any) -> int:
         steps = Sizes(
@@ -133,6 +130,7 @@ class SeveralSteps(KernelFunction):
             1.0 - 1.0 / _MEMORY,
             _MOST,
             self._gammas,
+            self._decays,
             self.losses,
         )
         rows: int = alone.single.follow_several(P, X, y, alone.blocks.amplitude, steps, F)
@@ -180,9 +178,8 @@ class SeveralSteps(KernelFunction):
     def _decay(self, finite: Any) -> None:
         """Shrink all coefficients by the regularization; clear those of functions that overflow."""
         if self._regularization or not bool(finite.all()):
-            factors = self._xp.asarray(np.maximum(0.0, 1.0 - self._gammas * self._regularization))
             values = self.coefficients.divided(self.coefficients.values(0, self.n_chunks))
-            values *= factors.astype(self._dtype)[:, None, None]
+            values *= self._backend.put(self._decays)[:, None, None]
             values[:, ~finite] = 0.0
 
     def _score(self, F: Any, y: NDArray[np.float64], finite: NDArray[np.bool_]) -> None:
