@@ -12,7 +12,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
-from streamk.learners.common.steps import Constant, Step
+from streamk.learners.common.steps import Constant, Ladder, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
@@ -63,8 +63,9 @@ def _doubly_stochastic(
     **options: Any,
 ) -> Scaled:
     if preconditioner is None:
-        step, batch_size = _step(step, task), 1 if batch_size is None else batch_size
-    elif step is not None:
+        step = Ladder() if step is None else step
+        batch_size = 1 if batch_size is None else batch_size
+    if step is not None:
         step = _step(step, task)
     return Scaled(
         DoublyStochastic(
@@ -161,13 +162,13 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     task : {"classification", "regression"}
     seed : int, default 0
     **options
-        For "multi-kernel" those of `MultiKernel`; it needs none. For "doubly-stochastic"
-        ``kernel`` (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; 1
-        for classes, 0.5 for numbers), ``loss`` (softmax, squared), ``batch_size`` (1; twice the
-        block with a preconditioner), ``block_size`` and ``max_features`` (2048), and the other
-        options of the learner. So every event moves every feature; with ``max_features`` above
-        ``block_size`` the model grows. For "online-nystrom" ``kernel`` ("gaussian"),
-        ``bandwidth``, ``step`` and ``loss`` likewise, and the other options of `OnlineNystrom`;
+        For "multi-kernel" those of `MultiKernel`; it needs none. For "doubly-stochastic" ``kernel``
+        (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; `Ladder`, found
+        with a preconditioner), ``loss`` (softmax, squared), ``batch_size`` (1; twice the block with
+        a preconditioner), ``block_size`` and ``max_features`` (2048), and the other options of the
+        learner. So every event moves every feature; with ``max_features`` above ``block_size`` the
+        model grows. For "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` (1 for
+        classes, 0.5 for numbers) and ``loss`` likewise, and the other options of `OnlineNystrom`;
         the seed is of no consequence. For "streaming-meka" these (``step`` 0.1 for numbers), and
         the other options of `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel``
         ("laplacian"), ``bandwidth`` (1, and 2 of "eigenpro"), and the other options of

@@ -34,8 +34,9 @@ class DoublyStochasticClassifier(_OneKernel, Classifier):
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     step : float or Step, optional
-        Step size, 1 by default; a number is a constant one, see `streamk.learners.common.steps` for
-        others. With a preconditioner it is found at each step by default.
+        A number is a constant size, see `streamk.learners.common.steps` for others. By default
+        several sizes are learned by, and that of least recent loss predicts; with a preconditioner
+        the size is found at each step.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     preconditioner : {"block"}, optional
@@ -86,7 +87,6 @@ class DoublyStochasticRegressor(_OneKernel, Regressor):
         "squared" by default; "huber", "epsilon_insensitive", "quantile". One with a parameter is
         ``streamk.losses.loss("quantile", q=0.9)``, say.
     step : float or Step, optional
-        0.5 by default.
     regularization : float, default 0
     preconditioner : {"block"}, optional
     batch_size : int, optional

@@ -25,7 +25,6 @@ class _OneKernel(OneKernel, Estimator):
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         given = {**chosen(self), "seed": int(random.randint(2**31)), **options}
         if self.preconditioner is None:
-            given["step"] = 1.0 if self.step is None else self.step
             given["batch_size"] = 8 if self.batch_size is None else self.batch_size
         return learners.create("doubly-stochastic", task=self._task, **given)
 
@@ -49,8 +48,9 @@ class DoublyStochasticClassifier(Classifier, _OneKernel):
     loss : str or Loss, optional
         "softmax" by default; "logistic", "hinge", "squared_hinge", "squared", see `streamk.losses`.
     step : float or Step, optional
-        Step size, 1 by default; a number is a constant one, see `streamk.learners.common.steps` for
-        others. With a preconditioner it is found at each step by default.
+        A number is a constant size, see `streamk.learners.common.steps` for others. By default
+        several sizes are learned by, and that of least recent loss predicts; with a preconditioner
+        the size is found at each step.
     regularization : float, default 0
         Factor of half the squared norm that is added to the loss.
     preconditioner : {"block"}, optional

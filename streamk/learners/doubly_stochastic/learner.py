@@ -144,7 +144,7 @@ class DoublyStochastic(Supervised):
             kind=Step,
             parse=step_from_json,
             optional=True,
-            about="SIZE, RULE:SIZE or ladder, see below (1; regression: 0.5)",
+            about="SIZE, RULE:SIZE or ladder, see below (ladder)",
         ),
         "regularization": Real(about="how fast old coefficients shrink, at least 0"),
         "preconditioner": Choice(
