@@ -125,7 +125,6 @@ def test_partial_fit_is_the_learner_on_the_stream() -> None:
             task="regression",
             seed=model.learner_.state().child("learner").header["seed"],  # type: ignore[arg-type]
             bandwidth=0.7,
-            step=1.0,
             batch_size=8,
             max_features=512,
             block_size=512,
