@@ -5,11 +5,11 @@ make the examples included, to test not. The learner has the preconditioner, fin
 steps and predicts by averages of its coefficients. "mnist86_long" learns 8 against 6 from the
 paper's 1.6 million examples, by the loss and the features of `methods` that all events move.
 
-How far images are bent, and on how many directions they are projected, is chosen by the error on
-training images that are held out and not bent, after a small part of the examples; the first step
-of 8 against 6 is, too. Then all training images are learned from. The bends of Simard et al. are
-too far for functions of so few features: of examples bent by half of that fewer are confused with
-other classes.
+How far images are bent is chosen by the error on training images that are held out and not bent,
+after a part of the examples; the first step of 8 against 6 is, too. Then all training images are
+learned from. The bends of Simard et al. are too far for functions of so few features: images bent
+by half of that are less often taken for those of another class. 50 directions hold nine tenths of
+what 100 do, and a kernel of fewer columns takes fewer features.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ BUDGET = 3600.0
 """Seconds of processor time."""
 FEATURES, BATCH, BLOCK = 1 << 16, 1 << 13, 1 << 11
 BENDS = (virtual.BEND, virtual.BEND * 0.6, virtual.BEND * 0.4)
-DIRECTIONS = (PROJECTED, PROJECTED // 2)
-TRIED, STOP = 1 << 18, 1 << 18
-"""Examples after which bends and directions are compared, and between tests."""
+DIRECTIONS = 50
+TRIED, STOP = 1 << 19, 1 << 18
+"""Examples after which bends are compared, and between tests."""
 GOAL = 0.8
 
 EXAMPLES = 1_600_000
@@ -133,20 +133,22 @@ def measure_hour(data: Directory, *, quick: bool) -> dict[str, Any]:
     images = Images(stream.X, stream.y, *stream.test)
     tried, seed = [], 0
     held = images.held_out(len(stream) // 5 if quick else HELD_OUT)
-    for bend, directions in itertools.product(BENDS, (5, 4) if quick else DIRECTIONS):
-        project, bandwidth = held.projected(directions)
+    directions = 5 if quick else DIRECTIONS
+    project, bandwidth = held.projected(directions)
+    for bend in BENDS:
         examples = virtual.images(held.X, held.y, 100 if quick else TRIED, seed, bend=bend)
         curve = _curve(_ten(bandwidth, quick), held, project, examples, STOP)
-        tried.append({"bend": bend, "directions": directions, "error": curve[-1][2]})
+        tried.append({"bend": bend, "error": curve[-1][2]})
         common.note(f"  {tried[-1]}")
     chosen = _least(tried)
-    project, bandwidth = images.projected(int(chosen["directions"]))
+    project, bandwidth = images.projected(directions)
     examples = virtual.images(
         images.X, images.y, 200 if quick else 10**9, seed, bend=chosen["bend"]
     )
     budget = np.inf if quick else BUDGET
     curve = _curve(_ten(bandwidth, quick), images, project, examples, STOP, budget)
-    about = {"events": len(images.X), "bandwidth": bandwidth, "features": FEATURES, "batch": BATCH}
+    about: dict[str, Any] = {"events": len(images.X), "bandwidth": bandwidth}
+    about |= {"features": FEATURES, "batch": BATCH, "directions": directions}
     return {**about, "block": BLOCK, "tried": tried, **chosen, "curve": curve}
 
 
