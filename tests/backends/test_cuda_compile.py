@@ -96,6 +96,7 @@ def test_every_kernel_compiles_and_fits_a_multiprocessor(module: str, architectu
         assert max(registers) * THREADS <= 65536
         shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
         assert max(shared, default=0) <= 48 << 10
-        # What is meant to stay in registers does: arrays in local memory would be kilobytes.
+        # What is meant to stay in registers does: arrays in local memory would be kilobytes. The
+        # neural tangent kernel's arc cosine takes some hundred bytes.
         stacks = [int(n) for n in re.findall(r"(\d+) bytes stack frame", log)]
-        assert max(stacks, default=0) <= 128
+        assert max(stacks, default=0) <= 256
