@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks import common
-from benchmarks.doubly_stochastic import rate
+from benchmarks.doubly_stochastic import mnist, mnist_long, rate
 from benchmarks.doubly_stochastic.figure1 import NAMES
 from benchmarks.oasis import plots as style
 
@@ -45,6 +45,7 @@ def draw(document: Mapping[str, Any], directory: Path = style.DIRECTORY) -> list
         "doubly_stochastic": (_races, races),
         "doubly_stochastic_rate": (_rate, results.get("rate")),
         "doubly_stochastic_molecules": (_molecules, results.get("qm7")),
+        "doubly_stochastic_hour": (_hour, results.get("mnist_hour")),
     }
     paths = []
     with mpl.rc_context(style.RC):
@@ -130,6 +131,35 @@ def _rate(found: Mapping[str, Any]) -> Figure:
     panel.plot(t, 1e-3 * t[0] / t, color="#000000", linewidth=0.8, linestyle=":", label="1 / t")
     panel.set(xscale="log", yscale="log", xlabel="t", ylabel="E |f_t - f*|²")
     _whole_numbers(panel)
+    panel.legend(fontsize="small")
+    return figure
+
+
+def _hour(found: Mapping[str, Any]) -> Figure:
+    """Errors of ten classes by seconds, with the passes above."""
+    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+    panel = figure.subplots()
+    events, seconds, errors = np.array(found["curve"]).T
+    panel.plot(seconds, errors, color="#d55e00", marker="o", markersize=3)
+    for error, name, style_ in (
+        (mnist_long.GOAL, "the goal", "--"),
+        (mnist.PAPER, "the paper", ":"),
+    ):
+        panel.axhline(error, color="#000000", linewidth=0.8, linestyle=style_, label=name)
+    panel.set(xscale="log", xlabel="seconds of processor time", ylabel="test error, %")
+    _whole_numbers(panel)
+    _error_axis(panel)
+    panel.yaxis.set_major_locator(
+        LogLocator(subs=(1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0, 9.0))
+    )
+    by_events = panel.secondary_xaxis(
+        "top",
+        functions=(
+            lambda s: np.interp(s, seconds, events / found["events"]),
+            lambda p: np.interp(p, events / found["events"], seconds),
+        ),
+    )
+    by_events.set_xlabel("passes")
     panel.legend(fontsize="small")
     return figure
 

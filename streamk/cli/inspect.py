@@ -111,6 +111,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "columns": list(model.columns or ()),
             "features": model.n_features,
             "events": model.n_events,
+            "leading_step": getattr(getattr(model, "learner", model), "leading_step", None),
             "array_bytes": found.model.nbytes,
             "compiled": getattr(model, "comparison", None),
         },
@@ -196,6 +197,7 @@ def _text(summary: dict[str, Any]) -> str:
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
         *(("expert", f"{one['type']}: {_listed(one['options'])}") for one in model["experts"]),
+        *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
         *(("compiled", line) for line in compiled_lines(model["compiled"])),
     ]

@@ -129,6 +129,8 @@ def test_the_pictures(tmp_path: Path) -> None:
 
     document = json.loads((plots.common.RESULTS / "doubly_stochastic.json").read_text())
     paths = plots.draw(document, tmp_path)
-    assert len(paths) == 1 + sum(part in document["results"] for part in ("rate", "qm7"))
+    assert len(paths) == 1 + sum(
+        part in document["results"] for part in ("rate", "qm7", "mnist_hour")
+    )
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")

@@ -861,6 +861,17 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
         assert json.loads(streamk("inspect", place, "--json", cwd=home)[0])["checkpoints"]
 
 
+def test_the_step_whose_function_predicts(home: Path) -> None:
+    streamk(*RUN, "--model", "doubly-stochastic", "--checkpoint", "state", "--quiet", cwd=home)
+    assert re.search(
+        r"step +(2|0\.5|0\.125|0\.03125) predicts", streamk("inspect", "state", cwd=home)[0]
+    )
+    model = json.loads(streamk("inspect", "state", "--json", cwd=home)[0])["checkpoints"][0][
+        "model"
+    ]
+    assert model["leading_step"] in model["options"]["step"]["gammas"]
+
+
 def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
     options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
     told = streamk(*RUN, *options, cwd=home)[0]

@@ -208,8 +208,7 @@ def test_it_follows_where_the_best_size_changes() -> None:
     one, leaders = learner(Ladder(), max_features=384), []
     for at in range(0, 12_000, 400):
         one.learn_many(X[at : at + 400], y[at : at + 400])
-        function: Any = one._function
-        leaders.append(one.step.gammas[function.leader])  # type: ignore[union-attr]
+        leaders.append(one.leading_step or 0.0)
     assert leaders[14] < 0.1
     assert leaders[-1] > 0.5
 

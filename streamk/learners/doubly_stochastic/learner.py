@@ -291,6 +291,14 @@ class DoublyStochastic(Supervised):
         return len(self._gathered[1])
 
     @property
+    def leading_step(self) -> float | None:
+        """The size of steps whose function predicts, of a `Ladder`; None before the first step."""
+        function, step = self._function, self.step
+        if not (isinstance(function, SeveralSteps) and isinstance(step, Ladder) and self.n_steps):
+            return None
+        return step.gammas[function.leader]
+
+    @property
     def coefficients(self) -> NDArray[Any]:
         """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
         return self._function.dense()
