@@ -236,25 +236,33 @@ def test_the_default_model_is_the_first() -> None:
     assert "(default)" in models.MODELS[MODEL]
 
 
+LADDER = "ladder (2.0, 0.5, 0.125, 0.03125)"
+
+
 @pytest.mark.parametrize(
     ("settings", "kernel", "loss", "step"),
     [
-        ({}, "gaussian 0.5", "softmax", "constant 1.0"),
-        ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", "constant 1.0"),
+        ({}, "gaussian 0.5", "softmax", LADDER),
+        ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", LADDER),
         (
             {"kernel": "rational_quadratic", "alpha": "2"},
             "rational_quadratic 0.5 2.0",
             "softmax",
-            "constant 1.0",
+            LADDER,
         ),
-        ({"gamma": "2"}, "gaussian 0.5", "softmax", "constant 1.0"),
+        ({"gamma": "2"}, "gaussian 0.5", "softmax", LADDER),
         (
             {"kernel": "linear", "step": "inverse-time:3"},
             "linear",
             "softmax",
             "inverse-time 3.0 1.5010986328125",
         ),
-        ({"loss": "quantile", "q": "0.9"}, "gaussian 0.5", "quantile 0.9", "constant 0.5"),
+        (
+            {"loss": "quantile", "q": "0.9"},
+            "gaussian 0.5",
+            "quantile 0.9",
+            "ladder (1.0, 0.25, 0.0625, 0.015625)",
+        ),
         ({"loss": "hinge", "step": "adagrad:.5"}, "gaussian 0.5", "hinge", "adagrad 0.5"),
     ],
 )
