@@ -1,0 +1,310 @@
+"""Rounds of a recursive feature machine, and the choice among them by held-back events.
+
+A round is kernel ridge regression in a metric; the metric of the next one is the average gradient
+outer product of its function. Each family of functions (scale of the columns, kernel, diagonal or
+full metric) begins with the identity. Its rounds are compared by the squared error of events that
+neither coefficients nor metric were learned from: rounds sharpen the metric, at first to the
+columns that matter and at last too far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.kernels import Kernel, Laplacian
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.gradients import outer_products
+from streamk.learners.feature_machine.metric import Metric, rescaled
+from streamk.learners.feature_machine.ridge import Solver, by_eigenvalues, predicted, solver
+
+Numbers = NDArray[Any]
+Indices = NDArray[np.intp]
+
+RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
+"""Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
+_PATIENCE = 2
+"""Rounds without a smaller error after which there are no more."""
+_AT_MOST = 10_000
+"""Events at which gradients are taken."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions that are compared: all but metric and regularization."""
+
+    scale: str
+    kernel: Kernel
+    diagonal: bool
+
+    @property
+    def absolute(self) -> bool:
+        """Whether distances are sums of absolute differences."""
+        return isinstance(self.kernel, Laplacian)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Events to learn from, and those held back."""
+
+    train: Indices
+    held: Indices
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: its metric, the regularization of least error, and predictions held back.
+
+    Attributes
+    ----------
+    number : int
+        0 is of the identity.
+    metric : Metric
+    ridge : float
+    error : float
+        Mean squared error of held-back targets, summed over outputs.
+    margins : float64 array of shape (held, outputs)
+    """
+
+    number: int
+    metric: Metric
+    ridge: float
+    error: float
+    margins: Numbers
+
+
+def next_metric(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers) -> Metric:
+    """Return the metric of the next round.
+
+    Parameters
+    ----------
+    family : Family
+    metric : Metric
+        Of the function.
+    P, Z : float64 arrays of shapes (n, d) and (p, d)
+        Mapped events and centers.
+    A : float64 array of shape (p, outputs)
+        Coefficients.
+    """
+    G = outer_products(
+        family.kernel, P[:_AT_MOST], Z, A, diagonal=family.diagonal, dtype=np.float32
+    )
+    return Metric.of(metric.unmapped(G))
+
+
+def normalized(family: Family, metric: Metric, X: Numbers) -> Metric:
+    """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
+    M = metric.diagonal if metric.is_diagonal else metric.matrix
+    return Metric.of(rescaled(M, X, absolute=family.absolute))
+
+
+def identity(family: Family, d: int) -> Metric:
+    """Return the metric of round 0."""
+    return Metric(np.ones(d) if family.diagonal else np.eye(d))
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The best round of a family by cross-validation.
+
+    Attributes
+    ----------
+    family : Family
+    ridges : tuple of float
+        Of round 0 to the best one.
+    error : float
+        Of that.
+    margins : float64 array of shape (n, outputs)
+        Predictions of it where events were held back, else NaN.
+    """
+
+    family: Family
+    ridges: tuple[float, ...]
+    error: float
+    margins: Numbers
+
+
+def explore(
+    family: Family,
+    X: Numbers,
+    Y: Numbers,
+    splits: Sequence[Split],
+    *,
+    rounds: int,
+    ridges: Sequence[float],
+) -> Explored:
+    """Find the best round of a family for few events, all regularizations at once.
+
+    Parameters
+    ----------
+    family : Family
+    X : float64 array of shape (n, d)
+        Events, NaN where missing.
+    Y : float64 array of shape (n, outputs)
+        Targets.
+    splits : sequence of Split
+        Errors are summed over them; each has metrics of its own.
+    rounds : int
+        After round 0.
+    ridges : sequence of float
+    """
+    errors = np.zeros((rounds + 1, len(ridges)))
+    margins = np.full((rounds + 1, len(ridges), *Y.shape), np.nan)
+    for split in splits:
+        columns = Columns.of(X[split.train], family.scale)
+        S, held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
+        mean = Y[split.train].mean(axis=0)
+        metric = identity(family, X.shape[1])
+        for turn in range(rounds + 1):
+            P, Q = metric.mapped(S), metric.mapped(held)
+            A = by_eigenvalues(family.kernel, P, Y[split.train] - mean, ridges)
+            p, c = A.shape[1:]
+            F = predicted(family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
+            F = F.reshape(len(Q), -1, c).transpose(1, 0, 2) + mean
+            margins[turn, :, split.held] = F.transpose(1, 0, 2)
+            own = np.square(F - Y[split.held]).sum(axis=(1, 2))
+            errors[turn] += own
+            if turn < rounds:
+                found = next_metric(family, metric, P, P, A[int(own.argmin())])
+                metric = normalized(family, found, S)
+    errors /= sum(len(split.held) for split in splits)
+    best = int(errors.min(axis=1).argmin())
+    chosen = errors.argmin(axis=1)
+    return Explored(
+        family,
+        tuple(ridges[k] for k in chosen[: best + 1].tolist()),
+        float(errors[best].min()),
+        margins[best, chosen[best]],
+    )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is solved for.
+
+    Attributes
+    ----------
+    rounds : int
+        At most, after round 0.
+    n_centers : int
+        Beyond so many events, centers are chosen.
+    selection : str
+    seed : int
+    """
+
+    rounds: int
+    n_centers: int
+    selection: str
+    seed: int
+
+    def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
+        """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
+        return solver(
+            kernel, P, Y, n_centers=self.n_centers, selection=self.selection, seed=self.seed
+        )
+
+
+def refine(
+    family: Family,
+    S: Numbers,
+    Y: Numbers,
+    held: Numbers,
+    labels: Numbers,
+    limits: Limits,
+    ridges: Sequence[float],
+    first: float,
+) -> list[Round]:
+    """Go through the rounds of one family with many events.
+
+    The regularization is searched on the ladder of `ridges`, from that of the round before, as long
+    as errors fall.
+
+    Parameters
+    ----------
+    family : Family
+    S : float64 array of shape (n, d)
+        Scaled events to learn from, in random order.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    held : float64 array of shape (m, d)
+        Scaled events held back.
+    labels : float64 array of shape (m, outputs)
+        Their targets.
+    limits : Limits
+    ridges : sequence of float
+        Ascending.
+    first : float
+        One of them.
+
+    Returns
+    -------
+    list of Round
+        Those that were made, up to `limits.rounds` after round 0.
+    """
+    mean, metric = Y.mean(axis=0), identity(family, S.shape[1])
+    found: list[Round] = []
+    place = list(ridges).index(first)
+    while True:
+        P = metric.mapped(S)
+        equations = limits.solver(family.kernel, P, Y - mean)
+        trials = _Trials(family.kernel, equations, ridges, metric.mapped(held), labels - mean)
+        place = descended(trials.error, place, len(ridges))
+        own, F, A = trials.of(place)
+        found.append(Round(len(found), metric, ridges[place], own, F + mean))
+        best = min(found, key=lambda one: one.error)
+        if len(found) > limits.rounds or len(found) - 1 - best.number >= _PATIENCE:
+            return found
+        metric = normalized(family, next_metric(family, metric, P, equations.centers, A), S)
+        del equations, trials  # before the next ones take as much memory
+
+
+class _Trials:
+    """Regularizations of a ladder that were tried."""
+
+    def __init__(
+        self, kernel: Kernel, equations: Solver, ridges: Sequence[float], Q: Numbers, Y: Numbers
+    ) -> None:
+        self._kernel, self._equations, self._ridges = kernel, equations, ridges
+        self._held, self._targets = Q, Y
+        self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
+
+    def of(self, place: int) -> tuple[float, Numbers, Numbers]:
+        """Return the error of one, its predictions (held, outputs) and coefficients."""
+        if place not in self._known:
+            A = self._equations.solve(self._ridges[place])
+            F = predicted(self._kernel, self._held, self._equations.centers, A)
+            error = float(np.square(F - self._targets).sum() / len(F))
+            self._known[place] = (error, F, A)
+        return self._known[place]
+
+    def error(self, place: int) -> float:
+        """Return the mean squared error of held-back events."""
+        return self.of(place)[0]
+
+
+def descended(error: Callable[[int], float], place: int, count: int) -> int:
+    """Return where errors stop to fall on a ladder, from a place on.
+
+    Parameters
+    ----------
+    error : callable
+        Takes a place, 0 to count - 1.
+    place, count : int
+
+    Examples
+    --------
+    >>> descended(lambda k: (k - 3) ** 2, 1, 10), descended(lambda k: -k, 2, 4)
+    (3, 3)
+    """
+    for step in (-1, 1):
+        moved = False
+        while 0 <= place + step < count and error(place + step) < error(place):
+            place, moved = place + step, True
+        if moved:
+            break
+    error(place)
+    return place
