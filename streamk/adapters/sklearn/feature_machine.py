@@ -32,7 +32,7 @@ class _RFM(BaseEstimator):  # type: ignore[misc]
     bandwidth: float | None = None
     regularization: float | None = None
     metric: str = "auto"
-    rounds: int = 4
+    rounds: int = 8
     n_centers: int = 10_000
     selection: str = "random"
     random_state: int | np.random.RandomState | None = None
@@ -81,7 +81,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         The variance of the labels' noise for a function of variance 1; .0001 to 30 by default.
     metric : {"auto", "diagonal", "full"}, default "auto"
         "auto" compares both up to 128 columns; of more it is diagonal.
-    rounds : int, default 4
+    rounds : int, default 8
         At most so many after the first, which is plain kernel ridge regression.
     n_centers : int, default 10000
         Up to so many events, each is a center; of more, these are chosen, and all events learned.
@@ -184,7 +184,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
     bandwidth : float, optional
     regularization : float, optional
     metric : {"auto", "diagonal", "full"}, default "auto"
-    rounds : int, default 4
+    rounds : int, default 8
     n_centers : int, default 10000
     selection : {"random", "rpcholesky", "oasis"}, default "random"
     random_state : int, RandomState or None, default None

@@ -44,6 +44,9 @@ def probabilities(F: Numbers, factor: float) -> Numbers:
 def inverse_temperature(F: Numbers, classes: Numbers) -> float:
     """Return the factor of margins with the least log loss (Guo et al. 2017, section 4.2).
 
+    Labels count as if one event beside the n ones had been of another class (Platt 1999, section
+    2.2): otherwise, where every class is right, no factor would be large enough.
+
     Parameters
     ----------
     F : float64 array of shape (n, outputs)
@@ -58,19 +61,23 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
 
     Examples
     --------
-    >>> F, classes = np.array([[1.0], [1.0], [1.0], [-1.0]]), np.array([1, 1, 0, 0])
-    >>> round(inverse_temperature(F, classes), 4)
-    0.5493
+    >>> F, classes = np.array([[1.0]] * 300 + [[-1.0]]), np.array([1] * 200 + [0] * 101)
+    >>> round(inverse_temperature(F, classes), 2)
+    0.35
     """
     every = np.hstack([-F, F]) if F.shape[1] == 1 else F
-    own = every[np.arange(len(F)), classes.astype(np.int64)]
+    n, count = every.shape
+    own = every[np.arange(n), classes.astype(np.int64)]
     margins = every - own[:, None]
+    # Mean margin of the class that is meant over the one of the label, 0 but for Platt's event.
+    other = float(margins.sum()) / (n * (count - 1)) / (n + 2)
 
     def loss(logarithm: float) -> float:
         """Mean log loss, a convex function of the factor."""
         Z = math.exp(logarithm) * margins
         top = Z.max(axis=1)
-        return float(np.mean(top + np.log(np.exp(Z - top[:, None]).sum(axis=1))))
+        of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
+        return float(np.mean(of_sum)) - math.exp(logarithm) * other
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)

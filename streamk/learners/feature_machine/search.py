@@ -152,34 +152,52 @@ def explore(
         After round 0.
     ridges : sequence of float
     """
-    errors = np.zeros((rounds + 1, len(ridges)))
-    margins = np.full((rounds + 1, len(ridges), *Y.shape), np.nan)
-    for split in splits:
+    paths = [_Path(family, X, Y, split) for split in splits]
+    count = sum(len(split.held) for split in splits)
+    best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
+    chosen: list[float] = []
+    for turn in range(rounds + 1):
+        found = [path.errors(ridges) for path in paths]
+        total = np.sum(found, axis=0) / count
+        k = int(total.argmin())
+        chosen.append(ridges[k])
+        if total[k] < least:
+            best, least = turn, float(total[k])
+            for path, split in zip(paths, splits, strict=True):
+                margins[split.held] = path.margins[k]
+        if turn == rounds or turn - best >= _PATIENCE:
+            break
+        for path, own in zip(paths, found, strict=True):
+            path.sharpen(int(own.argmin()))
+    return Explored(family, tuple(chosen[: best + 1]), least, margins)
+
+
+class _Path:
+    """Rounds of a family on one split, all regularizations at once."""
+
+    def __init__(self, family: Family, X: Numbers, Y: Numbers, split: Split) -> None:
+        self._family = family
         columns = Columns.of(X[split.train], family.scale)
-        S, held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
-        mean = Y[split.train].mean(axis=0)
-        metric = identity(family, X.shape[1])
-        for turn in range(rounds + 1):
-            P, Q = metric.mapped(S), metric.mapped(held)
-            A = by_eigenvalues(family.kernel, P, Y[split.train] - mean, ridges)
-            p, c = A.shape[1:]
-            F = predicted(family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
-            F = F.reshape(len(Q), -1, c).transpose(1, 0, 2) + mean
-            margins[turn, :, split.held] = F.transpose(1, 0, 2)
-            own = np.square(F - Y[split.held]).sum(axis=(1, 2))
-            errors[turn] += own
-            if turn < rounds:
-                found = next_metric(family, metric, P, P, A[int(own.argmin())])
-                metric = normalized(family, found, S)
-    errors /= sum(len(split.held) for split in splits)
-    best = int(errors.min(axis=1).argmin())
-    chosen = errors.argmin(axis=1)
-    return Explored(
-        family,
-        tuple(ridges[k] for k in chosen[: best + 1].tolist()),
-        float(errors[best].min()),
-        margins[best, chosen[best]],
-    )
+        self._S, self._held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
+        self._mean = Y[split.train].mean(axis=0)
+        self._Y, self._labels = Y[split.train] - self._mean, Y[split.held]
+        self._metric = identity(family, X.shape[1])
+
+    def errors(self, ridges: Sequence[float]) -> Numbers:
+        """Return the sum of squared errors of held-back events by each regularization."""
+        P, Q = self._metric.mapped(self._S), self._metric.mapped(self._held)
+        A = by_eigenvalues(self._family.kernel, P, self._Y, ridges)
+        many, p, c = A.shape
+        F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
+        self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
+        self._coefficients = A
+        return np.square(self.margins - self._labels).sum(axis=(1, 2))
+
+    def sharpen(self, k: int) -> None:
+        """Take the metric of the function with one of these regularizations."""
+        P = self._metric.mapped(self._S)
+        found = next_metric(self._family, self._metric, P, P, self._coefficients[k])
+        self._metric = normalized(self._family, found, self._S)
 
 
 @dataclass(frozen=True)
