@@ -104,7 +104,9 @@ def test_solvers_agree() -> None:
     found = by_eigenvalues(kernel, X, Y, [1.0, 0.1])
     np.testing.assert_allclose(found[1], expected, rtol=1e-8, atol=1e-10)
     on_all = OnCenters(kernel, X, Y, X).solve(0.1)
-    np.testing.assert_allclose(kernel.pairwise(X) @ on_all, kernel.pairwise(X) @ expected, atol=1e-5)
+    np.testing.assert_allclose(
+        kernel.pairwise(X) @ on_all, kernel.pairwise(X) @ expected, atol=1e-5
+    )
     np.testing.assert_allclose(
         predicted(kernel, X[:7], X, expected), kernel.pairwise(X[:7], X) @ expected
     )

@@ -203,9 +203,7 @@ def _by_parts(
         if turn + 1 < len(best.ridges):
             metric = normalized(family, next_metric(family, metric, P, P, A), S)
     held = np.arange(len(X))
-    return RFM(
-        family, columns, metric, P, A, mean, ridge, (best.error,), turn, held, best.margins
-    )
+    return RFM(family, columns, metric, P, A, mean, ridge, (best.error,), turn, held, best.margins)
 
 
 def _by_held_back(
@@ -223,9 +221,7 @@ def _by_held_back(
     if len(families) > 1 or len(ridges) > 1:
         sample = [Split(train[:_FEW], held)]
         turns = min(limits.rounds, _EXPLORED)
-        best = _best(
-            [explore(one, X, Y, sample, rounds=turns, ridges=ridges) for one in families]
-        )
+        best = _best([explore(one, X, Y, sample, rounds=turns, ridges=ridges) for one in families])
         family, first = best.family, best.ridges[0]
     columns = Columns.of(X[train], family.scale)
     S, Q = columns.scaled(X[train]), columns.scaled(X[held])
@@ -255,9 +251,7 @@ def _best(found: Sequence[Explored]) -> Explored:
     return min(found, key=lambda one: one.error)
 
 
-def _families(
-    kernel: str | Kernel, bandwidth: float | None, metric: str, d: int
-) -> list[Family]:
+def _families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:
     """Return the families that options leave to be compared."""
     if metric not in METRICS:
         raise InvalidInput(f"metric={metric!r} must be one of {', '.join(METRICS)}")
