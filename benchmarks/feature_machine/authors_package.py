@@ -1,10 +1,10 @@
 """The authors' package xrfm (pypi.org/project/xrfm), for `rivals`.
 
 It runs in an interpreter that has xrfm and torch: ``PYTHON -m
-benchmarks.feature_machine.authors_package DATA``, with an npz file of X, y, test_X and the validation
-rows. It prints JSON: the predictions for test_X, seconds of processor time and bytes beyond what
-torch itself takes. Options are the package's defaults; columns and numbers are standardized as its
-page does, and a fifth of the rows is its validation set.
+benchmarks.feature_machine.authors_package DATA``, with an npz file of X, y, test_X and the
+validation rows. It prints JSON: the predictions for test_X, seconds of processor time and bytes
+beyond what torch itself takes. Options are the package's defaults; columns and numbers are
+standardized, and a fifth of the rows is its validation set.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Each family of functions by itself: distances, kinds of metric, scales, and their rounds.
 
 The errors are mean squared ones of the held-back events, in units of the targets' variance (of
-classes: of targets 1 and -1, summed over classes), round after round, and the test error of the round
-that was kept. The regularization is chosen in each round; bandwidth 6. One seed, 4,000 events to
-learn, up to 8,000 others to test on.
+classes: of targets 1 and -1, summed over classes), round after round, and the test error of the
+round that was kept. The regularization is chosen in each round; bandwidth 6. One seed, 4,000 events
+to learn, up to 8,000 others to test on.
 """
 
 from __future__ import annotations

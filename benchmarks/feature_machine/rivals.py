@@ -1,10 +1,10 @@
 """RFM beside trees, plain kernel ridge regression and the authors' package, on five data sets.
 
 Each method has one setting on all sets: ours and the forest their defaults, LightGBM its defaults
-and, as "LightGBM, 1,000", up to 1,000 trees at a rate of .05 that stop by the error of a fifth of the
-events. "Kernel ridge" is ours with `rounds=0`: kernel, bandwidth and regularization are chosen in the
-same way, and the metric stays the identity. xrfm is the package of the papers' authors with its
-defaults; it runs if the environment's STREAMK_XRFM is an interpreter that has it.
+and, as "LightGBM, 1,000", up to 1,000 trees at a rate of .05 that stop by the error of a fifth of
+the events. "Kernel ridge" is ours with `rounds=0`: kernel, bandwidth and regularization are chosen
+in the same way, and the metric stays the identity. xrfm is the package of the papers' authors with
+its defaults; it runs if the environment's STREAMK_XRFM is an interpreter that has it.
 
 A seed shuffles a set; the first 8,000 events (cpusmall 6,000) are learned, up to 8,000 others are
 predicted. Columns are numbers, as in the files, and no method is told which of them are codes.

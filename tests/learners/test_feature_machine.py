@@ -144,7 +144,7 @@ def test_a_ladder_is_descended_to_where_errors_rise() -> None:
     assert max(asked) == 5  # on the way down nothing above is tried
     assert descended(error, 0, 9) == 2
     assert descended(error, 2, 9) == 2
-    assert descended(lambda k: 0.0, 4, 9) == 4
+    assert descended(lambda _: 0.0, 4, 9) == 4
 
 
 # --- columns --------------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def problem(seed: int = 0, n: int = 7, p: int = 9, d: int = 3, c: int = 2) -> An
     return random.normal(size=(n, d)), random.normal(size=(p, d)), random.normal(size=(p, c))
 
 
-@each_kernel
-def test_the_oracle_is_the_derivative(kernel: Kernel, k: naive.Kernel) -> None:
+@pytest.mark.parametrize("k", [k for _, k in KERNELS], ids=str)
+def test_the_oracle_is_the_derivative(k: naive.Kernel) -> None:
     X, Z, A = problem()
     M = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
     for metric in (np.eye(3), M):
@@ -103,8 +103,8 @@ def test_outputs_in_turns_add_up() -> None:
     np.testing.assert_allclose(full, each, rtol=1e-9)
 
 
-@each_kernel
-def test_the_same_bits_again(kernel: Kernel, k: naive.Kernel) -> None:
+@pytest.mark.parametrize("kernel", [kernel for kernel, _ in KERNELS], ids=str)
+def test_the_same_bits_again(kernel: Kernel) -> None:
     X, Z, A = problem(3, n=50, p=60)
     assert np.array_equal(outer_products(kernel, X, Z, A), outer_products(kernel, X, Z, A))
 
@@ -114,7 +114,8 @@ def test_the_same_bits_again(kernel: Kernel, k: naive.Kernel) -> None:
 def test_the_cusp_of_laplace_at_its_center(dtype: Any, near: float) -> None:
     """The gradient is 0 at the center and at most 1 / bandwidth long near it, however near."""
     z = np.array([[3.0, -4.0]])
-    g = gradients(Matern(nu=0.5, bandwidth=2.0), z + [near, 0.0], z, [1.0], dtype=dtype)[0, 0]
+    x = z + np.array([near, 0.0])
+    g = gradients(Matern(nu=0.5, bandwidth=2.0), x, z, [1.0], dtype=dtype)[0, 0]
     assert np.isfinite(g).all()
     if near in (0.0, 1e-300):
         assert not g.any()
@@ -129,8 +130,7 @@ def test_far_points_have_no_gradient() -> None:
         assert np.abs(g).max() < 1e-6
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(bandwidth=1.5), Matern(nu=1.5), Laplacian()])
-def test_of_waves_is_the_oracles(kernel: Kernel) -> None:
+def test_of_waves_is_the_oracles() -> None:
     random = np.random.default_rng(5)
     X, Omega, b = random.normal(size=(9, 3)), random.normal(size=(6, 3)), random.uniform(size=6)
     A = random.normal(size=(6, 2))

@@ -60,11 +60,12 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     """Classification by a recursive feature machine: a kernel that learns which directions matter.
 
     Kernel ridge regression on classes, 1 for the class and -1 for the others, in a metric of the
-    columns that is learned (Radhakrishnan, Beaglehole, Pandit and Belkin 2024): the average gradient
-    outer product of one round's function is the metric of the next one.
-    `streamk.learners.feature_machine.machine.rfm` has the method. Nothing has to be chosen: scale of
-    the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those of
-    the least squared error on held-back events. No scaler is needed before it, and NaN is missing.
+    columns that is learned (Radhakrishnan, Beaglehole, Pandit and Belkin 2024): the average
+    gradient outer product of one round's function is the metric of the next one.
+    `streamk.learners.feature_machine.machine.rfm` has the method. Nothing has to be chosen: scale
+    of the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those
+    of the least squared error on held-back events. No scaler is needed before it, and NaN is
+    missing.
 
     Probabilities are a softmax of the regressions, whose inverse temperature is fitted to the
     held-back events.

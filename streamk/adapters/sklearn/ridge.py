@@ -1,4 +1,4 @@
-"""Kernel regressions as scikit-learn regressors: what all share, in clusters, and by EigenPro 2.0."""
+"""Kernel regressions as scikit-learn regressors: what all share, in clusters, by EigenPro 2.0."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def outer_products(
 ) -> Numbers:
     """Average gradient outer product (AGOP) of ``k(x, Z) A``.
 
-    The mean over points of ``sum over outputs of grad f grad f'`` (Radhakrishnan et al. 2024, "Deep
-    neural feature ansatz" and Algorithm 1). The gradients are made for some points at a time: beside
-    the result it takes about 100 MiB.
+    The mean over points of ``sum over outputs of grad f grad f'`` (Radhakrishnan et al. 2024, the
+    update of M in the algorithm of recursive feature machines). The gradients are made for some
+    points at a time: beside the result it takes about 100 MiB.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def outer_products(
     for _, _, G in _in_blocks(kernel, points, centers, coefficients):
         each = G.reshape(-1, d)
         total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
-    return total / n
+    return np.asarray(total / n)
 
 
 def of_waves(
@@ -185,7 +185,7 @@ def of_waves(
     for rows in _rows(n, len(Omega)):
         each = (np.sin(points[rows] @ Omega.T + b) @ V).reshape(-1, d)
         total += np.einsum("ij,ij->j", each, each) if diagonal else each.T @ each
-    return 2.0 * total / n
+    return np.asarray(2.0 * total / n)
 
 
 def check_kernel(kernel: Kernel) -> None:

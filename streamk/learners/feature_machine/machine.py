@@ -111,13 +111,13 @@ def rfm(
 ) -> RFM:
     """Learn a metric of the columns, and kernel ridge regression in it.
 
-    Radhakrishnan et al. 2024, Algorithm 1: ridge regression, then the average gradient outer product
-    (AGOP) of its function as the metric of the next one, from the identity on. Beyond it: each
-    metric is divided by the mean distance that it gives, so that the bandwidth keeps its meaning; a
-    part of the events is held back, and of all rounds that of the least error there is solved for
-    again with all events. Scale of the columns, kernel, bandwidth and kind of metric are compared
-    on 1,000 events, for all regularizations at once; up to so many events, everything is chosen by
-    cross-validation in three parts.
+    The algorithm of Radhakrishnan et al. 2024: ridge regression, then the average gradient outer
+    product (AGOP) of its function as the metric of the next one, from the identity on. Beyond it:
+    each metric is divided by the mean distance that it gives, so that the bandwidth keeps its
+    meaning; a fifth of the events, 4,000 at most, is held back, and of all rounds that of the least
+    error there is solved for again with all events. Scale of the columns, kernel, bandwidth and
+    kind of metric are compared on 1,000 events, for all regularizations at once; up to so many
+    events, everything is chosen by cross-validation in three parts.
 
     A round of n events takes ``n^3 / 3`` multiplications for each of about three regularizations.
     Beyond `n_centers` events, centers p are chosen among them, and n p^2 + p^3 are needed.
@@ -299,7 +299,6 @@ def _check(X: Numbers, Y: Numbers, rounds: int, n_centers: int, selection: str) 
             f"X and Y must be matrices of as many rows, at least 2, not of shapes {X.shape} and "
             f"{Y.shape}"
         )
-    if not isinstance(rounds, int | np.integer) or isinstance(rounds, bool) or rounds < 0:
-        raise InvalidInput(f"rounds={rounds!r} must be a whole number from 0 on")
+    check_count("rounds", rounds, least=0)
     check_count("n_centers", n_centers)
     check_selection(selection)

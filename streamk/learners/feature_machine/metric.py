@@ -15,8 +15,8 @@ Numbers = NDArray[Any]
 class Metric:
     """A positive semidefinite matrix M by which differences of points are measured.
 
-    ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points, ``R x`` with ``R R = M``
-    for each x.
+    ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points: each x becomes ``R x``,
+    with ``R R = M``.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Metric:
         if G.ndim == 1:
             return self.root**2 * G
         R = np.diag(self.root) if self.is_diagonal else self.root
-        return R @ G @ R
+        return np.asarray(R @ G @ R)
 
 
 def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
@@ -93,8 +93,8 @@ def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
     M : array of shape (d, d) or (d,)
     X : array of shape (n, d)
     absolute : bool
-        Whether distances are sums of ``sqrt(M_jj) |x_j - z_j|`` instead; deviations of columns stand
-        for their differences.
+        Whether distances are sums of ``sqrt(M_jj) |x_j - z_j|`` instead; deviations of columns
+        stand for their differences.
 
     Returns
     -------

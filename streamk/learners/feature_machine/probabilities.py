@@ -77,7 +77,7 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
         Z = math.exp(logarithm) * margins
         top = Z.max(axis=1)
         of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
-        return float(np.mean(of_sum)) - math.exp(logarithm) * other
+        return float(np.mean(of_sum) - math.exp(logarithm) * other)
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)

@@ -191,7 +191,7 @@ class _Path:
         F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
         self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
         self._coefficients = A
-        return np.square(self.margins - self._labels).sum(axis=(1, 2))
+        return np.asarray(np.square(self.margins - self._labels).sum(axis=(1, 2)))
 
     def sharpen(self, k: int) -> None:
         """Take the metric of the function with one of these regularizations."""
