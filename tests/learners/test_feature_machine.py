@@ -217,7 +217,7 @@ def test_the_round_kept_is_that_of_least_error(n: int) -> None:
     if n > 1_000:
         assert found.round == int(np.argmin(found.errors))
         assert len(found.errors) <= 4
-    own = np.square(found.margins - Y[found.held]).sum() / len(found.held)
+    own = np.abs(found.margins - Y[found.held]).sum() / len(found.held)
     assert min(found.errors) == pytest.approx(own)
 
 
@@ -278,6 +278,7 @@ def test_which_families_are_compared() -> None:
         ({"rounds": 1.5}, "rounds=1.5"),
         ({"n_centers": 0}, "n_centers=0"),
         ({"selection": "best"}, "selection='best'"),
+        ({"error": "other"}, "error='other' must be one of absolute, squared"),
     ],
 )
 def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> None:

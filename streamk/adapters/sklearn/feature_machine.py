@@ -37,10 +37,10 @@ class _RFM(BaseEstimator):  # type: ignore[misc]
     selection: str = "random"
     random_state: int | np.random.RandomState | None = None
 
-    def _fit(self, points: Numbers, targets: Numbers) -> None:
+    def _fit(self, points: Numbers, targets: Numbers, error: str) -> None:
         options = self.get_params(deep=False)
         seed = drawn_seed(options.pop("random_state"))
-        self.machine_: RFM = rfm(points, targets, seed=seed, **options)
+        self.machine_: RFM = rfm(points, targets, seed=seed, error=error, **options)
         self.kernel_: Kernel = self.machine_.family.kernel
         self.metric_: Numbers = self.machine_.metric.matrix
         self.feature_importances_: Numbers = self.machine_.metric.shares
@@ -64,8 +64,8 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     gradient outer product of one round's function is the metric of the next one.
     `streamk.learners.feature_machine.machine.rfm` has the method. Nothing has to be chosen: scale
     of the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those
-    of the least squared error on held-back events. No scaler is needed before it, and NaN is
-    missing.
+    of the least error on held-back events: squared of classes, absolute of numbers. No scaler is
+    needed before it, and NaN is missing.
 
     Probabilities are a softmax of the regressions, whose inverse temperature is fitted to the
     held-back events.
@@ -143,7 +143,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         if len(self.classes_) == 2:
             targets = targets[:, 1:]
-        self._fit(points, targets)
+        self._fit(points, targets, "squared")
         held = self.machine_.held
         self._factor: float = inverse_temperature(self.machine_.margins, numbers[held])
         return self
@@ -240,7 +240,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         deviations = targets.std(axis=0)
         self._units: Numbers = np.where(deviations > 0.0, deviations, 1.0)
         self._shape: tuple[int, ...] = np.shape(numbers)[1:]
-        self._fit(points, targets / self._units)
+        self._fit(points, targets / self._units, "absolute")
         return self
 
     def predict(self, X: ArrayLike) -> Numbers:

@@ -19,6 +19,7 @@ from streamk.learners.feature_machine.gradients import check_kernel
 from streamk.learners.feature_machine.metric import Metric
 from streamk.learners.feature_machine.ridge import check_selection, predicted
 from streamk.learners.feature_machine.search import (
+    ERRORS,
     RIDGES,
     Explored,
     Family,
@@ -46,6 +47,8 @@ _HELD = 0.2
 _MOST_HELD = 4_000
 _EXPLORED = 2
 """Rounds after round 0 in the sample."""
+_FINALISTS, _MORE = 3, 3_000
+"""Families that are compared once more, with all their rounds, on so many events."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ class RFM:
     constant : float64 array of shape (outputs,)
     ridge : float
     errors : tuple of float
-        Mean squared errors of held-back events, summed over outputs: of each round, or of the one
-        that was kept where cross-validation found it.
+        Mean errors of held-back events, summed over outputs: of each round, or of the one that was
+        kept where cross-validation found it.
     round : int
         The round that was kept; 0 has the identity for a metric.
     held : array of shape (m,)
@@ -107,6 +110,7 @@ def rfm(
     rounds: int = 8,
     n_centers: int = 10_000,
     selection: str = "random",
+    error: str = "absolute",
     seed: int = 0,
 ) -> RFM:
     """Learn a metric of the columns, and kernel ridge regression in it.
@@ -116,8 +120,8 @@ def rfm(
     each metric is divided by the mean distance that it gives, so that the bandwidth keeps its
     meaning; a fifth of the events, 4,000 at most, is held back, and of all rounds that of the least
     error there is solved for again with all events. Scale of the columns, kernel, bandwidth and
-    kind of metric are compared on 1,000 events, for all regularizations at once; up to so many
-    events, everything is chosen by cross-validation in three parts.
+    kind of metric are compared on 1,000 events, for all regularizations at once, and the best three
+    of them on 3,000; up to 1,000 events, everything is chosen by cross-validation in three parts.
 
     A round of n events takes ``n^3 / 3`` multiplications for each of about three regularizations.
     Beyond `n_centers` events, centers p are chosen among them, and n p^2 + p^3 are needed.
@@ -146,6 +150,8 @@ def rfm(
     n_centers : int, default 10000
     selection : {"random", "rpcholesky", "oasis"}, default "random"
         How centers are chosen where there are more events.
+    error : {"absolute", "squared"}, default "absolute"
+        By which all is compared on held-back events; few large numbers decide on squared ones.
     seed : int, default 0
 
     Returns
@@ -167,9 +173,11 @@ def rfm(
     """
     events, targets = np.asarray(X, np.float64), np.asarray(Y, np.float64)
     _check(events, targets, rounds, n_centers, selection)
+    if error not in ERRORS:
+        raise InvalidInput(f"error={error!r} must be one of {', '.join(ERRORS)}")
     families = _families(kernel, bandwidth, metric, events.shape[1])
     ridges = RIDGES if regularization is None else (_checked_ridge(regularization),)
-    limits = Limits(rounds, n_centers, selection, seed)
+    limits = Limits(rounds, n_centers, selection, seed, error)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     order = random.permutation(len(events))
     work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
@@ -189,10 +197,7 @@ def _by_parts(
     splits = [
         Split(np.concatenate([one for one in parts if one is not part]), part) for part in parts
     ]
-    found = [
-        explore(family, X, Y, splits, rounds=limits.rounds, ridges=ridges) for family in families
-    ]
-    best = _best(found)
+    best = _explored(families, X, Y, splits, ridges, limits.rounds, limits.error)[0]
     family = best.family
     columns = Columns.of(X, family.scale)
     S, mean = columns.scaled(X), Y.mean(axis=0)
@@ -219,12 +224,12 @@ def _by_held_back(
     held, train = order[:count], order[count:]
     family, first = families[0], ridges[len(ridges) // 2]
     if len(families) > 1 or len(ridges) > 1:
-        sample = [Split(train[:_FEW], held)]
-        turns = min(limits.rounds, _EXPLORED)
-        best = _best([explore(one, X, Y, sample, rounds=turns, ridges=ridges) for one in families])
-        family, first = best.family, best.ridges[0]
-    columns = Columns.of(X[train], family.scale)
-    S, Q = columns.scaled(X[train]), columns.scaled(X[held])
+        sample, turns = [Split(train[:_FEW], held)], min(limits.rounds, _EXPLORED)
+        best = _explored(families, X, Y, sample, ridges, turns, limits.error)
+        if len(train) > _MORE:
+            best = _compared(best[:_FINALISTS], X, Y, Split(train[:_MORE], held), ridges, limits)
+        family, first = best[0].family, best[0].ridges[0]
+    S, Q, columns = _scaled(family, X, Split(train, held))
     found = refine(family, S, Y[train], Q, Y[held], limits, ridges, first)
     kept = min(found, key=lambda one: one.error)
     mean = Y.mean(axis=0)
@@ -247,8 +252,47 @@ def _by_held_back(
     )
 
 
-def _best(found: Sequence[Explored]) -> Explored:
-    return min(found, key=lambda one: one.error)
+def _explored(
+    families: Sequence[Family],
+    X: Numbers,
+    Y: Numbers,
+    splits: Sequence[Split],
+    ridges: Sequence[float],
+    rounds: int,
+    error: str,
+) -> list[Explored]:
+    """Return families in the order of their errors, by all regularizations of few events."""
+    found = [
+        explore(family, X, Y, splits, rounds=rounds, ridges=ridges, error=error)
+        for family in families
+    ]
+    return sorted(found, key=lambda one: one.error)
+
+
+def _compared(
+    finalists: Sequence[Explored],
+    X: Numbers,
+    Y: Numbers,
+    split: Split,
+    ridges: Sequence[float],
+    limits: Limits,
+) -> list[Explored]:
+    """Return families in the order of their errors on more events, with all rounds."""
+    found = []
+    for one in finalists:
+        S, Q, _ = _scaled(one.family, X, split)
+        made = refine(
+            one.family, S, Y[split.train], Q, Y[split.held], limits, ridges, one.ridges[0]
+        )
+        kept = min(made, key=lambda other: other.error)
+        found.append(Explored(one.family, (made[0].ridge,), kept.error, kept.margins))
+    return sorted(found, key=lambda one: one.error)
+
+
+def _scaled(family: Family, X: Numbers, split: Split) -> tuple[Numbers, Numbers, Columns]:
+    """Return events to learn and those held back on a scale of the former."""
+    columns = Columns.of(X[split.train], family.scale)
+    return columns.scaled(X[split.train]), columns.scaled(X[split.held]), columns
 
 
 def _families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:

@@ -2,9 +2,9 @@
 
 A round is kernel ridge regression in a metric; the metric of the next one is the average gradient
 outer product of its function. Each family of functions (scale of the columns, kernel, diagonal or
-full metric) begins with the identity. Its rounds are compared by the squared error of events that
-neither coefficients nor metric were learned from: rounds sharpen the metric, at first to the
-columns that matter and at last too far.
+full metric) begins with the identity. Its rounds are compared by the error of events that neither
+coefficients nor metric were learned from: rounds sharpen the metric, at first to the columns that
+matter and at last too far.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ Indices = NDArray[np.intp]
 
 RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
 """Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
+ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
+"""By which rounds and families are compared, on events held back."""
 _PATIENCE = 2
 """Rounds without a smaller error after which there are no more."""
 _AT_MOST = 10_000
@@ -66,7 +68,7 @@ class Round:
     metric : Metric
     ridge : float
     error : float
-        Mean squared error of held-back targets, summed over outputs.
+        Mean error of held-back targets, summed over outputs.
     margins : float64 array of shape (held, outputs)
     """
 
@@ -136,6 +138,7 @@ def explore(
     *,
     rounds: int,
     ridges: Sequence[float],
+    error: str,
 ) -> Explored:
     """Find the best round of a family for few events, all regularizations at once.
 
@@ -151,13 +154,15 @@ def explore(
     rounds : int
         After round 0.
     ridges : sequence of float
+    error : str
+        One of `ERRORS`.
     """
     paths = [_Path(family, X, Y, split) for split in splits]
     count = sum(len(split.held) for split in splits)
     best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
     chosen: list[float] = []
     for turn in range(rounds + 1):
-        found = [path.errors(ridges) for path in paths]
+        found = [path.errors(ridges, ERRORS[error]) for path in paths]
         total = np.sum(found, axis=0) / count
         k = int(total.argmin())
         chosen.append(ridges[k])
@@ -183,15 +188,15 @@ class _Path:
         self._Y, self._labels = Y[split.train] - self._mean, Y[split.held]
         self._metric = identity(family, X.shape[1])
 
-    def errors(self, ridges: Sequence[float]) -> Numbers:
-        """Return the sum of squared errors of held-back events by each regularization."""
+    def errors(self, ridges: Sequence[float], of: Callable[[Numbers], Numbers]) -> Numbers:
+        """Return the sum of errors of held-back events by each regularization."""
         P, Q = self._metric.mapped(self._S), self._metric.mapped(self._held)
         A = by_eigenvalues(self._family.kernel, P, self._Y, ridges)
         many, p, c = A.shape
         F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
         self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
         self._coefficients = A
-        return np.asarray(np.square(self.margins - self._labels).sum(axis=(1, 2)))
+        return np.asarray(of(self.margins - self._labels).sum(axis=(1, 2)))
 
     def sharpen(self, k: int) -> None:
         """Take the metric of the function with one of these regularizations."""
@@ -212,12 +217,15 @@ class Limits:
         Beyond so many events, centers are chosen.
     selection : str
     seed : int
+    error : str
+        One of `ERRORS`.
     """
 
     rounds: int
     n_centers: int
     selection: str
     seed: int
+    error: str
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
@@ -269,7 +277,8 @@ def refine(
     while True:
         P = metric.mapped(S)
         equations = limits.solver(family.kernel, P, Y - mean)
-        trials = _Trials(family.kernel, equations, ridges, metric.mapped(held), labels - mean)
+        held_back = (metric.mapped(held), labels - mean)
+        trials = _Trials(family.kernel, equations, ridges, held_back, ERRORS[limits.error])
         place = descended(trials.error, place, len(ridges))
         own, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], own, F + mean))
@@ -284,10 +293,16 @@ class _Trials:
     """Regularizations of a ladder that were tried."""
 
     def __init__(
-        self, kernel: Kernel, equations: Solver, ridges: Sequence[float], Q: Numbers, Y: Numbers
+        self,
+        kernel: Kernel,
+        equations: Solver,
+        ridges: Sequence[float],
+        held_back: tuple[Numbers, Numbers],
+        of: Callable[[Numbers], Numbers],
     ) -> None:
         self._kernel, self._equations, self._ridges = kernel, equations, ridges
-        self._held, self._targets = Q, Y
+        self._held, self._targets = held_back
+        self._error_of = of
         self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
 
     def of(self, place: int) -> tuple[float, Numbers, Numbers]:
@@ -295,12 +310,12 @@ class _Trials:
         if place not in self._known:
             A = self._equations.solve(self._ridges[place])
             F = predicted(self._kernel, self._held, self._equations.centers, A)
-            error = float(np.square(F - self._targets).sum() / len(F))
+            error = float(self._error_of(F - self._targets).sum() / len(F))
             self._known[place] = (error, F, A)
         return self._known[place]
 
     def error(self, place: int) -> float:
-        """Return the mean squared error of held-back events."""
+        """Return the mean error of held-back events."""
         return self.of(place)[0]
 
 
