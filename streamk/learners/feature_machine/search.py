@@ -28,7 +28,7 @@ Indices = NDArray[np.intp]
 RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
 """Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
 ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
-"""By which rounds and families are compared, on events held back."""
+"""Errors of events held back, as rounds and families are compared."""
 _PATIENCE = 2
 """Rounds without a smaller error after which there are no more."""
 _AT_MOST = 10_000
