@@ -19,6 +19,7 @@ from benchmarks.drift import __main__ as drift
 from benchmarks.eigenpro import __main__ as eigenpro
 from benchmarks.engine import __main__ as engine
 from benchmarks.fast_prediction import __main__ as fast_prediction
+from benchmarks.feature_machine import __main__ as feature_machine
 from benchmarks.features import __main__ as features
 from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
@@ -54,6 +55,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "oasis.md": {oasis.NAME: oasis.render},
     TOPICS / "meka.md": {meka.NAME: meka.render},
     TOPICS / "eigenpro.md": {eigenpro.NAME: eigenpro.render},
+    TOPICS / "feature_machine.md": {feature_machine.NAME: feature_machine.render},
     TOPICS / "fast_prediction.md": {fast_prediction.NAME: fast_prediction.render},
     TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},

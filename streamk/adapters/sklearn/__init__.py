@@ -14,7 +14,7 @@ from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticRegressor,
 )
 from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
-from streamk.adapters.sklearn.kernel_regression import KernelRegression
+from streamk.adapters.sklearn.feature_machine import RFMClassifier, RFMRegressor
 from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
@@ -26,7 +26,7 @@ from streamk.adapters.sklearn.landmarks import (
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
 from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
 from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
-from streamk.adapters.sklearn.ridge import BlockRidge
+from streamk.adapters.sklearn.ridge import BlockRidge, KernelRegression
 
 __all__ = [
     "BlockRidge",
@@ -49,6 +49,8 @@ __all__ = [
     "NystromClassifier",
     "NystromRegressor",
     "OasisNystroem",
+    "RFMClassifier",
+    "RFMRegressor",
     "RPCholeskyNystroem",
     "UniformNystroem",
 ]

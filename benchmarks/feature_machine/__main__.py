@@ -1,0 +1,34 @@
+"""Recursive feature machines in batch (Radhakrishnan et al. 2024).
+
+rivals     beside plain kernel ridge regression, LightGBM, a forest and the authors' package
+families   each distance and kind of metric by itself, round after round
+
+How each figure is taken is at the top of the modules in feature_machine/. With --only the other
+parts stay in the results as they were, with the machine and the date of their own run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import common, parts
+from benchmarks.feature_machine import families, rivals
+
+NAME = "feature_machine"
+PARTS: dict[str, parts.Render] = {"rivals": rivals.render, "families": families.render}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    return parts.render(document, PARTS)
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    measures = {"rivals": rivals.measure, "families": families.measure}
+    parts.run(NAME, __doc__, measures, render, argv, {"seeds": rivals.SEEDS})
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))

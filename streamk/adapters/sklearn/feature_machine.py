@@ -1,0 +1,249 @@
+"""Recursive feature machines as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from streamk.adapters.options import estimator
+from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.kernels import Kernel
+from streamk.landmarks.matrices import Numbers
+from streamk.learners.feature_machine.machine import RFM, rfm
+from streamk.learners.feature_machine.probabilities import inverse_temperature, probabilities
+
+__all__ = ["RFMClassifier", "RFMRegressor"]
+
+_EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+"""Requirements of events."""
+
+
+@estimator()
+class _RFM(BaseEstimator):  # type: ignore[misc]
+    """The common part of the classifier and the regressor."""
+
+    kernel: str | Kernel = field(default="auto", kw_only=False)
+    bandwidth: float | None = None
+    regularization: float | None = None
+    metric: str = "auto"
+    rounds: int = 8
+    n_centers: int = 10_000
+    selection: str = "random"
+    random_state: int | np.random.RandomState | None = None
+
+    def _fit(self, points: Numbers, targets: Numbers, error: str) -> None:
+        options = self.get_params(deep=False)
+        seed = drawn_seed(options.pop("random_state"))
+        self.machine_: RFM = rfm(points, targets, seed=seed, error=error, **options)
+        self.kernel_: Kernel = self.machine_.family.kernel
+        self.metric_: Numbers = self.machine_.metric.matrix
+        self.feature_importances_: Numbers = self.machine_.metric.shares
+        self.n_rounds_: int = self.machine_.round
+
+    def _outputs(self, X: ArrayLike) -> Numbers:
+        check_is_fitted(self, "machine_")
+        return self.machine_.predict(validate_data(self, X, reset=False, **_EVENTS))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
+    """Classification by a recursive feature machine: a kernel that learns which directions matter.
+
+    Kernel ridge regression on classes, 1 for the class and -1 for the others, in a metric of the
+    columns that is learned (Radhakrishnan, Beaglehole, Pandit and Belkin 2024): the average
+    gradient outer product of one round's function is the metric of the next one.
+    `streamk.learners.feature_machine.machine.rfm` has the method. Nothing has to be chosen: scale
+    of the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those
+    of the least error on held-back events: squared of classes, absolute of numbers. No scaler is
+    needed before it, and NaN is missing.
+
+    Probabilities are a softmax of the regressions, whose inverse temperature is fitted to the
+    held-back events.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "auto"
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", one of `streamk.kernels`
+        of these, or "auto", the Laplace kernels of the L1 and of the L2 distance.
+    bandwidth : float, optional
+        Of a kernel given by name, in units of the scaled columns, of which two events are sqrt(2)
+        apart in the root of the mean square; sqrt(d) times as much for "laplacian".
+    regularization : float, optional
+        The variance of the labels' noise for a function of variance 1; .0001 to 30 by default.
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        "auto" compares both up to 128 columns; of more it is diagonal.
+    rounds : int, default 8
+        At most so many after the first, which is plain kernel ridge regression.
+    n_centers : int, default 10000
+        Up to so many events, each is a center; of more, these are chosen, and all events learned.
+    selection : {"random", "rpcholesky", "oasis"}, default "random"
+        How.
+    random_state : int, RandomState or None, default None
+        Of which events are held back.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    feature_importances_ : float64 array of shape (d,)
+        The diagonal of the metric over its sum: the share of each column, in the unit of its
+        deviation, in the squared gradient of the round before.
+    metric_ : float64 array of shape (d, d)
+        Of the scaled columns.
+    n_rounds_ : int
+        The round that was kept, 0 for plain kernel ridge regression.
+    kernel_ : Kernel
+    machine_ : RFM
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamk.adapters.sklearn import RFMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> bool(cross_val_score(RFMClassifier(random_state=0), X, y, cv=3).mean() > 0.95)
+    True
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the metric and the regressions.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where missing.
+        y : array of shape (n,)
+            Labels of any kind that can be sorted.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, or all labels are of one class.
+        ValueError
+            If events or labels do not fit, as scikit-learn says it.
+        """
+        points, labels = validate_data(self, X, y, ensure_min_samples=2, **_EVENTS)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        check_classes(self.classes_)
+        targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        if len(self.classes_) == 2:
+            targets = targets[:, 1:]
+        self._fit(points, targets, "squared")
+        held = self.machine_.held
+        self._factor: float = inverse_temperature(self.machine_.margins, numbers[held])
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Predictions of the regressions before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        F = self._outputs(X)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict_proba(self, X: ArrayLike) -> Numbers:
+        """Return probabilities (n, n_classes), float64, of events X (n, d)."""
+        return probabilities(self._outputs(X), self._factor)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (n,) of events X (n, d)."""
+        F = self.decision_function(X)
+        numbers = F.argmax(axis=1) if F.ndim == 2 else (F > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels
+
+
+class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc]
+    """As `RFMClassifier`, for numbers to be predicted, in any unit.
+
+    Several targets share a metric, and each counts in the unit of its deviation.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default "auto"
+    bandwidth : float, optional
+    regularization : float, optional
+    metric : {"auto", "diagonal", "full"}, default "auto"
+    rounds : int, default 8
+    n_centers : int, default 10000
+    selection : {"random", "rpcholesky", "oasis"}, default "random"
+    random_state : int, RandomState or None, default None
+        These are described in `RFMClassifier`.
+
+    Attributes
+    ----------
+    feature_importances_ : float64 array of shape (d,)
+    metric_ : float64 array of shape (d, d)
+    n_rounds_ : int
+    kernel_ : Kernel
+    machine_ : RFM
+    n_features_in_ : int
+        These are described in `RFMClassifier`, too.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import RFMRegressor
+    >>> X, y = make_friedman1(800, random_state=0)
+    >>> model = RFMRegressor(random_state=0).fit(X[:500], y[:500])
+    >>> bool(model.score(X[500:], y[500:]) > 0.95)
+    True
+    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
+    [0, 1, 2, 3, 4]
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the metric and the regression.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where missing.
+        y : array of shape (n,) or (n, targets)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain.
+        ValueError
+            If events or targets do not fit, as scikit-learn says it.
+        """
+        points, numbers = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **_EVENTS
+        )
+        targets = np.asarray(numbers, np.float64).reshape(len(points), -1)
+        deviations = targets.std(axis=0)
+        self._units: Numbers = np.where(deviations > 0.0, deviations, 1.0)
+        self._shape: tuple[int, ...] = np.shape(numbers)[1:]
+        self._fit(points, targets / self._units, "absolute")
+        return self
+
+    def predict(self, X: ArrayLike) -> Numbers:
+        """Return numbers, float64 of shape (n,) or (n, targets), for events X (n, d)."""
+        F = self._outputs(X) * self._units
+        return np.asarray(F.reshape(len(F), *self._shape))

@@ -1,0 +1,1 @@
+"""Recursive feature machines: kernels whose metric of the columns is learned."""

@@ -1,0 +1,91 @@
+"""Columns of a batch on one scale: standardized, or by their ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+
+Numbers = NDArray[Any]
+
+SCALES = ("standard", "ranks")
+_KNOTS = 1_000
+"""Quantiles between which ranks are interpolated."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A map of columns, after which two events are sqrt(2) apart in the root of the mean square.
+
+    NaN is missing and counts as the column's median. "standard" keeps distances within a column;
+    "ranks" puts the share of events below in the place of a number, whatever its tails are.
+    Constant columns become 0.
+
+    Attributes
+    ----------
+    medians, means, factors : float64 arrays of shape (d,)
+    knots : list of (values, ranks)
+        Of each column, none if columns are standardized.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [1e6, 1.0]])
+    >>> Columns.of(X, "ranks").scaled(X).round(2).tolist()
+    [[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]]
+    """
+
+    medians: Numbers
+    means: Numbers
+    factors: Numbers
+    knots: tuple[tuple[Numbers, Numbers], ...]
+
+    @classmethod
+    def of(cls, X: Numbers, scale: str) -> Columns:
+        """Return the map for events X (n, d), float64, NaN where missing.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such scale.
+        """
+        if scale not in SCALES:
+            raise InvalidInput(f"scale={scale!r} must be one of {', '.join(SCALES)}")
+        d = X.shape[1]
+        medians = np.array([np.median(v) if len(v) else 0.0 for v in map(_present, X.T)])
+        knots = tuple(_ranks(_present(v)) for v in X.T) if scale == "ranks" else ()
+        plain = cls(medians, np.zeros(d), np.ones(d), knots)
+        P = plain.scaled(X)
+        means, deviations = P.mean(axis=0), P.std(axis=0)
+        # What rounding leaves of a constant is no deviation.
+        varies = deviations > 1e-12 * np.maximum(np.abs(means), 1e-300)
+        count = max(1, int(varies.sum()))
+        factors = np.zeros(d)
+        factors[varies] = 1.0 / (deviations[varies] * np.sqrt(count))
+        return cls(medians, means, factors, knots)
+
+    def scaled(self, X: Numbers) -> Numbers:
+        """Return events X (n, d), NaN where missing, on the scale, float64 (n, d)."""
+        P = np.where(np.isnan(X), self.medians, X)
+        for j, (values, ranks) in enumerate(self.knots):
+            P[:, j] = np.interp(P[:, j], values, ranks)
+        return np.asarray((P - self.means) * self.factors)
+
+
+def _present(v: Numbers) -> Numbers:
+    return v[~np.isnan(v)]
+
+
+def _ranks(v: Numbers) -> tuple[Numbers, Numbers]:
+    """Return ascending values and the share of events below each, half of the equal ones."""
+    if not len(v):
+        return np.zeros(1), np.zeros(1)
+    values, counts = np.unique(v, return_counts=True)
+    ranks = (np.cumsum(counts) - 0.5 * counts) / len(v)
+    if len(values) > _KNOTS:
+        chosen = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS)))
+        values, ranks = values[chosen], ranks[chosen]
+    return values, ranks

@@ -1,0 +1,124 @@
+"""Metrics of the columns, and the scales by which metrics and bandwidths are fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A positive semidefinite matrix M by which differences of points are measured.
+
+    ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points: each x becomes ``R x``,
+    with ``R R = M``.
+
+    Attributes
+    ----------
+    root : float64 array of shape (d,) or (d, d)
+        R, of a diagonal one its diagonal.
+
+    Examples
+    --------
+    >>> metric = Metric(np.array([2.0, 0.5]))
+    >>> metric.mapped(np.ones((1, 2)))
+    array([[2. , 0.5]])
+    >>> metric.matrix.tolist(), metric.shares.round(3).tolist()
+    ([[4.0, 0.0], [0.0, 0.25]], [0.941, 0.059])
+    """
+
+    root: Numbers
+
+    @classmethod
+    def of(cls, M: Numbers) -> Metric:
+        """Return the metric of a matrix (d, d), or of a diagonal (d,)."""
+        if M.ndim == 1:
+            return cls(np.sqrt(np.maximum(M, 0.0)))
+        values, vectors = np.linalg.eigh(M)
+        return cls((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether columns are scaled only."""
+        return self.root.ndim == 1
+
+    @property
+    def matrix(self) -> Numbers:
+        """M, float64 (d, d)."""
+        return np.diag(self.root**2) if self.is_diagonal else self.root @ self.root
+
+    @property
+    def diagonal(self) -> Numbers:
+        """The diagonal of M, float64 (d,)."""
+        return self.root**2 if self.is_diagonal else np.einsum("ij,ij->i", self.root, self.root)
+
+    @property
+    def shares(self) -> Numbers:
+        """The diagonal of M over its sum, float64 (d,); equal shares where it is 0."""
+        total = float(self.diagonal.sum())
+        d = len(self.root)
+        return self.diagonal / total if total > 0.0 else np.full(d, 1.0 / d)
+
+    def mapped(self, X: Numbers) -> Numbers:
+        """Return ``R x`` of points X (n, d)."""
+        return X * self.root if self.is_diagonal else X @ self.root
+
+    def unmapped(self, G: Numbers) -> Numbers:
+        """Return ``R G R``, the outer products of gradients with respect to x.
+
+        Parameters
+        ----------
+        G : array of shape (d, d) or (d,)
+            Those with respect to ``R x``, of a diagonal metric perhaps the diagonal alone.
+        """
+        if G.ndim == 1:
+            return self.root**2 * G
+        R = np.diag(self.root) if self.is_diagonal else self.root
+        return np.asarray(R @ G @ R)
+
+
+def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
+    """Return the multiple of M by which points are as far apart as by the identity.
+
+    The mean squared distance of two points stays as it is: sharpening a metric does not change the
+    bandwidth, and a metric cannot grow or vanish from round to round.
+
+    Parameters
+    ----------
+    M : array of shape (d, d) or (d,)
+    X : array of shape (n, d)
+    absolute : bool
+        Whether distances are sums of ``sqrt(M_jj) |x_j - z_j|`` instead; deviations of columns
+        stand for their differences.
+
+    Returns
+    -------
+    array of the shape of M
+        The identity where M gives no distance to any points.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> rescaled(np.array([3.0, 1.0]), X, absolute=False)
+    array([1.5, 0.5])
+    """
+    if absolute:
+        deviations = X.std(axis=0)
+        now, aim = float(np.sqrt(np.maximum(M, 0.0)) @ deviations), float(deviations.sum())
+        factor = (aim / now) ** 2 if now > 0.0 else 0.0
+    elif M.ndim == 1:
+        variances = X.var(axis=0)
+        now, aim = float(M @ variances), float(variances.sum())
+        factor = aim / now if now > 0.0 else 0.0
+    else:
+        C = np.atleast_2d(np.cov(X.T, bias=True))
+        now, aim = float(np.sum(M * C)), float(np.trace(C))
+        factor = aim / now if now > 0.0 else 0.0
+    if factor <= 0.0 or not np.isfinite(factor):
+        return np.ones(len(M)) if M.ndim == 1 else np.eye(len(M))
+    return M * factor

@@ -1,0 +1,343 @@
+"""Rounds of a recursive feature machine, and the choice among them by held-back events.
+
+A round is kernel ridge regression in a metric; the metric of the next one is the average gradient
+outer product of its function. Each family of functions (scale of the columns, kernel, diagonal or
+full metric) begins with the identity. Its rounds are compared by the error of events that neither
+coefficients nor metric were learned from: rounds sharpen the metric, at first to the columns that
+matter and at last too far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.kernels import Kernel, Laplacian
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.gradients import outer_products
+from streamk.learners.feature_machine.metric import Metric, rescaled
+from streamk.learners.feature_machine.ridge import Solver, by_eigenvalues, predicted, solver
+
+Numbers = NDArray[Any]
+Indices = NDArray[np.intp]
+
+RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
+"""Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
+ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
+"""Errors of events held back, as rounds and families are compared."""
+_PATIENCE = 2
+"""Rounds without a smaller error after which there are no more."""
+_AT_MOST = 10_000
+"""Events at which gradients are taken."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions that are compared: all but metric and regularization."""
+
+    scale: str
+    kernel: Kernel
+    diagonal: bool
+
+    @property
+    def absolute(self) -> bool:
+        """Whether distances are sums of absolute differences."""
+        return isinstance(self.kernel, Laplacian)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Events to learn from, and those held back."""
+
+    train: Indices
+    held: Indices
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: its metric, the regularization of least error, and predictions held back.
+
+    Attributes
+    ----------
+    number : int
+        0 is of the identity.
+    metric : Metric
+    ridge : float
+    error : float
+        Mean error of held-back targets, summed over outputs.
+    margins : float64 array of shape (held, outputs)
+    """
+
+    number: int
+    metric: Metric
+    ridge: float
+    error: float
+    margins: Numbers
+
+
+def next_metric(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers) -> Metric:
+    """Return the metric of the next round.
+
+    Parameters
+    ----------
+    family : Family
+    metric : Metric
+        Of the function.
+    P, Z : float64 arrays of shapes (n, d) and (p, d)
+        Mapped events and centers.
+    A : float64 array of shape (p, outputs)
+        Coefficients.
+    """
+    G = outer_products(
+        family.kernel, P[:_AT_MOST], Z, A, diagonal=family.diagonal, dtype=np.float32
+    )
+    return Metric.of(metric.unmapped(G))
+
+
+def normalized(family: Family, metric: Metric, X: Numbers) -> Metric:
+    """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
+    M = metric.diagonal if metric.is_diagonal else metric.matrix
+    return Metric.of(rescaled(M, X, absolute=family.absolute))
+
+
+def identity(family: Family, d: int) -> Metric:
+    """Return the metric of round 0."""
+    return Metric(np.ones(d) if family.diagonal else np.eye(d))
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The best round of a family by cross-validation.
+
+    Attributes
+    ----------
+    family : Family
+    ridges : tuple of float
+        Of round 0 to the best one.
+    error : float
+        Of that.
+    margins : float64 array of shape (n, outputs)
+        Predictions of it where events were held back, else NaN.
+    """
+
+    family: Family
+    ridges: tuple[float, ...]
+    error: float
+    margins: Numbers
+
+
+def explore(
+    family: Family,
+    X: Numbers,
+    Y: Numbers,
+    splits: Sequence[Split],
+    *,
+    rounds: int,
+    ridges: Sequence[float],
+    error: str,
+) -> Explored:
+    """Find the best round of a family for few events, all regularizations at once.
+
+    Parameters
+    ----------
+    family : Family
+    X : float64 array of shape (n, d)
+        Events, NaN where missing.
+    Y : float64 array of shape (n, outputs)
+        Targets.
+    splits : sequence of Split
+        Errors are summed over them; each has metrics of its own.
+    rounds : int
+        After round 0.
+    ridges : sequence of float
+    error : str
+        One of `ERRORS`.
+    """
+    paths = [_Path(family, X, Y, split) for split in splits]
+    count = sum(len(split.held) for split in splits)
+    best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
+    chosen: list[float] = []
+    for turn in range(rounds + 1):
+        found = [path.errors(ridges, ERRORS[error]) for path in paths]
+        total = np.sum(found, axis=0) / count
+        k = int(total.argmin())
+        chosen.append(ridges[k])
+        if total[k] < least:
+            best, least = turn, float(total[k])
+            for path, split in zip(paths, splits, strict=True):
+                margins[split.held] = path.margins[k]
+        if turn == rounds or turn - best >= _PATIENCE:
+            break
+        for path, own in zip(paths, found, strict=True):
+            path.sharpen(int(own.argmin()))
+    return Explored(family, tuple(chosen[: best + 1]), least, margins)
+
+
+class _Path:
+    """Rounds of a family on one split, all regularizations at once."""
+
+    def __init__(self, family: Family, X: Numbers, Y: Numbers, split: Split) -> None:
+        self._family = family
+        columns = Columns.of(X[split.train], family.scale)
+        self._S, self._held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
+        self._mean = Y[split.train].mean(axis=0)
+        self._Y, self._labels = Y[split.train] - self._mean, Y[split.held]
+        self._metric = identity(family, X.shape[1])
+
+    def errors(self, ridges: Sequence[float], of: Callable[[Numbers], Numbers]) -> Numbers:
+        """Return the sum of errors of held-back events by each regularization."""
+        P, Q = self._metric.mapped(self._S), self._metric.mapped(self._held)
+        A = by_eigenvalues(self._family.kernel, P, self._Y, ridges)
+        many, p, c = A.shape
+        F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
+        self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
+        self._coefficients = A
+        return np.asarray(of(self.margins - self._labels).sum(axis=(1, 2)))
+
+    def sharpen(self, k: int) -> None:
+        """Take the metric of the function with one of these regularizations."""
+        P = self._metric.mapped(self._S)
+        found = next_metric(self._family, self._metric, P, P, self._coefficients[k])
+        self._metric = normalized(self._family, found, self._S)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is solved for.
+
+    Attributes
+    ----------
+    rounds : int
+        At most, after round 0.
+    n_centers : int
+        Beyond so many events, centers are chosen.
+    selection : str
+    seed : int
+    error : str
+        One of `ERRORS`.
+    """
+
+    rounds: int
+    n_centers: int
+    selection: str
+    seed: int
+    error: str
+
+    def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
+        """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
+        return solver(
+            kernel, P, Y, n_centers=self.n_centers, selection=self.selection, seed=self.seed
+        )
+
+
+def refine(
+    family: Family,
+    S: Numbers,
+    Y: Numbers,
+    held: Numbers,
+    labels: Numbers,
+    limits: Limits,
+    ridges: Sequence[float],
+    first: float,
+) -> list[Round]:
+    """Go through the rounds of one family with many events.
+
+    The regularization is searched on the ladder of `ridges`, from that of the round before, as long
+    as errors fall.
+
+    Parameters
+    ----------
+    family : Family
+    S : float64 array of shape (n, d)
+        Scaled events to learn from, in random order.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    held : float64 array of shape (m, d)
+        Scaled events held back.
+    labels : float64 array of shape (m, outputs)
+        Their targets.
+    limits : Limits
+    ridges : sequence of float
+        Ascending.
+    first : float
+        One of them.
+
+    Returns
+    -------
+    list of Round
+        Those that were made, up to `limits.rounds` after round 0.
+    """
+    mean, metric = Y.mean(axis=0), identity(family, S.shape[1])
+    found: list[Round] = []
+    place = list(ridges).index(first)
+    while True:
+        P = metric.mapped(S)
+        equations = limits.solver(family.kernel, P, Y - mean)
+        held_back = (metric.mapped(held), labels - mean)
+        trials = _Trials(family.kernel, equations, ridges, held_back, ERRORS[limits.error])
+        place = descended(trials.error, place, len(ridges))
+        own, F, A = trials.of(place)
+        found.append(Round(len(found), metric, ridges[place], own, F + mean))
+        best = min(found, key=lambda one: one.error)
+        if len(found) > limits.rounds or len(found) - 1 - best.number >= _PATIENCE:
+            return found
+        metric = normalized(family, next_metric(family, metric, P, equations.centers, A), S)
+        del equations, trials  # before the next ones take as much memory
+
+
+class _Trials:
+    """Regularizations of a ladder that were tried."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        equations: Solver,
+        ridges: Sequence[float],
+        held_back: tuple[Numbers, Numbers],
+        of: Callable[[Numbers], Numbers],
+    ) -> None:
+        self._kernel, self._equations, self._ridges = kernel, equations, ridges
+        self._held, self._targets = held_back
+        self._error_of = of
+        self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
+
+    def of(self, place: int) -> tuple[float, Numbers, Numbers]:
+        """Return the error of one, its predictions (held, outputs) and coefficients."""
+        if place not in self._known:
+            A = self._equations.solve(self._ridges[place])
+            F = predicted(self._kernel, self._held, self._equations.centers, A)
+            error = float(self._error_of(F - self._targets).sum() / len(F))
+            self._known[place] = (error, F, A)
+        return self._known[place]
+
+    def error(self, place: int) -> float:
+        """Return the mean error of held-back events."""
+        return self.of(place)[0]
+
+
+def descended(error: Callable[[int], float], place: int, count: int) -> int:
+    """Return where errors stop to fall on a ladder, from a place on.
+
+    Parameters
+    ----------
+    error : callable
+        Takes a place, 0 to count - 1.
+    place, count : int
+
+    Examples
+    --------
+    >>> descended(lambda k: (k - 3) ** 2, 1, 10), descended(lambda k: -k, 2, 4)
+    (3, 3)
+    """
+    for step in (-1, 1):
+        moved = False
+        while 0 <= place + step < count and error(place + step) < error(place):
+            place, moved = place + step, True
+        if moved:
+            break
+    error(place)
+    return place

@@ -1,0 +1,55 @@
+"""The benchmark of recursive feature machines on generated data: parts run, tables are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sklearn", reason="the estimators are scikit-learn's: pip install scikit-learn")
+pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
+
+from benchmarks.feature_machine import __main__ as feature_machine
+from benchmarks.feature_machine import families, rivals
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMK_DATA", raising=False)
+    monkeypatch.delenv(rivals.XRFM, raising=False)
+    few = {name: rivals.SETS[name] for name in ("cpusmall", "letter")}
+    monkeypatch.setattr(rivals, "SETS", few)
+    monkeypatch.setattr(families, "SETS", few)
+
+
+def quick(part: str, path: Path) -> dict[str, Any]:
+    out = path / "found.json"
+    feature_machine.run(["--quick", "--only", part, "--out", str(out)])
+    document = json.loads(out.read_text())
+    text = feature_machine.render(document)
+    assert max(map(len, text.splitlines())) <= 100
+    found: dict[str, Any] = document["results"][part]
+    return found
+
+
+def test_every_method_is_measured_on_every_set(tmp_path: Path) -> None:
+    found = quick("rivals", tmp_path)
+    assert set(found) == {"cpusmall", "letter"}
+    for one in found.values():
+        assert set(one["methods"]) == set(rivals.METHODS) - {"xrfm"}
+        for figures in one["methods"].values():
+            assert figures["seconds"]["mean"] > 0.0
+            assert len(figures["error"]["values"]) == 1
+
+
+def test_every_family_has_its_rounds(tmp_path: Path) -> None:
+    for one in quick("families", tmp_path).values():
+        for family in families.FAMILIES:
+            assert one[family]["errors"]
+            assert sum(one[family]["shares"]) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_fifth_is_held_back() -> None:
+    assert rivals.held_back(100, 0).sum() == 20

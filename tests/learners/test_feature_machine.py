@@ -1,0 +1,333 @@
+"""Recursive feature machines: rounds beside the oracle, what is chosen, and their limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import naive
+import naive_feature_machine as plain
+import numpy as np
+import pytest
+
+from streamk.errors import InvalidInput
+from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern
+from streamk.learners.feature_machine import machine, ridge, search
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.machine import RFM, rfm
+from streamk.learners.feature_machine.metric import Metric, rescaled
+from streamk.learners.feature_machine.probabilities import inverse_temperature, probabilities
+from streamk.learners.feature_machine.ridge import Direct, OnCenters, by_eigenvalues, predicted
+from streamk.learners.feature_machine.search import Family, descended, identity
+
+
+def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
+    """Numbers of columns 0 to 2; columns 3 to 5 do not matter."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(size=(n, 6))
+    y = np.sin(3.0 * X[:, 0] * X[:, 1]) + 2.0 * (X[:, 2] - 0.5) ** 2
+    return X, (y + noise * y.std() * random.normal(size=n))[:, None]
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "k", "diagonal"),
+    [
+        (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), True),
+        (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), False),
+        (Gaussian(bandwidth=1.5), naive.Kernel("gaussian", 1.5), False),
+        (Laplacian(bandwidth=3.0), naive.Kernel("laplacian", 3.0), True),
+    ],
+    ids=str,
+)
+def test_rounds_are_the_oracles(kernel: Kernel, k: naive.Kernel, diagonal: bool) -> None:
+    random = np.random.default_rng(1)
+    S = Columns.of(random.normal(size=(24, 3)) * [1.0, 5.0, 0.1], "standard").scaled(
+        random.normal(size=(24, 3)) * [1.0, 5.0, 0.1]
+    )
+    Y = np.column_stack([np.sin(3.0 * S[:, 0]), S[:, 1] ** 2])
+    ridges = (0.1, 0.3, 0.1)
+    family, metric = Family("standard", kernel, diagonal), identity(Family("", kernel, diagonal), 3)
+    for turn, (A, M) in enumerate(plain.rounds(k, S, Y, ridges, diagonal=diagonal)):
+        # Gradients are taken in single precision.
+        np.testing.assert_allclose(metric.matrix, M, rtol=1e-4, atol=1e-4)
+        P = metric.mapped(S)
+        found = Direct(kernel, P, Y - Y.mean(axis=0)).solve(ridges[turn])
+        np.testing.assert_allclose(found, A, rtol=1e-3, atol=1e-3)
+        following = search.next_metric(family, metric, P, P, found)
+        metric = search.normalized(family, following, S)
+
+
+def test_a_metric_keeps_the_mean_distance() -> None:
+    random = np.random.default_rng(2)
+    X = random.normal(size=(400, 3)) * [1.0, 2.0, 0.5]
+    G = np.diag([5.0, 0.1, 0.3]) + 0.1
+    of_all = [np.square(X[:, None] - X).sum(axis=2).mean()]
+    for M in (G, np.diag(G)):
+        P = Metric.of(rescaled(M, X, absolute=False)).mapped(X)
+        of_all.append(np.square(P[:, None] - P).sum(axis=2).mean())
+    np.testing.assert_allclose(of_all, of_all[0])
+    P = Metric.of(rescaled(np.diag(G), X, absolute=True)).mapped(X)
+    assert P.std(axis=0).sum() == pytest.approx(X.std(axis=0).sum())
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_where_nothing_matters_the_metric_is_the_identity(absolute: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    assert rescaled(np.zeros(3), X, absolute=absolute).tolist() == [1.0, 1.0, 1.0]
+    assert np.array_equal(rescaled(np.zeros((3, 3)), X, absolute=False), np.eye(3))
+    assert Metric(np.zeros(4)).shares.tolist() == [0.25] * 4
+
+
+def test_gradients_are_mapped_back_by_the_metric() -> None:
+    random = np.random.default_rng(3)
+    G = random.normal(size=(3, 3))
+    G, full = G @ G.T, Metric.of(np.diag([1.0, 4.0, 9.0]))
+    diagonal = Metric.of(np.array([1.0, 4.0, 9.0]))
+    np.testing.assert_allclose(full.unmapped(G), diagonal.unmapped(G))
+    np.testing.assert_allclose(np.diag(full.unmapped(G)), diagonal.unmapped(np.diag(G)))
+    np.testing.assert_allclose(full.matrix, diagonal.matrix)
+    np.testing.assert_allclose(full.shares, diagonal.shares)
+    X = random.normal(size=(5, 3))
+    np.testing.assert_allclose(full.mapped(X), diagonal.mapped(X))
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def test_solvers_agree() -> None:
+    X, Y = friedman(120)
+    kernel = Matern(nu=0.5, bandwidth=2.0)
+    expected = np.linalg.solve(kernel.pairwise(X) + 0.1 * np.eye(120), Y)
+    np.testing.assert_allclose(Direct(kernel, X, Y).solve(0.1), expected, rtol=1e-3, atol=1e-4)
+    found = by_eigenvalues(kernel, X, Y, [1.0, 0.1])
+    np.testing.assert_allclose(found[1], expected, rtol=1e-8, atol=1e-10)
+    on_all = OnCenters(kernel, X, Y, X).solve(0.1)
+    np.testing.assert_allclose(
+        kernel.pairwise(X) @ on_all, kernel.pairwise(X) @ expected, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        predicted(kernel, X[:7], X, expected), kernel.pairwise(X[:7], X) @ expected
+    )
+
+
+def test_centers_learn_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "_ROWS", 50)  # in several blocks
+    X, Y = friedman(230)
+    kernel, r = Gaussian(bandwidth=0.7), 0.3
+    K, inner = kernel.pairwise(X, X[:40]), kernel.pairwise(X[:40])
+    expected = np.linalg.solve(K.T @ K + r * inner, K.T @ Y)
+    found = OnCenters(kernel, X, Y, X[:40]).solve(r)
+    np.testing.assert_allclose(K @ found, K @ expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("selection", ridge.SELECTIONS)
+def test_centers_are_events(selection: str) -> None:
+    X, Y = friedman(230)
+    made = ridge.solver(Gaussian(), X, Y, n_centers=30, selection=selection, seed=0)
+    rows = {tuple(x) for x in X.tolist()}
+    assert len(made.centers) == 30
+    assert all(tuple(z) in rows for z in made.centers.tolist())
+    exact = ridge.solver(Gaussian(), X, Y, n_centers=230, selection=selection, seed=0)
+    assert isinstance(exact, Direct)
+
+
+def test_a_ladder_is_descended_to_where_errors_rise() -> None:
+    asked = []
+
+    def error(k: int) -> float:
+        asked.append(k)
+        return abs(k - 2.0)
+
+    assert descended(error, 5, 9) == 2
+    assert max(asked) == 5  # on the way down nothing above is tried
+    assert descended(error, 0, 9) == 2
+    assert descended(error, 2, 9) == 2
+    assert descended(lambda _: 0.0, 4, 9) == 4
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["standard", "ranks"])
+def test_two_events_are_as_far_apart_on_every_scale(scale: str) -> None:
+    X = np.random.default_rng(0).lognormal(size=(500, 4)) * [1.0, 1e6, 1e-6, 0.0]
+    S = Columns.of(X, scale).scaled(X)
+    assert np.square(S[:, None] - S).sum(axis=2).mean() == pytest.approx(2.0)
+    assert not S[:, 3].any()
+
+
+def test_missing_values_are_medians() -> None:
+    X = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan], [8.0, np.nan]])
+    for scale in ("standard", "ranks"):
+        columns = Columns.of(X, scale)
+        assert np.array_equal(columns.scaled(X)[1], columns.scaled(np.array([[3.0, 7.0]]))[0])
+
+
+def test_ranks_do_not_depend_on_the_unit() -> None:
+    X = np.random.default_rng(0).normal(size=(3_000, 2))
+    found = [Columns.of(f(X), "ranks").scaled(f(X)) for f in (np.array, np.exp)]
+    np.testing.assert_allclose(*found, atol=2e-3)  # between knots they are interpolated
+    with pytest.raises(InvalidInput, match="scale='other'"):
+        Columns.of(X, "other")
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+SMALL: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal"}
+
+
+@pytest.mark.parametrize("n", [500, 1_100])
+def test_it_finds_the_columns_that_matter(n: int) -> None:
+    X, Y = friedman(n)
+    new, truth = friedman(500, seed=1, noise=0.0)
+    found, before = rfm(X, Y, **SMALL), rfm(X, Y, rounds=0, **SMALL)
+    assert found.round > 0
+    assert before.round == 0
+    assert found.metric.shares[:3].sum() > 0.95
+    np.testing.assert_allclose(before.metric.shares, 1.0 / 6.0)
+    errors = [np.square(one.predict(new) - truth).mean() for one in (found, before)]
+    assert errors[0] < 0.7 * errors[1]
+
+
+def test_a_full_metric_finds_a_direction() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 6))
+    direction = np.array([1.0, -1.0, 1.0, 0.0, 0.0, 0.0]) / np.sqrt(3.0)
+    Y = np.sin(2.0 * X @ direction)[:, None]
+    found = rfm(X, Y, kernel="matern", bandwidth=2.0, metric="full")
+    values, vectors = np.linalg.eigh(found.metric.matrix)
+    assert abs(vectors[:, -1] @ direction) > 0.99
+    assert values[-1] > 10.0 * values[-2]
+
+
+def test_without_anything_to_learn_no_round_hurts() -> None:
+    random = np.random.default_rng(0)
+    X, Y = random.normal(size=(300, 4)), random.normal(size=(300, 1))
+    found = rfm(X, Y)
+    assert found.ridge == max(search.RIDGES)
+    assert np.square(found.predict(X)).mean() < 0.3 * np.square(Y).mean()
+
+
+@pytest.mark.parametrize("n", [300, 1_050])
+def test_the_round_kept_is_that_of_least_error(n: int) -> None:
+    X, Y = friedman(n, noise=1.0)
+    found = rfm(X, Y, rounds=3, **SMALL)
+    if n > 1_000:
+        assert found.round == int(np.argmin(found.errors))
+        assert len(found.errors) <= 4
+    own = np.abs(found.margins - Y[found.held]).sum() / len(found.held)
+    assert min(found.errors) == pytest.approx(own)
+
+
+def test_the_same_bits_again_and_another_order_by_another_seed() -> None:
+    X, Y = friedman(400)
+    first, second, other = (rfm(X, Y, seed=seed, **SMALL) for seed in (0, 0, 1))
+    assert np.array_equal(first.coefficients, second.coefficients)
+    assert np.array_equal(first.metric.root, second.metric.root)
+    assert first.errors != other.errors
+
+
+def test_more_events_than_centers() -> None:
+    X, Y = friedman(1_050)
+    new, truth = friedman(500, seed=1, noise=0.0)
+    found = rfm(X, Y, n_centers=150, **SMALL)
+    assert found.centers.shape == (150, 6)
+    assert found.round > 0
+    assert np.square(found.predict(new) - truth).mean() < 0.05 * truth.var()
+
+
+def test_units_and_constants_do_not_matter() -> None:
+    X, Y = friedman(300)
+    plainly = rfm(X, Y, **SMALL)
+    more = np.column_stack([X * 1e4 + 1e5, np.full(300, 7.0)])
+    scaled = rfm(more, Y * 100.0 - 5.0, **SMALL)
+    np.testing.assert_allclose(
+        scaled.predict(more), plainly.predict(X) * 100.0 - 5.0, rtol=1e-3, atol=0.1
+    )
+    np.testing.assert_allclose(scaled.metric.shares[:6], plainly.metric.shares, atol=1e-3)
+
+
+def families(**options: Any) -> list[str]:
+    given = {"kernel": "auto", "bandwidth": None, "metric": "auto", "d": 4} | options
+    return [f"{type(f.kernel).__name__} {f.diagonal}" for f in machine._families(**given)]
+
+
+def test_which_families_are_compared() -> None:
+    assert set(families()) == {"Laplacian True", "Matern True", "Matern False"}
+    assert len(families()) == 12
+    assert "Matern False" not in families(d=129)
+    assert "Matern False" not in families(d=1)
+    assert set(families(metric="full")) == {"Matern False"}
+    assert set(families(kernel="laplacian")) == {"Laplacian True"}
+    assert len(families(kernel=Gaussian(), metric="diagonal")) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "other"}, "metric='other' must be one of auto, diagonal, full"),
+        ({"kernel": "laplacian", "metric": "full"}, "'laplacian' is a product over the columns"),
+        ({"kernel": NTK()}, "no closed form"),
+        ({"kernel": "linear"}, "linear"),
+        ({"kernel": Gaussian(), "bandwidth": 2.0}, "leave out bandwidth"),
+        ({"bandwidth": -1.0}, "bandwidth"),
+        ({"regularization": 0.0}, "regularization=0.0"),
+        ({"rounds": -1}, "rounds=-1"),
+        ({"rounds": 1.5}, "rounds=1.5"),
+        ({"n_centers": 0}, "n_centers=0"),
+        ({"selection": "best"}, "selection='best'"),
+        ({"error": "other"}, "error='other' must be one of absolute, squared"),
+    ],
+)
+def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        rfm(*friedman(20), **options)
+
+
+def test_shapes_that_do_not_fit() -> None:
+    X, Y = friedman(20)
+    for wrong in ((X, Y[:, 0]), (X[:5], Y), (X[:1], Y[:1]), (X[0], Y)):
+        with pytest.raises(InvalidInput, match="at least 2"):
+            rfm(*wrong)
+
+
+# --- probabilities --------------------------------------------------------------------------------
+
+
+def test_the_temperature_is_that_of_least_log_loss() -> None:
+    random = np.random.default_rng(0)
+    F = random.normal(size=(2_000, 3))
+    true = probabilities(F, 1.7)
+    classes = (random.uniform(size=(2_000, 1)) > np.cumsum(true, axis=1)).sum(axis=1)
+
+    def loss(factor: float) -> float:
+        P = probabilities(F, factor)
+        return float(-np.log(P[np.arange(2_000), classes]).mean())
+
+    found = inverse_temperature(F, classes)
+    assert found == pytest.approx(1.7, abs=0.15)
+    assert loss(found) < min(loss(found * 1.05), loss(found / 1.05))
+
+
+def test_events_that_are_all_right_leave_room_for_an_error() -> None:
+    """Of n events, all right by the same margin f, the probability becomes (n + 1) / (n + 2)."""
+    for n, f in ((10, 1.0), (1_000, 0.5)):
+        F, classes = np.full((n, 1), f), np.ones(n)
+        P = probabilities(F, inverse_temperature(F, classes))
+        np.testing.assert_allclose(P[:, 1], (n + 1) / (n + 2))
+
+
+def test_the_temperature_has_limits() -> None:
+    F = np.array([[1e-3], [-1e-3]])
+    assert inverse_temperature(F, np.array([1, 0])) == pytest.approx(100.0)
+    assert inverse_temperature(F, np.array([0, 1])) == pytest.approx(0.01)
+    assert np.array_equal(probabilities(F, 3.0).sum(axis=1), [1.0, 1.0])
+
+
+def test_an_rfm_tells_its_family() -> None:
+    found = rfm(*friedman(60), kernel="laplacian", bandwidth=1.0, rounds=1)
+    assert isinstance(found, RFM)
+    assert found.family.kernel == Laplacian(bandwidth=6**0.5)
+    assert found.margins.shape == (60, 1)

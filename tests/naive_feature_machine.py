@@ -1,0 +1,135 @@
+"""Recursive feature machines, as plainly as their paper states them.
+
+Radhakrishnan, Beaglehole, Pandit and Belkin, "Mechanism for feature learning in neural networks and
+backpropagation-free machine learning models" (Science 2024): kernel ridge regression with the
+kernel ``k(|x - z|_M)``, ``|t|_M = sqrt(t' M t)``; the average gradient outer product (AGOP) of what
+it found, ``mean of sum over outputs of grad f grad f'``, is the next M. Nothing here imports
+streamk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import naive
+import numpy as np
+
+Function = Callable[[np.ndarray], np.ndarray]
+"""Outputs (c,) at a point (d,)."""
+
+
+def root(M) -> np.ndarray:
+    """A symmetric matrix whose square is M."""
+    values, vectors = np.linalg.eigh(M)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def kernel(k: naive.Kernel, M, x, z) -> float:
+    """The kernel between points whose difference is measured by the metric M (d, d)."""
+    return naive.kernel(k, root(M) @ np.asarray(x), root(M) @ np.asarray(z))
+
+
+def laplace(M, L: float, x, z, exponent: float = 1.0) -> float:
+    """``exp(-(|x - z|_M / L)^exponent)``, the paper's kernel where the exponent is 1."""
+    t = np.asarray(x, float) - np.asarray(z, float)
+    return math.exp(-((math.sqrt(max(t @ M @ t, 0.0)) / L) ** exponent))
+
+
+def expansion(k: naive.Kernel, M, Z, A) -> Function:
+    """``f(x) = sum_j k(x, z_j) a_j`` of centers Z (p, d) and coefficients A (p, c)."""
+
+    def f(x) -> np.ndarray:
+        found = np.zeros(A.shape[1])
+        for z, a in zip(Z, A, strict=True):
+            found += kernel(k, M, x, z) * a
+        return found
+
+    return f
+
+
+def differences(f: Function, x, step: float = 1e-6) -> np.ndarray:
+    """The gradient of each output at x by central differences, (c, d)."""
+    columns = []
+    for j in range(len(x)):
+        e = np.zeros(len(x))
+        e[j] = step
+        columns.append((f(x + e) - f(x - e)) / (2.0 * step))
+    return np.array(columns).T
+
+
+def slope(k: naive.Kernel, x, z) -> np.ndarray:
+    """The gradient of ``k(x, z)`` with respect to x, (d,), 0 where there is none."""
+    t = [float(a) - float(b) for a, b in zip(x, z, strict=True)]
+    value, L = naive.kernel(k, x, z), k.scale
+    if k.name == "laplacian":
+        return np.array([-value * np.sign(u) / L for u in t])
+    if k.name == "cauchy":
+        return np.array([-value * 2.0 * u / (L * L + u * u) for u in t])
+    r = math.sqrt(sum(u * u for u in t)) / L
+    if k.name == "gaussian":
+        of_distance = -r * value
+    elif k.name == "rational_quadratic":
+        of_distance = -r * (1.0 + r * r / (2.0 * k.nu)) ** (-k.nu - 1.0)
+    elif k.nu == 0.5:
+        of_distance = -value
+    elif k.nu == 1.5:
+        of_distance = -3.0 * r * math.exp(-math.sqrt(3.0) * r)
+    else:
+        root5 = math.sqrt(5.0)
+        of_distance = -5.0 / 3.0 * r * (1.0 + root5 * r) * math.exp(-root5 * r)
+    return np.array([of_distance * u / (r * L * L) if r > 0.0 else 0.0 for u in t])
+
+
+def gradient(k: naive.Kernel, M, Z, A, x) -> np.ndarray:
+    """The gradient of each output of the expansion at x, (c, d): chain rule through root(M)."""
+    R, found = root(M), np.zeros((A.shape[1], len(x)))
+    for z, a in zip(Z, A, strict=True):
+        found += np.outer(a, R @ slope(k, R @ x, R @ z))
+    return found
+
+
+def agop(gradients: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean over events of the outer products of gradients (c, d), summed over outputs: (d, d)."""
+    d = gradients[0].shape[1]
+    G = np.zeros((d, d))
+    for of_event in gradients:
+        for g in of_event:
+            G += np.outer(g, g)
+    return G / len(gradients)
+
+
+def wave_gradient(Omega, phases, amplitude: float, A, x) -> np.ndarray:
+    """The gradient of ``sum_m a_m amplitude cos(w_m.x + b_m)`` at x, (c, d)."""
+    found = np.zeros((A.shape[1], len(x)))
+    for w, b, a in zip(Omega, phases, A, strict=True):
+        found -= np.outer(a, amplitude * math.sin(float(w @ x) + b) * w)
+    return found
+
+
+def scaled(k: naive.Kernel, G, C) -> np.ndarray:
+    """The multiple of G in which events of covariance C are as far apart as by the identity.
+
+    That is the root of the mean square; of the Laplacian the mean of ``sum_j sqrt(M_jj) |t_j|``,
+    for which deviations of columns stand.
+    """
+    if k.name == "laplacian":
+        deviations = np.sqrt(np.diag(C))
+        return G * (deviations.sum() / (np.sqrt(np.diag(G)) @ deviations)) ** 2
+    return G * np.trace(C) / np.trace(G @ C)
+
+
+def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool):
+    """Coefficients (p, c) and metric (d, d) of each round; that of round 0 is I.
+
+    The Laplacian, whose distance is ``sum_j sqrt(M_jj) |x_j - z_j|``, has diagonal metrics.
+    """
+    M, found = np.eye(X.shape[1]), []
+    for ridge in ridges:
+        K = np.array([[kernel(k, M, x, z) for z in X] for x in X])
+        A = np.linalg.solve(K + ridge * np.eye(len(X)), Y - Y.mean(axis=0))
+        found.append((A, M))
+        G = agop([gradient(k, M, X, A, x) for x in X])
+        G = np.diag(np.diag(G)) if diagonal else G
+        M = scaled(k, G, np.cov(X.T, bias=True))
+    return found
