@@ -31,7 +31,7 @@ from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.older_states import with_names_of_today
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
-from streamk.learners.multi_kernel.upkeep import Upkeep
+from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import Made, Option, Whole
@@ -374,13 +374,15 @@ class Pooled(OneAtATime, Decider):
         there = {name: place for place, name in enumerate(other._columns)}
         places = [there.get(name) for name in self._columns or ()]
         both = np.array([name in there and name in known for name in self._columns or ()])
-        one = Scaled(self._aligned(self), self._scale, self._labels)
-        two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
+        mine, theirs = self._aligned(other)
+        one = Scaled(mine, self._scale, self._labels)
+        two = Scaled(theirs, other._scale.select(places), other._labels)
         if self._external:
             self._merge_external(other, common_events, both, ahead=share > 0.5)
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
+        before = max(self.n_events, other.n_events)
         self.n_events += apart[1]
         pools = one.pool, two.pool
         most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
@@ -388,8 +390,12 @@ class Pooled(OneAtATime, Decider):
             pool.add_cells(most)
         rescale(two, one, both)
         one.pool.join(two.pool, share)
+        one.scale.join(two.scale, share, self.n_events)
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
+        self._upkeep.join(other._upkeep, apart[1] / max(1, sum(apart)))
         self._changed()
+        if self.n_events // PERIOD > before // PERIOD:
+            self._upkeep.review_joined(self._pool, self.n_events)
 
     def _merge_external(
         self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
@@ -402,11 +408,24 @@ class Pooled(OneAtATime, Decider):
             unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
         self._external.merge(other._external, common_events, both, unit, ahead=ahead)
 
-    def _aligned(self, other: Pooled) -> ExpertPool:
-        """Return a learner's pool with the columns and classes of this one."""
-        pool, classes = other._pool, max(2, len(self._classes))
-        task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
-        order = [self._classes.number(label) or 0 for label in other.classes]
-        order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        keys, capacity = self._pool.keys, self._pool.capacity
-        return pool_growth.successor(pool, keys, task, classes, capacity, order=order)
+    def _aligned(self, other: Pooled) -> tuple[ExpertPool, ExpertPool]:
+        """Return the pools of both with the columns and classes of this one; the first may be it.
+
+        The other's is left as it is.
+        """
+        classes, task = max(2, len(self._classes)), self._pool.task
+        task = task if task == NUMBERS else (CLASSES if classes > 2 else BINARY)
+        own, theirs = self._pool, other._pool
+        ordered = other.classes == self.classes[: len(other.classes)]
+        if ordered and own.task == task and pool_growth.alike(own, theirs):
+            return own, pool_growth.copied(theirs)
+        pools = []
+        for each in (self, other):
+            order = [self._classes.number(label) or 0 for label in each.classes]
+            rest = [n for n in range(classes) if n not in order]
+            order += rest[: each._pool.classes - len(order)]
+            capacity = own.capacity
+            pools.append(
+                pool_growth.successor(each._pool, own.keys, task, classes, capacity, order=order)
+            )
+        return pools[0], pools[1]
