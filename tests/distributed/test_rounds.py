@@ -14,7 +14,7 @@ import pytest
 from streamk.distributed import Batch, Processes, Rounds
 from streamk.distributed.messages import answered
 from streamk.errors import InvalidInput, WorkerLost
-from streamk.learners import DoublyStochastic, MultiKernel, create
+from streamk.learners import MultiKernel, create
 from streamk.packing import fingerprint
 from tests.rounds_kit import MODELS, TASKS, dealt, digest, events, model, uneven
 
@@ -147,7 +147,7 @@ def test_columns_by_name_are_put_in_the_model_s_order() -> None:
 def test_a_worker_that_is_killed_is_replaced_with_the_same_result() -> None:
     X, y = events(200, "classification")
     alone = Rounds(MultiKernel(), shards=4)
-    with Processes(2, max_restarts=4) as workers, Rounds(MultiKernel(), shards=4) as _:
+    with Processes(2, max_restarts=4) as workers:
         rounds = Rounds(MultiKernel(), shards=4, workers=workers)
         for number, first in enumerate(range(0, 200, 50)):
             batches = dealt(X[first : first + 50], y[first : first + 50], 4)
@@ -177,7 +177,7 @@ def test_a_worker_that_dies_too_often_is_an_error_and_nothing_is_learned() -> No
 
 
 def test_processes_end_with_the_rounds() -> None:
-    with Rounds(DoublyStochastic(block_size=64), shards=2, workers=2) as rounds:
+    with Rounds(model("doubly-stochastic", "classification"), shards=2, workers=2) as rounds:
         workers = rounds._workers
         assert isinstance(workers, Processes)
         pids = workers.pids
