@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def test_parts_of_workers_come_to_what_the_whole_tree_does(shards: int, workers:
     expected = reduced((0, shards), nothing, leaf, join)
     known: dict[tuple[int, int], str] = {}
     bounds = [shards * n // workers for n in range(workers + 1)]
-    for first, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, stop in itertools.pairwise(bounds):
         spans = list(subtrees((first, stop), shards))
         assert [n for span in spans for n in range(*span)] == list(range(first, stop))
         for span in spans:

@@ -90,39 +90,6 @@ def successor(
     return new
 
 
-def alike(one: ExpertPool, other: ExpertPool) -> bool:
-    """Return whether the arrays of two pools have the same shapes and meanings."""
-    return (
-        one.sizes == other.sizes
-        and (one.task, one.classes, one.seed) == (other.task, other.classes, other.seed)
-        and (one.most_cells, one.class_room) == (other.most_cells, other.class_room)
-        and np.array_equal(one.keys, other.keys)
-        and np.array_equal(one.cells_of, other.cells_of)
-    )
-
-
-def copied(pool: ExpertPool) -> ExpertPool:
-    """Return an independent pool that knows what this one does.
-
-    What follows from the scale is left to `ExpertPool.adapt`.
-    """
-    new = ExpertPool(
-        pool.keys,
-        task=pool.task,
-        classes=pool.classes,
-        seed=pool.seed,
-        capacity=pool.capacity,
-        class_room=pool.class_room,
-        loss=pool.loss,
-        external_experts=pool.external_experts,
-        cells=pool.most_cells,
-    )
-    for name in pool.learned_names:
-        new.arrays[name][...] = pool.arrays[name]
-    new.set_window(pool.count, pool.next)
-    return new
-
-
 def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     """Fill the room for classes of a copy of a pool, whose number of classes is set already.
 

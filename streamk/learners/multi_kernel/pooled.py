@@ -374,9 +374,8 @@ class Pooled(OneAtATime, Decider):
         there = {name: place for place, name in enumerate(other._columns)}
         places = [there.get(name) for name in self._columns or ()]
         both = np.array([name in there and name in known for name in self._columns or ()])
-        mine, theirs = self._aligned(other)
-        one = Scaled(mine, self._scale, self._labels)
-        two = Scaled(theirs, other._scale.select(places), other._labels)
+        one = Scaled(self._aligned(self), self._scale, self._labels)
+        two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
         if self._external:
             self._merge_external(other, common_events, both, ahead=share > 0.5)
         if share > 0.5:
@@ -408,24 +407,17 @@ class Pooled(OneAtATime, Decider):
             unit = unit_change(theirs.center[0], theirs.inverse[0], mine)
         self._external.merge(other._external, common_events, both, unit, ahead=ahead)
 
-    def _aligned(self, other: Pooled) -> tuple[ExpertPool, ExpertPool]:
-        """Return the pools of both with the columns and classes of this one; the first may be it.
+    def _aligned(self, other: Pooled) -> ExpertPool:
+        """Return a learner's pool with the columns and classes of this one.
 
-        The other's is left as it is.
+        It is a new one even where the shapes are alike, so that it does not depend on the room that
+        a pool has in memory, which is no part of its state.
         """
-        classes, task = max(2, len(self._classes)), self._pool.task
-        task = task if task == NUMBERS else (CLASSES if classes > 2 else BINARY)
-        own, theirs = self._pool, other._pool
-        ordered = other.classes == self.classes[: len(other.classes)]
-        if ordered and own.task == task and pool_growth.alike(own, theirs):
-            return own, pool_growth.copied(theirs)
-        pools = []
-        for each in (self, other):
-            order = [self._classes.number(label) or 0 for label in each.classes]
-            rest = [n for n in range(classes) if n not in order]
-            order += rest[: each._pool.classes - len(order)]
-            capacity = own.capacity
-            pools.append(
-                pool_growth.successor(each._pool, own.keys, task, classes, capacity, order=order)
-            )
-        return pools[0], pools[1]
+        pool, classes = other._pool, max(2, len(self._classes))
+        task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
+        order = [self._classes.number(label) or 0 for label in other.classes]
+        order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
+        keys, capacity = self._pool.keys, self._pool.capacity
+        new = pool_growth.successor(pool, keys, task, classes, capacity, order=order)
+        new.arrays["BANK_COSTS"][...] = pool.arrays["BANK_COSTS"]
+        return new
