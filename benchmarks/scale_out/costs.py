@@ -116,6 +116,7 @@ def _reduction(name: str, stream: Dataset, shards: int = 16) -> dict[str, float]
     some = [slice(most + 64 * s, most + 64 * s + 64) for s in range(4)]
     for replica, part in zip(replicas, some, strict=True):
         replica.predict_then_learn_many(X[part], y[part])
+    from_state(state, **model.placing).merge(replicas[1], common_events=model.n_events)  # compiles
     began = time.perf_counter()
     for other in replicas[1:]:
         if other.n_events > model.n_events:
