@@ -15,7 +15,9 @@ from benchmarks import common, parts
 from benchmarks.scale_out import costs
 
 NAME = "scale_out"
-PARTS: dict[str, parts.Render] = dict.fromkeys(costs.MOST_ROUNDS, costs.render)
+PARTS: dict[str, parts.Render] = {
+    name: partial(costs.render, name=name) for name in costs.MOST_ROUNDS
+}
 
 
 def render(document: Mapping[str, Any]) -> str:

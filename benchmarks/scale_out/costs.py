@@ -125,12 +125,12 @@ def _reduction(name: str, stream: Dataset, shards: int = 16) -> dict[str, float]
     return {"bytes": float(state.nbytes), "seconds": seconds}
 
 
-def render(found: Mapping[str, Any]) -> str:
+def render(found: Mapping[str, Any], *, name: str) -> str:
     """A line for each data set, events of a round and rule."""
     rows = []
     shards = SHARDS
-    for name, one in found.items():
-        if name == "origin":
+    for label, one in found.items():
+        if label == "origin":
             continue
         for size, cell in one["rounds"].items():
             for rule in RULES:
@@ -139,10 +139,12 @@ def render(found: Mapping[str, Any]) -> str:
                 first = ["", ""]
                 if rule == RULES[0]:
                     first = [f"{cell['events']:,}", f"{cell['one']:.2f}"]
-                rows.append([f"{name.partition('_')[0]}, K = {int(size):,}: {rule}", *first, *said])
+                rows.append(
+                    [f"{label.partition('_')[0]}, K = {int(size):,}: {rule}", *first, *said]
+                )
         rows.append(
             [
-                f"{name.partition('_')[0]}: a reduction of 16",
+                f"{label.partition('_')[0]}: a reduction of 16",
                 "",
                 "",
                 f"{one['seconds']:.3f} s",
@@ -150,5 +152,5 @@ def render(found: Mapping[str, Any]) -> str:
                 "",
             ]
         )
-    header = ["points to one shard", "events", "one", *(f"V = {v}" for v in shards)]
+    header = [f"{name}, points", "events", "one", *(f"V = {v}" for v in shards)]
     return common.table(header, rows)
