@@ -1,6 +1,9 @@
-"""Work shared among machines by Ray."""
+"""Work shared among processes and machines."""
 
 from streamk.distributed.centers import ActorShards
 from streamk.distributed.oasis import ShardedLandmarks, oasis_parallel
+from streamk.distributed.processes import Processes
+from streamk.distributed.replicas import Batch
+from streamk.distributed.rounds import Rounds
 
-__all__ = ["ActorShards", "ShardedLandmarks", "oasis_parallel"]
+__all__ = ["ActorShards", "Batch", "Processes", "Rounds", "ShardedLandmarks", "oasis_parallel"]

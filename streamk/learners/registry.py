@@ -213,8 +213,14 @@ def defaults(name: str) -> dict[str, Any]:
     return found
 
 
-def from_state(state: State) -> Learner:
+def from_state(state: State, **placing: Any) -> Learner:
     """Return the learner whose state this is, whatever its type.
+
+    Parameters
+    ----------
+    state : State
+    **placing
+        Device and threads, as of `Learner.placing` of a learner of that type.
 
     Raises
     ------
@@ -225,5 +231,5 @@ def from_state(state: State) -> Learner:
         raise StateError(
             f"no learner is registered as {state.type!r}; there are {', '.join(_TYPES)}"
         )
-    learner: Learner = _TYPES[state.type].from_state(state)
+    learner: Learner = _TYPES[state.type].from_state(state, **placing)
     return learner

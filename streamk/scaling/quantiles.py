@@ -260,6 +260,29 @@ class RunningQuantiles:
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0
 
+    def join(self, other: RunningQuantiles, share: float, number: int) -> None:
+        """Take in a share of the sample of another one of the same columns and seed.
+
+        What is in use stays until the next estimates, which are of both. Events go on to be counted
+        from the larger of the two counts, so that no estimate is left out.
+
+        Parameters
+        ----------
+        other : RunningQuantiles
+        share : float
+            From 0 to 1: of the events that both have learned since they were one.
+        number : int
+            Of the draw, see `streamk.scaling.reservoir.Reservoir.join`.
+        """
+        capacity = min(self._sample.capacity, other._sample.capacity)
+        if self._sample.capacity != capacity:
+            self._sample.shrink(capacity)
+        self._sample.join(other._sample, share, number)
+        self._sample.rows = self._sample.rows[:capacity]
+        self._numeric = self._numeric | other._numeric
+        self._events = max(self._events, other._events)
+        self._plan()
+
     def differ(self, other: RunningQuantiles) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which columns another one of the same columns scales, and ranks, otherwise.
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from streamk.backends import SAMPLED, TAG_SAMPLE
 from streamk.backends.numpy_backend.generator import philox
 
+_JOIN = 0x6A6F696E
+"""Makes another seed of a sample's, for the draws of joining."""
 WINDOW = 16
 """Capacities of events that the sample is uniform over; older ones fade exponentially."""
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -101,6 +103,30 @@ class Reservoir:
                 self._append(number, place)
             self._memory[place] = row
         return taken
+
+    def join(self, other: Reservoir, share: float, number: int) -> None:
+        """Take in a share of the rows of another sample of the same seed and capacity.
+
+        Samples of one seed replace the same places at the same numbers of events, so where two
+        that were one differ in a place, both have taken an event of their own since. One of the
+        two is drawn, by counters of their own.
+
+        Parameters
+        ----------
+        other : Reservoir
+        share : float
+            From 0 to 1.
+        number : int
+            Of the draw; another one where another sample is to be joined.
+        """
+        both = min(self._filled, other._filled)
+        words = _words(self.seed ^ _JOIN, number, number + max(self._filled, other._filled))
+        drawn = words < np.uint64(round(share * 2**32))
+        mine, theirs = self.rows[:both], other.rows[:both]
+        taken = drawn[:both, None]
+        rows = np.where(taken, theirs, mine)
+        longer = self if self._filled >= other._filled else other
+        self.rows = np.concatenate([rows, longer.rows[both:]])
 
     def undo(self, stop: int | None) -> Callable[[], None]:
         """Return a function that undoes taking events before number `stop`, None for any."""

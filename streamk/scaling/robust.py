@@ -181,6 +181,13 @@ class RobustScale:
 
         return back
 
+    def join(self, other: RobustScale, share: float, number: int) -> None:
+        """Take in a share of the sample of another one of the same columns and seed.
+
+        What is in use stays until the next estimates, see `RunningQuantiles.join`.
+        """
+        self._quantiles.join(other._quantiles, share, number)
+
     def select(self, order: Sequence[int | None]) -> RobustScale:
         """Return a copy whose columns are those numbered; None is one that was always zero."""
         other = copy.copy(self)

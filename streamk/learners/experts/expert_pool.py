@@ -310,7 +310,7 @@ class ExpertPool(PoolTable):
         self.set_window(0, 0)
 
     def join(self, other: ExpertPool, share: float) -> None:
-        """Take in a share of what another pool of the same columns and classes learned."""
+        """Take in a share of what another pool learned, whose arrays have the same shapes."""
         for name in self.learned_names:
             if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE"):
                 mine = self.arrays[name]
@@ -319,6 +319,10 @@ class ExpertPool(PoolTable):
         if other.arrays["ACTIVE"][window] and not active[window]:
             self.clear_window()  # which is from before it became inactive
         active |= other.arrays["ACTIVE"]
+        # The mean costs of an event stay, but loops count whole events.
+        costs, place = self.arrays["BANK_COSTS"], expert_loops.event.mixture.EVENTS
+        costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
+        costs[place] = round(costs[place])
 
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""

@@ -31,7 +31,7 @@ from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.older_states import with_names_of_today
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
-from streamk.learners.multi_kernel.upkeep import Upkeep
+from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import Made, Option, Whole
@@ -381,6 +381,7 @@ class Pooled(OneAtATime, Decider):
         if share > 0.5:
             one, two, share = two, one, 1.0 - share
             self._errors = copy.deepcopy(other._errors)
+        before = max(self.n_events, other.n_events)
         self.n_events += apart[1]
         pools = one.pool, two.pool
         most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
@@ -388,8 +389,12 @@ class Pooled(OneAtATime, Decider):
             pool.add_cells(most)
         rescale(two, one, both)
         one.pool.join(two.pool, share)
+        one.scale.join(two.scale, share, self.n_events)
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
+        self._upkeep.join(other._upkeep, apart[1] / max(1, sum(apart)))
         self._changed()
+        if self.n_events // PERIOD > before // PERIOD:
+            self._upkeep.review_joined(self._pool, self.n_events)
 
     def _merge_external(
         self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
@@ -403,10 +408,16 @@ class Pooled(OneAtATime, Decider):
         self._external.merge(other._external, common_events, both, unit, ahead=ahead)
 
     def _aligned(self, other: Pooled) -> ExpertPool:
-        """Return a learner's pool with the columns and classes of this one."""
+        """Return a learner's pool with the columns and classes of this one.
+
+        It is a new one even where the shapes are alike, so that it does not depend on the room that
+        a pool has in memory, which is no part of its state.
+        """
         pool, classes = other._pool, max(2, len(self._classes))
         task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
         order = [self._classes.number(label) or 0 for label in other.classes]
         order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
         keys, capacity = self._pool.keys, self._pool.capacity
-        return pool_growth.successor(pool, keys, task, classes, capacity, order=order)
+        new = pool_growth.successor(pool, keys, task, classes, capacity, order=order)
+        new.arrays["BANK_COSTS"][...] = pool.arrays["BANK_COSTS"]
+        return new

@@ -54,6 +54,17 @@ class Upkeep:
         found = expert_loops.reviews.review(pool.table, self._drift, self._trials, _limits())
         self.follow(pool, found, events)
 
+    def join(self, other: Upkeep, share: float) -> None:
+        """Take in a share of what another one has found of the same experts."""
+        self._drift += share * (other._drift - self._drift)
+        self._trials += share * (other._trials - self._trials)
+        self.alarms = max(self.alarms, other.alarms)
+
+    def review_joined(self, pool: ExpertPool, events: int) -> None:
+        """Hold a review of a pool that was joined, if there are losses since the last one."""
+        if pool.arrays["BANK_COSTS"][expert_loops.event.mixture.EVENTS]:
+            self.review(pool, events)
+
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
         """Do what a review after so many events calls for."""
         reviews = expert_loops.reviews

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.merging import check_mergeable
+from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.outputs import bounded
 from streamk.learners.common.predictor import Wrapper, one_row
 from streamk.learners.common.prequential import Prequential, Recorder
@@ -332,8 +332,9 @@ class Scaled(Wrapper):
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
 
-        The scale becomes the other's where that has seen more events: what both had seen before
-        they parted must not count twice, and either is a good estimate.
+        The scale in use becomes the other's where that has seen more events: what both had seen
+        before they parted must not count twice, and either is a good estimate. The samples of
+        columns that later estimates are of are joined, by the events that each learned apart.
 
         Raises
         ------
@@ -347,14 +348,21 @@ class Scaled(Wrapper):
                     "cannot merge a learner whose columns are scaled by means and deviations, as "
                     "of a state from before, and one scaled by quantiles; learn one of them anew"
                 )
-        ahead = other.n_events > self.n_events
+        own, its = events_apart(self, other, common_events)
         learner: Any = self.learner
         learner.merge(other.learner, common_events=common_events)
         there = {name: number for number, name in enumerate(other.columns or ())}
         self._scale.add_columns(len(self.columns or ()) - len(self._scale))
-        if ahead:
-            self._scale = other._scale.select([there.get(name) for name in self.columns or ()])
+        if not its:
+            return
+        scale = other._scale.select([there.get(name) for name in self.columns or ()])
+        one, two, share = self._scale, scale, its / (own + its)
+        if its > own:
+            one, two, share = scale, self._scale, 1.0 - share
             self._labels = other._labels.select(range(len(self._labels)))
+        if isinstance(one, RobustScale) and isinstance(two, RobustScale):
+            one.join(two, share, self.n_events)
+        self._scale = one
 
 
 class _Restored:

@@ -1,0 +1,1 @@
+"""What it costs to learn in rounds of shards, `streamk.distributed.Rounds`."""

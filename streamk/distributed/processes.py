@@ -1,0 +1,146 @@
+"""Workers in processes of this machine, which are replaced when they die."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from streamk.distributed.actors import Closing
+from streamk.distributed.messages import answered
+from streamk.errors import InvalidInput, WorkerLost
+
+
+class Processes(Closing):
+    """Processes that each do one task of a round.
+
+    A process knows nothing but the task that it is sent. One that dies is replaced by another,
+    which is sent the task again, so the result is the same. They live until `close`, or the end of
+    a ``with`` statement, and end with the process that started them.
+
+    Parameters
+    ----------
+    count : int
+        Processes.
+    max_restarts : int, default 3
+        Times that each of them is replaced.
+
+    Raises
+    ------
+    InvalidInput
+        If there are none, or `max_restarts` is negative.
+
+    Examples
+    --------
+    >>> Processes(0)
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: count=0 must be an int of at least 1
+    """
+
+    def __init__(self, count: int, *, max_restarts: int = 3) -> None:
+        for name, value, least in (("count", count, 1), ("max_restarts", max_restarts, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"{name}={value!r} must be an int of at least {least}")
+        # A fork would copy locks that other threads hold, and the state of compiled loops.
+        self._context = multiprocessing.get_context("spawn")
+        self._max_restarts = max_restarts
+        self._left = [max_restarts] * count
+        self._workers: list[tuple[Any, Connection]] = []
+        try:
+            for _ in range(count):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes."""
+        return [process.pid for process, _ in self._workers]
+
+    @property
+    def restarts(self) -> int:
+        """Processes that were replaced so far."""
+        return sum(self._max_restarts - left for left in self._left)
+
+    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
+        """Return what each process, one for each message, makes of its own.
+
+        Raises
+        ------
+        WorkerLost
+            If a process dies more often than `max_restarts`.
+        InvalidInput
+            If the processes are closed.
+        """
+        if not self._workers:
+            raise InvalidInput("the processes are closed; start others")
+        sent = [self._send(place, message) for place, message in enumerate(messages)]
+        return [
+            self._receive(place, message, waits)
+            for place, (message, waits) in enumerate(zip(messages, sent, strict=True))
+        ]
+
+    def close(self) -> None:
+        """End the processes."""
+        for _, connection in self._workers:
+            connection.close()  # by which a process that waits for a task sees its end
+        for process, _ in self._workers:
+            process.kill()
+            process.join()
+            process.close()
+        self._workers = []
+
+    def _start(self) -> tuple[Any, Connection]:
+        here, there = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(there,), daemon=True)
+        process.start()
+        there.close()  # else its end would not be seen here
+        return process, here
+
+    def _send(self, place: int, message: bytes) -> bool:
+        """Send a task; return whether the process is there to take it."""
+        try:
+            self._workers[place][1].send_bytes(message)
+        except OSError:
+            return False
+        return True
+
+    def _receive(self, place: int, message: bytes, waits: bool) -> bytes:
+        """Wait for an answer; where the process died before it came, ask its successor."""
+        while True:
+            if waits:
+                with contextlib.suppress(EOFError, OSError):
+                    return self._workers[place][1].recv_bytes()
+            self._replace(place)
+            waits = self._send(place, message)
+
+    def _replace(self, place: int) -> None:
+        process, connection = self._workers[place]
+        connection.close()
+        process.kill()
+        process.join()
+        status = process.exitcode
+        if not self._left[place]:
+            raise WorkerLost(
+                f"process {place} of {len(self)} died and was replaced {self._max_restarts} times, "
+                f"as often as max_restarts allows; the last time with exit status {status}"
+            )
+        self._left[place] -= 1
+        process.close()
+        self._workers[place] = self._start()
+
+
+def _serve(connection: Connection) -> None:
+    """Do the tasks that come, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its processes by itself
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send_bytes(answered(connection.recv_bytes()))
