@@ -1,4 +1,4 @@
-"""The part of one worker in a round: its shards learn on replicas, which it merges as far as it can.
+"""A worker's part of a round: its shards learn on replicas, which it merges as far as it can.
 
 All of it is a function of the common state and the events, so that another worker can do it again
 with the same result.
