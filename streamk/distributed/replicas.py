@@ -1,4 +1,4 @@
-"""What one worker does in a round: its shards learn on replicas, which it merges as far as it can.
+"""A worker's part of a round: its shards learn on replicas, which it merges as far as it can.
 
 All of it is a function of the common state and the events, so that another worker can do it again
 with the same result.
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is asked to do.
+    """The part of a round that a worker is asked to do.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Task:
 
 @dataclass
 class Outcome:
-    """What a worker hands back.
+    """The predictions and states that a worker hands back.
 
     Attributes
     ----------
