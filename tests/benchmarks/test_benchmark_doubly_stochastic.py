@@ -103,9 +103,8 @@ def test_images_are_bent_a_little_and_never_alike() -> None:
 
 def test_no_turn_and_no_field_leave_images_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual, "TURN", 0.0)
-    monkeypatch.setattr(virtual, "BEND", 0.0)
     images = np.random.default_rng(0).random((3, virtual.WIDTH, virtual.WIDTH)).astype(np.float32)
-    found = virtual.bent(images, np.random.default_rng(1))
+    found = virtual.bent(images, np.random.default_rng(1), bend=0.0)
     np.testing.assert_allclose(found, images, atol=1e-5)
 
 
