@@ -100,7 +100,7 @@ def _by_seconds(runs: list[Mapping[str, Any]]) -> list[tuple[float, float]]:
     return found
 
 
-def _whole_numbers(panel: Axes) -> None:
+def _whole_numbers(panel: Any) -> None:
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     panel.xaxis.set_minor_locator(NullLocator())
@@ -152,13 +152,9 @@ def _hour(found: Mapping[str, Any]) -> Figure:
     panel.yaxis.set_major_locator(
         LogLocator(subs=(1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0, 9.0))
     )
-    by_events = panel.secondary_xaxis(
-        "top",
-        functions=(
-            lambda s: np.interp(s, seconds, events / found["events"]),
-            lambda p: np.interp(p, events / found["events"], seconds),
-        ),
-    )
+    passes = events[-1] / found["events"] / seconds[-1]
+    by_events = panel.secondary_xaxis("top", functions=(lambda s: s * passes, lambda p: p / passes))
+    _whole_numbers(by_events)
     by_events.set_xlabel("passes")
     panel.legend(fontsize="small")
     return figure
