@@ -77,7 +77,7 @@ def _values(name: str, stream: Dataset) -> Any:
 
 
 def _followed(name: str, stream: Dataset, shards: int, size: int, rule: str) -> list[Any]:
-    """What was predicted of each event."""
+    """Return the predictions of all events, in their order."""
     X, y = _values(name, stream), (stream.y * 1).tolist()
     said: list[Any] = [None] * len(y)
     model = _new(name, stream)

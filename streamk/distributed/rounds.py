@@ -116,12 +116,12 @@ class Rounds(Closing):
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
+        """Number of shards."""
         return self._shards
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds there were."""
+        """Number of rounds so far."""
         return self._rounds
 
     def state(self) -> State:

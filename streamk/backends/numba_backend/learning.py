@@ -59,12 +59,28 @@ def _softmax_slopes(f: Any, true: Any, weight: Any, g: Any) -> None:
 
 
 @exact
-def _crammer_singer_slopes(squared: Any, f: Any, true: Any, weight: Any, g: Any) -> None:
+def _rival(f: Any, true: Any) -> Any:
+    """Return the class of the largest output but the true one's."""
     best = 1 if true == 0 else 0
     for k in range(f.shape[0]):
-        g[k] = 0.0
         if k != true and f[k] > f[best]:
             best = k
+    return best
+
+
+@exact
+def _target(classes: Any, y: Any, k: Any, outputs: Any) -> Any:
+    """Return the number against which output k is measured."""
+    if not classes:
+        return y
+    positive = y == 1.0 if outputs == 1 else y == k
+    return 1.0 if positive else -1.0
+
+
+@exact
+def _crammer_singer_slopes(squared: Any, f: Any, true: Any, weight: Any, g: Any) -> None:
+    best = _rival(f, true)
+    g[:] = 0.0
     margin = 1.0 + f[best] - f[true]
     if margin > 0.0:
         slope = weight * (margin if squared else 1.0)
@@ -84,10 +100,7 @@ def loss_gradient(
             _crammer_singer_slopes(code == _SQUARED_HINGE, F[r], int(y[r]), weight, G[r])
         else:
             for k in range(outputs):
-                target = y[r]
-                if classes:
-                    positive = y[r] == 1.0 if outputs == 1 else y[r] == k
-                    target = 1.0 if positive else -1.0
+                target = _target(classes, y[r], k, outputs)
                 G[r, k] = weight * _slope(code, parameter, F[r, k], target)
 
 
@@ -120,18 +133,11 @@ def _row_value(code: Any, parameter: Any, classes: Any, f: Any, y: Any) -> Any:
             total += math.exp(f[k] - top)
         return math.log(total) + top - f[int(y)]
     if outputs > 1 and code in (_HINGE, _SQUARED_HINGE):
-        true, best = int(y), 1 if int(y) == 0 else 0
-        for k in range(outputs):
-            if k != true and f[k] > f[best]:
-                best = k
-        margin = max(0.0, 1.0 + f[best] - f[true])
+        true = int(y)
+        margin = max(0.0, 1.0 + f[_rival(f, true)] - f[true])
         return 0.5 * margin * margin if code == _SQUARED_HINGE else margin
     for k in range(outputs):
-        target = y
-        if classes:
-            positive = y == 1.0 if outputs == 1 else y == k
-            target = 1.0 if positive else -1.0
-        total += _value(code, parameter, f[k], target)
+        total += _value(code, parameter, f[k], _target(classes, y, k, outputs))
     return total
 
 

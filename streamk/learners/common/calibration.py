@@ -57,12 +57,12 @@ class Calibration:
 
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
-        F = np.clip(_of_each_class(F), -_FURTHEST, _FURTHEST)
+        F = np.clip(of_each_class(F), -_FURTHEST, _FURTHEST)
         return np.asarray(numpy_backend.softmax(self.factor * F))
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        every = np.clip(_of_each_class(F), -_FAR, _FAR)
+        every = np.clip(of_each_class(F), -_FAR, _FAR)
         P = numpy_backend.softmax(self.factor * every)
         mean = (P * every).sum(axis=1)
         slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
@@ -104,6 +104,6 @@ _DECLARED = (
 )
 
 
-def _of_each_class(F: Numbers) -> Numbers:
-    """Return margins of each class (n, classes)."""
+def of_each_class(F: Numbers) -> Numbers:
+    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
     return np.hstack([-F, F]) if F.shape[1] == 1 else F

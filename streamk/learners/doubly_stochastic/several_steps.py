@@ -25,8 +25,8 @@ from streamk.losses import Loss
 
 __all__ = ["SeveralSteps"]
 
-_MEMORY = 1000
-"""Events after which the loss of one counts 1 / e."""
+_KEPT = 1.0 - 1.0 / 1000
+"""Factor of a loss with each event after it: after 1,000 it counts 1 / e."""
 _MOST = 1e300
 _LOSSES = "losses"
 
@@ -127,7 +127,7 @@ class SeveralSteps(KernelFunction):
             self.n_steps,
             self._block_size,
             self._max_features,
-            1.0 - 1.0 / _MEMORY,
+            _KEPT,
             _MOST,
             self._gammas,
             self._decays,
@@ -152,12 +152,9 @@ class SeveralSteps(KernelFunction):
         self.coefficients.grow(-(-stop // CHUNK))
         G = self._xp.empty(F.shape, self._dtype)
         n, functions, outputs = F.shape
-        rows = F.reshape(n * functions, outputs), np.repeat(y, functions)
-        weight = self._features.amplitude / self._batch_size
-        put = self._backend.put
-        self._backend.loss_gradient(
-            *self._loss, rows[0], put(rows[1]), weight, G.reshape(n * functions, outputs)
-        )
+        put, rows = self._backend.put, (n * functions, outputs)
+        weight, labels = self._features.amplitude / self._batch_size, put(np.repeat(y, functions))
+        self._backend.loss_gradient(*self._loss, F.reshape(rows), labels, weight, G.reshape(rows))
         sizes = put((self._gammas / (stop - start)).astype(self._dtype))
         with np.errstate(over="ignore", invalid="ignore"):  # the next step clears the function
             G *= sizes[:, None]
@@ -184,7 +181,7 @@ class SeveralSteps(KernelFunction):
 
     def _score(self, F: Any, y: NDArray[np.float64], finite: NDArray[np.bool_]) -> None:
         """Add the losses of a mini-batch, by the outputs before it was learned."""
-        losses, kept = self.losses.copy(), (1.0 - 1.0 / _MEMORY) ** len(y)
+        losses, kept = self.losses.copy(), _KEPT ** len(y)
         with np.errstate(over="ignore", invalid="ignore"):
             self._backend.score(*self._loss, self._get(F), y, kept, _MOST, losses)
         losses[~finite] = _MOST

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import numpy_backend
+from streamk.learners.common.calibration import LARGEST, LEAST, of_each_class
 
 Numbers = NDArray[Any]
 
-_LEAST, _LARGEST = 0.01, 100.0
 _STEPS = 60
 """Of golden sections: the interval's logarithm is then 1e-12 wide."""
 _SHARE = (math.sqrt(5.0) - 1.0) / 2.0
@@ -37,8 +37,7 @@ def probabilities(F: Numbers, factor: float) -> Numbers:
     >>> probabilities(np.array([[0.5]]), 2.0).round(3)
     array([[0.119, 0.881]])
     """
-    every = np.hstack([-F, F]) if F.shape[1] == 1 else F
-    return np.asarray(numpy_backend.softmax(factor * every))
+    return np.asarray(numpy_backend.softmax(factor * of_each_class(F)))
 
 
 def inverse_temperature(F: Numbers, classes: Numbers) -> float:
@@ -65,7 +64,7 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
     >>> round(inverse_temperature(F, classes), 2)
     0.35
     """
-    every = np.hstack([-F, F]) if F.shape[1] == 1 else F
+    every = of_each_class(F)
     n, count = every.shape
     own = every[np.arange(n), classes.astype(np.int64)]
     margins = every - own[:, None]
@@ -79,7 +78,7 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
         of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
         return float(np.mean(of_sum) - math.exp(logarithm) * other)
 
-    low, high = math.log(_LEAST), math.log(_LARGEST)
+    low, high = math.log(LEAST), math.log(LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)
     at_left, at_right = loss(left), loss(right)
     for _ in range(_STEPS):
