@@ -6,17 +6,20 @@ options, and an alarm of any is one of all; the others go on.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.drift import alibi
 from streamk.drift import StreamingMMD
 
 Numbers = NDArray[np.float64]
 Alarms = Callable[[Numbers, int], list[int]]
 OURS = "MMDDrift"
+SLOW = ("KSWIN", alibi.NAME)
 
 
 def ours(X: Numbers, seed: int) -> list[int]:
@@ -42,12 +45,18 @@ def of_river(make: Callable[[int], Any]) -> Alarms:
 
 
 def detectors() -> dict[str, Alarms]:
-    """Return all detectors by their names, with the defaults of their authors."""
+    """Return all detectors by their names, with the defaults of their authors.
+
+    Those that are slow, `SLOW`, are the last.
+    """
     from river import drift
 
-    return {
+    found: dict[str, Alarms] = {
         OURS: ours,
         "ADWIN": of_river(lambda _: drift.ADWIN()),
-        "KSWIN": of_river(lambda seed: drift.KSWIN(seed=seed)),
         "PageHinkley": of_river(lambda _: drift.PageHinkley()),
+        "KSWIN": of_river(lambda seed: drift.KSWIN(seed=seed)),
     }
+    if "STREAMK_ALIBI" in os.environ:
+        found[alibi.NAME] = alibi.alarms
+    return found

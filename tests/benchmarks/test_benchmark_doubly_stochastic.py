@@ -22,6 +22,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMK_DATA", raising=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", list(doubly_stochastic.PARTS))
 def test_a_part_runs(part: str, tmp_path: Path) -> None:
     out = tmp_path / "found.json"

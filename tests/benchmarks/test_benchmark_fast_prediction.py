@@ -11,10 +11,15 @@ import pytest
 from benchmarks.fast_prediction import __main__ as fast_prediction
 from benchmarks.fast_prediction import boosting, classes, compiled_trees
 
+SLOW_PARTS = ("classes", "kddcup", "ablation")
+
 pytest.importorskip("sklearn", reason="the rivals are scikit-learn's: pip install scikit-learn")
 
 
-@pytest.mark.parametrize("part", ["classes", "kddcup", "numbers", "ablation"])
+@pytest.mark.parametrize(
+    "part",
+    ["numbers", *(pytest.param(part, marks=pytest.mark.nightly) for part in SLOW_PARTS)],
+)
 def test_a_part_runs(part: str, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     fast_prediction.run(["--quick", "--only", part, "--out", str(out)])

@@ -575,6 +575,7 @@ def test_without_a_state_a_copy_comes_when_it_is_ready() -> None:
     assert model.copy is not None
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_nothing_waits_for_a_copy_that_comes_with_a_checkpoint() -> None:
     X, y = stream()
@@ -593,6 +594,7 @@ def test_nothing_waits_for_a_copy_that_comes_with_a_checkpoint() -> None:
     assert model.copy is not None
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_a_process_that_ends_without_a_copy_is_told_and_left(
     caplog: pytest.LogCaptureFixture,
@@ -789,6 +791,7 @@ def process_of(model: LiveCompiled) -> subprocess.Popen[bytes]:
     return found._process
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_a_process_compiles_what_would_be_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = stream(n=150)
@@ -836,6 +839,7 @@ def test_where_its_directory_is_cleaned_away_it_is_compiled_here(
     assert model.comparison["events"] == 50
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_waiting_for_a_copy_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
