@@ -33,8 +33,17 @@ matrix in atomic units."""
 _AT_ONCE = 2048
 
 
-def bent(images: Numbers, random: np.random.Generator, bend: float = BEND) -> Numbers:
-    """Return images (n, height, width), each turned and bent in its own way; `bend` as `BEND`."""
+def bent(
+    images: Numbers,
+    random: np.random.Generator,
+    bend: float = BEND,
+    least: float | None = None,
+) -> Numbers:
+    """Return images (n, height, width), each turned and bent in its own way.
+
+    `bend` is as `BEND`, the same for all images; with `least` each has its own, from there to
+    `bend`.
+    """
     n, height, width = images.shape
     angles = np.deg2rad(random.uniform(-TURN, TURN, n))[:, None, None]
     fields = random.standard_normal((2, n, height, width), np.float32)
@@ -43,7 +52,10 @@ def bent(images: Numbers, random: np.random.Generator, bend: float = BEND) -> Nu
         ndimage.gaussian_filter1d(np.eye(size, dtype=np.float32), SMOOTH, mode="constant")
         for size in (height, width)
     )
-    down, right = np.float32(bend) * (along.T @ fields @ across)
+    strength: Any = np.float32(bend)
+    if least is not None:
+        strength = random.uniform(least, bend, (n, 1, 1)).astype(np.float32)
+    down, right = strength * (along.T @ fields @ across)
     y, x = np.mgrid[:height, :width].astype(np.float32)
     y, x = y - (height - 1) / 2, x - (width - 1) / 2
     rows = np.cos(angles) * y - np.sin(angles) * x + down + (height - 1) / 2
@@ -54,11 +66,12 @@ def bent(images: Numbers, random: np.random.Generator, bend: float = BEND) -> Nu
 
 
 def images(
-    X: Numbers, y: Numbers, n: int, seed: int, *, bend: float = BEND
+    X: Numbers, y: Numbers, n: int, seed: int, *, bend: float = BEND, least: float | None = None
 ) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield n virtual examples of images X (m, d) in batches, float32, and their labels.
 
-    Columns that are no square image, of generated data, have noise instead.
+    For `bend` and `least` see `bent`. Columns that are no square image, of generated data, have
+    noise instead.
     """
     square = X.shape[1] == WIDTH * WIDTH
     options: dict[str, Any] = {"shift": SHIFT, "width": WIDTH} if square else {"noise": 0.1}
@@ -68,7 +81,7 @@ def images(
         rows: Any = chunks[0].values
         found = rows.X.astype(np.float32)
         if square:
-            found = bent(found.reshape(-1, WIDTH, WIDTH), random, bend).reshape(found.shape)
+            found = bent(found.reshape(-1, WIDTH, WIDTH), random, bend, least).reshape(found.shape)
         yield found, rows.y
 
 
