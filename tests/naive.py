@@ -62,6 +62,7 @@ def uniform(seed: int, tag: int, i: int, key: int) -> float:
     return (words(seed, tag, i, key)[i % 4] + 0.5) * 2.0**-32
 
 
+@cache
 def normal(seed: int, tag: int, i: int, key: int) -> float:
     """Box-Muller on the words (0, 1) and (2, 3): cosine for the even word, sine for the odd."""
     pair = i - i % 2

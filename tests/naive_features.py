@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 
 import naive
@@ -27,8 +27,8 @@ Feature = Callable[[int, int, Sequence[float], Sequence[int | str]], float]
 """phi_i(x) from seed, i, the row x and the names of its columns."""
 
 
-def keys_of(columns: Sequence[int | str]) -> list[int]:
-    return [CONSTANT, *(naive.column_key(name) for name in columns)]
+def keys_of(columns: Sequence[int | str]) -> tuple[int, ...]:
+    return (CONSTANT, *(naive.column_key(name) for name in columns))
 
 
 def unit(bandwidth: float, x: Sequence[float]) -> list[float]:
@@ -51,6 +51,7 @@ def polynomial(
     return (dot([float(v) for v in x], [float(v) for v in y]) / bandwidth**2 + offset) ** degree
 
 
+@cache
 def bucket(seed: int, chunk: int, factor: int, key: int) -> tuple[int, int]:
     """The bucket and the sign of a column in a factor of a chunk's sketch: seven bits of a byte."""
     words = naive.philox4x32(
@@ -60,7 +61,8 @@ def bucket(seed: int, chunk: int, factor: int, key: int) -> tuple[int, int]:
     return code % CHUNK, -1 if code >= CHUNK else 1
 
 
-def tensor_sketch(seed: int, chunk: int, degree: int, keys: Sequence[int], u: Sequence[float]):
+@lru_cache(64)
+def tensor_sketch(seed: int, chunk: int, degree: int, keys: tuple[int, ...], u: tuple[float, ...]):
     """The CHUNK buckets of a sketch of u (x) ... (x) u, every product of entries in its bucket.
 
     The bucket of a tuple of columns is the exclusive or of theirs, its sign the product.
@@ -79,7 +81,7 @@ def polynomial_feature(degree: int, offset: float, bandwidth: float) -> Feature:
     """A feature is a Walsh-Hadamard coefficient of the sketch of (sqrt(offset), x / bandwidth)."""
 
     def feature(seed: int, i: int, x: Sequence[float], columns: Sequence[int | str]) -> float:
-        u = [math.sqrt(offset), *(float(v) / bandwidth for v in x)]
+        u = (math.sqrt(offset), *(float(v) / bandwidth for v in x))
         chunk, k = divmod(i, CHUNK)
         buckets = tensor_sketch(seed, chunk, degree, keys_of(columns), u)
         return sum((-1) ** (k & b).bit_count() * v for b, v in enumerate(buckets))
