@@ -49,6 +49,8 @@ FIRST, MOST = 10.0, 60.0
 """Seconds of tests that are run at first, and at most."""
 PATIENCE = 900
 """Seconds after which a run counts as a failure: it does not end."""
+_NOT_FOUND, _FINE = 4, (0, 5)
+"""Exit statuses of pytest: a test is not found; all pass, or there is none."""
 IGNORED = (".git", ".venv", "*.xml", ".coverage*")
 
 
@@ -170,9 +172,18 @@ class Copy:
         chosen = tests.of(mutant)
         if not chosen:
             return False, 0
+        batches = [chosen] if mutant.compiled else list(_batches(chosen, tests))
+        count = sum(map(len, batches))
         with self._changed(mutant):
-            batches = [chosen] if mutant.compiled else list(_batches(chosen, tests))
-            return any(self._fails(batch) for batch in batches), sum(map(len, batches))
+            ended = next(
+                (code for batch in batches if (code := self._ended(batch)) not in _FINE), 0
+            )
+        if ended == _NOT_FOUND:
+            # Parameters of tests come from the code. Without the change all must be there.
+            code = self._ended([test for batch in batches for test in batch], "--collect-only")
+            if code:
+                raise RuntimeError(f"pytest ends with {code} where tests of {mutant} are collected")
+        return ended not in _FINE, count
 
     @contextmanager
     def _changed(self, mutant: Mutant) -> Iterator[None]:
@@ -198,28 +209,26 @@ class Copy:
                 shutil.rmtree(loops)
                 shutil.copytree(self._compiled, loops)
 
-    def _fails(self, tests: Sequence[str]) -> bool:
-        """Return whether one of the tests fails, or they do not end."""
+    def _ended(self, tests: Sequence[str], *options: str) -> int:
+        """Return the exit status of the tests up to the first that fails, 1 if they do not end."""
         listed = self.root / "tests.txt"
         listed.write_text("\n".join(tests) + "\n", encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "--no-header"]
-        command += ["-p", "no:cacheprovider", "--timeout=300", f"@{listed}"]
+        command += ["-p", "no:cacheprovider", "--timeout=300", *options, f"@{listed}"]
         environment = {**os.environ, "PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
                 command,
                 cwd=self.root,
                 env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 timeout=PATIENCE,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return True
-        if done.returncode == 4:  # a name that pytest does not find
-            raise RuntimeError(done.stdout.decode(errors="replace")[-2000:])
-        return done.returncode not in (0, 5)
+            return 1
+        return done.returncode
 
 
 def _batches(chosen: Sequence[str], tests: Tests) -> Iterator[list[str]]:
