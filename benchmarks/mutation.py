@@ -270,9 +270,22 @@ def tried(mutants: Iterable[Mutant], tests: Tests, jobs: int) -> list[dict[str, 
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The share of mutants killed by room, and the mutants that survive."""
-    found = document["results"]["mutants"]
-    rows = []
+    """The share of mutants killed by room, and the mutants that survive.
+
+    "before" is an earlier tree, of which fewer were drawn.
+    """
+    results = document["results"]
+    text = [*_shares(results), common.origin(document)]
+    if "before" in results:
+        before = results["before"]
+        revision = before["origin"]["revision"].removesuffix("-dirty")
+        text += [f"Before, at {revision}:", *_shares(before), common.origin(before["origin"])]
+    return "\n\n".join(text)
+
+
+def _shares(results: Mapping[str, Any]) -> list[str]:
+    """Return the table by room, and the sentences below it."""
+    found, rows = results["mutants"], []
     for room in (*ROOMS, "numba", ""):
         some = [one for one in found if room in ("", _room(one["file"]))]
         if some:
@@ -284,10 +297,10 @@ def render(document: Mapping[str, Any]) -> str:
     by_operator = Counter(one["operator"].split("/")[1] for one in found if not one["killed"])
     lived = ", ".join(f"{name} {count}" for name, count in by_operator.most_common(8))
     text = [common.table(header, rows), f"Survivors by their change: {lived}"]
-    if "coverage" in document["results"]:
-        share = document["results"]["coverage"]
+    if "coverage" in results:
+        share = results["coverage"]
         text.append(f"Lines and branches that the tests execute: {share:.1f}%")
-    return "\n\n".join([*text, common.origin(document)])
+    return text
 
 
 def _room(file: str) -> str:
