@@ -433,6 +433,7 @@ def test_a_matrix_that_is_too_large_is_not_formed(
         method(moons(31), Gaussian(), max_landmarks=3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("method", "kernel"),
     [

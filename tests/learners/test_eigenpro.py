@@ -249,6 +249,7 @@ def test_direct_gives_ridge_regression_of_all_events(task: str, ridge: float) ->
     assert np.allclose(found, expected, rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("selection", METHODS)
 @pytest.mark.parametrize("task", TASKS)
@@ -305,6 +306,7 @@ def test_memory_stays_once_the_centers_are_there(solver: str) -> None:
     assert model.nbytes < 400_000
 
 
+@pytest.mark.nightly
 def test_kernel_blocks_of_many_centers_are_never_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the budget, there is no matrix of centers by centers."""
     monkeypatch.setattr(module, "BYTES", 16 * 500**2)
@@ -637,7 +639,7 @@ def test_smooth_kernels_do_not_diverge(
     assert np.mean((found[2000:] - y[2000:]) ** 2) < 3.0 * np.var(y)
 
 
-@pytest.mark.parametrize("forgetting", [0.999, 0.99])
+@pytest.mark.parametrize("forgetting", [0.999, pytest.param(0.99, marks=pytest.mark.nightly)])
 def test_forgetting_follows_a_change_of_the_mean(forgetting: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8000, 5)).astype(np.float32)

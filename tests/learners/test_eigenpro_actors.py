@@ -198,6 +198,7 @@ def test_a_learner_on_real_actors_goes_on_exactly() -> None:
         assert_it_goes_on_exactly(lambda: {"shards": shards})
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_real_processes_are_killed_while_a_model_learns(
     ray: Any, monkeypatch: pytest.MonkeyPatch

@@ -51,6 +51,7 @@ def projection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 # --- the learner ----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("projection")
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("count", [1, 3])
@@ -58,6 +59,7 @@ def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
     assert_alike(life_of_a_model(task, place(count)), life_of_a_model(task, {}))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kernel", [Gaussian(bandwidth=1.0), Laplacian(bandwidth=3.0), Cauchy(), NTK()]
 )
