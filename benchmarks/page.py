@@ -30,6 +30,7 @@ from benchmarks.river_battery import front
 from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.scale_out import __main__ as scale_out
+from benchmarks.serving import __main__ as serving
 from benchmarks.speed import __main__ as speed
 from benchmarks.step import __main__ as step
 
@@ -60,6 +61,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "fast_prediction.md": {fast_prediction.NAME: fast_prediction.render},
     TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},
+    TOPICS / "serving.md": {serving.NAME: serving.render},
     TOPICS / "scale_out.md": {scale_out.NAME: scale_out.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     TOPICS / "mutation.md": {mutation.NAME: mutation.render},

@@ -42,7 +42,7 @@ Numbers = NDArray[Any]
 
 BUDGET = 3600.0
 """Seconds of processor time."""
-FEATURES, BATCH, BLOCK = 1 << 16, 1 << 13, 1 << 11
+FEATURES, BATCH, BLOCK = 1 << 18, 1 << 13, 1 << 11
 BENDS = (virtual.BEND, virtual.BEND * 0.6, virtual.BEND * 0.4)
 DIRECTIONS = 50
 STOP = 1 << 18

@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "dispatch"]
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
     "predict": "predict a stream with a model that has been learned",
+    "serve": "answer requests over HTTP by a model that has been learned",
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",

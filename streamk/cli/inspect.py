@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
-from streamk.cli.figures import compiled_lines, figure_rows, since_lines, sparkline
 from streamk.cli.model_options import learner_header
-from streamk.cli.tables import columns, features, share, size
+from streamk.cli.output.figures import compiled_lines, figure_rows, since_lines, sparkline
+from streamk.cli.output.tables import columns, features, share, size
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.evaluation.marks import Marks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamk.cli.arguments import Parser
 from streamk.cli.model_options import options_of
-from streamk.cli.tables import columns
+from streamk.cli.output.tables import columns
 
 __all__ = ["main"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
-from streamk.cli.figures import words
 from streamk.cli.inspect import members
+from streamk.cli.output.figures import words
 from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of

@@ -27,7 +27,7 @@ from streamk.cli.arguments import (
     whole,
 )
 from streamk.cli.model_options import build, learner_header, task_of
-from streamk.cli.report import as_json, as_text
+from streamk.cli.output.report import as_json, as_text
 from streamk.encoding import Schema
 
 __all__ = ["add_details", "add_running", "check", "connected", "display", "main", "show"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamk.adapters.rows import Model
 from streamk.encoding import Schema
 from streamk.engine.checkpoints.keys import key_of
-from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
+from streamk.engine.checkpoints.reading import MANIFEST, Checkpoint, newest_of_all
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
 from streamk.learners.common.predictor import innermost
@@ -91,6 +91,8 @@ class TrainedModel:
         The checkpoint.
     epoch : int
         Its number.
+    written : float
+        When it was written, in seconds since 1970.
     n_events : int
         Events the model has learned.
     label : str or int or None
@@ -130,9 +132,14 @@ class TrainedModel:
         self.schema = replace(saved, columns=learner.columns or (), mode="fixed")
         self.label = saved.label
         ignore = saved.ignore if saved.label is None else (*saved.ignore, saved.label)
-        # One assignment, for the sake of other threads.
+        # One assignment each, for the sake of other threads.
+        self._pair = learner, self.schema
         self._model = Model(learner, replace(self.schema, ignore=ignore))
         self.path, self.epoch = found.path, found.epoch
+        try:
+            self.written = (found.path / MANIFEST).stat().st_mtime
+        except FileNotFoundError:  # the job has removed it since
+            self.written = time.time()
 
     def _listed(self) -> list[str]:
         """Return the names of all checkpoints there are."""
@@ -161,6 +168,11 @@ class TrainedModel:
             return False
         self._use(found)
         return True
+
+    @property
+    def current(self) -> tuple[Learner, Schema]:
+        """The model and the schema that belongs to it, of one checkpoint."""
+        return self._pair
 
     @property
     def learner(self) -> Learner:

@@ -19,7 +19,7 @@ from kafka_kit import producer
 
 import streamk as package
 from connectors.memory import MemorySource
-from streamk.cli.report import as_json
+from streamk.cli.output.report import as_json
 from streamk.engine import Engine, Report
 from streamk.errors import StreamkError
 from streamk.learners import LiveCompiled, create

@@ -60,6 +60,7 @@ HOMES = {
     "onnx": ("streamk.prediction.export.onnx_graph",),
     "pickle": (),
     "pyarrow": ("connectors",),
+    "prometheus_client": ("streamk.serving",),
     "ray": ("streamk.distributed",),
     "river": (
         "streamk.adapters.river",
@@ -72,6 +73,8 @@ HOMES = {
         "streamk.landmarks.k_means",
         "streamk.landmarks.self_expressive",
     ),
+    "starlette": ("streamk.serving",),
+    "uvicorn": ("streamk.cli.serve",),
 }
 
 # Libraries that importing streamk must not load, and the modules that exist for one of them.

@@ -18,7 +18,7 @@ import pytest
 from connectors.registry import schemes
 from streamk.adapters import river, sklearn
 from streamk.cli import compile as compiling
-from streamk.cli import predict
+from streamk.cli import predict, serve
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
 
@@ -93,7 +93,7 @@ def test_links_and_files_are_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", TEXT)
 def test_options_and_addresses_exist(page: str) -> None:
-    parsers = _parser(), predict._parser(), compiling._parser()
+    parsers = _parser(), predict._parser(), compiling._parser(), serve._parser()
     actions = [action for parser in parsers for action in parser._actions]
     flags = {name for action in actions for name in action.option_strings}
     flags |= {"--data", "--schema", "--topic"}

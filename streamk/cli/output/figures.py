@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from streamk.cli.tables import columns
+from streamk.cli.output.tables import columns
 from streamk.engine.evaluation.confusion import Confusion
 
 __all__ = ["compiled_lines", "confusion_table", "figure_rows", "since_lines", "sparkline", "words"]

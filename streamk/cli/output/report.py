@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.cli.figures import compiled_lines, confusion_table, figure_rows, since_lines
-from streamk.cli.tables import columns, features, size
+from streamk.cli.output.figures import compiled_lines, confusion_table, figure_rows, since_lines
+from streamk.cli.output.tables import columns, features, size
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
 

@@ -1,0 +1,1 @@
+"""`streamk serve` under load."""

@@ -1,0 +1,196 @@
+"""`streamk serve`: times of requests by the number of connections, alone and beside a job.
+
+alone    each connection asks as fast as it is answered; the job has ended
+beside   so many requests a second, while the job learns from a file as fast as it can
+
+A request has one event of elec2. The server, the client and the job are a process each. Times are
+from the request to the end of its answer, at the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common, parts
+from benchmarks.data import Directory
+from benchmarks.engine.events import LABEL, Event, encoded, load
+
+NAME = "serving"
+MODELS = ("multi-kernel", "doubly-stochastic")
+CONNECTIONS = (1, 16, 64)
+LEARNED, ASKED = 40_000, 500
+SECONDS, RATES = 10.0, (500, 2000)
+REPEATS = 50
+"""Times that the job's file holds the events, so that the job outlasts the requests."""
+
+
+def _streamk(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "streamk", *arguments]
+
+
+@contextlib.contextmanager
+def _serving(state: Path) -> Iterator[int]:
+    """Serve a checkpoint; yield the port."""
+    process = subprocess.Popen(
+        _streamk("serve", str(state), "--http", ":0"), stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        found = re.search(r":(\d+)$", process.stderr.readline().strip())
+        assert found is not None
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _asked(port: int, events: Sequence[Event], connections: int, **more: float) -> dict[str, Any]:
+    """Return what a client measured."""
+    given = {
+        "host": "127.0.0.1",
+        "port": port,
+        "events": [x for x, _ in events],
+        "connections": connections,
+        "rate": 0.0,
+        **more,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.serving.load"],
+        input=json.dumps(given),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    times = 1e3 * np.array(json.loads(done.stdout))
+    p50, p99, p999 = np.quantile(times, [0.5, 0.99, 0.999]).tolist()
+    a_second = len(times) / given["seconds"]
+    return {"requests": len(times), "p50": p50, "p99": p99, "p999": p999, "a_second": a_second}
+
+
+def _learned(home: Path, model: str, events: Sequence[Event]) -> Path:
+    """Return the checkpoint of a job that has learned some events."""
+    file, state = home / "events.ndjson", home / model
+    file.write_bytes(b"".join(line + b"\n" for line in encoded(events)))
+    run = ("run", f"file:{file}", "--label", LABEL, "--model", model, "--quiet")
+    subprocess.run(_streamk(*run, "--checkpoint", str(state)), check=True)
+    return state
+
+
+def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
+    """Times by model and number of connections."""
+    events = load("elec2", data, 500 if quick else LEARNED, quick=quick)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for model in MODELS:
+            found[model] = {}
+            with _serving(_learned(Path(directory), model, events)) as port:
+                _asked(port, events[:ASKED], 1, seconds=0.5)
+                for connections in CONNECTIONS:
+                    seconds = 0.5 if quick else SECONDS
+                    one = _asked(port, events[:ASKED], connections, seconds=seconds)
+                    found[model][str(connections)] = one
+                    common.note(f"  {model}, {connections}: {one}")
+    return {"models": found}
+
+
+def beside(data: Directory, *, quick: bool) -> dict[str, Any]:
+    """Times by model and requests a second, and events a second that the job learns."""
+    events = load("elec2", data, 500 if quick else LEARNED, quick=quick)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        for model in MODELS:
+            found[model] = {}
+            state = _learned(home, model, events)
+            lines = (home / "events.ndjson").read_bytes()
+            (home / "long.ndjson").write_bytes(lines * (2 if quick else REPEATS))
+            for rate in (0, *RATES):
+                one = _beside(home, state, model, events, rate, quick)
+                found[model][str(rate)] = one
+                common.note(f"  {model}, {rate}: {one}")
+    return {"models": found}
+
+
+def _beside(
+    home: Path, state: Path, model: str, events: Sequence[Event], rate: int, quick: bool
+) -> dict[str, Any]:
+    """Ask a server while the job goes on from a checkpoint, or have the job alone at rate 0."""
+    seconds = 0.5 if quick else SECONDS
+    going = ("run", f"file:{home / 'long.ndjson'}", "--label", LABEL, "--model", model, "--quiet")
+    more = ("--start-from", str(state), "--checkpoint", str(home / f"{model}-{rate}"))
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(_serving(state)) if rate else 0
+        progress = home / "progress.ndjson"
+        with progress.open("wb") as log:
+            job = stack.enter_context(
+                subprocess.Popen(_streamk(*going[:-1], "--json", *more), stderr=log, stdout=log)
+            )
+        stack.callback(job.kill)
+        time.sleep(0.5 if quick else 4.0)
+        first, began = _events(progress), time.monotonic()
+        if rate:
+            found = _asked(port, events[:ASKED], 16, seconds=seconds, rate=float(rate))
+        else:
+            time.sleep(seconds)
+            found = {}
+        took = time.monotonic() - began
+        ended = job.poll() is not None
+        found["learned_a_second"] = (_events(progress) - first) / took
+    if ended and not quick:
+        raise RuntimeError(f"the job had learned all events before the end; REPEATS={REPEATS}")
+    return found
+
+
+def _events(progress: Path) -> int:
+    """Return the events that the last line of a job's progress tells of."""
+    found = re.findall(rb'"events": (\d+)', progress.read_bytes())
+    return int(found[-1]) if found else 0
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured."""
+    return parts.render(document, {"alone": _render_alone, "beside": _render_beside})
+
+
+def _render_alone(found: Mapping[str, Any]) -> str:
+    rows = [
+        [f"{model}, {connections}", *_cells(one)]
+        for model, by in found["models"].items()
+        for connections, one in by.items()
+    ]
+    return common.table(["model, connections", "requests/s", "p50 ms", "p99", "p99.9"], rows)
+
+
+def _render_beside(found: Mapping[str, Any]) -> str:
+    rows = []
+    for model, by in found["models"].items():
+        for rate, one in by.items():
+            learned = f"{one['learned_a_second']:,.0f}"
+            cells = _cells(one) if rate != "0" else ["-"] * 4
+            rows.append([f"{model}, {int(rate):,} requests/s", learned, *cells])
+    header = ["beside a job that learns", "events/s", "requests/s", "p50 ms", "p99", "p99.9"]
+    return common.table(header, rows)
+
+
+def _cells(one: Mapping[str, float]) -> list[str]:
+    times = (f"{one[name]:.2f}" for name in ("p50", "p99", "p999"))
+    return [f"{one['a_second']:,.0f}", *times]
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    parts.run(NAME, __doc__, {"alone": alone, "beside": beside}, render, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))

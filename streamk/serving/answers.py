@@ -1,0 +1,146 @@
+"""What is answered to a request: events in JSON, read as the job reads them, and predicted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding import BadEvent, Schema, decoder
+from streamk.engine.training.details import Details
+from streamk.errors import InvalidInput
+from streamk.learners import Learner
+from streamk.serving.trained import TrainedModel
+
+__all__ = ["Answers", "RefusedEvents", "split"]
+
+
+class RefusedEvents(InvalidInput):
+    """Events of a request that cannot be used.
+
+    Attributes
+    ----------
+    events : list of dict
+        Of each its "index" in the request, the "column" that is wrong, if it is one, and the
+        "reason".
+    """
+
+    def __init__(self, bad: Sequence[BadEvent]) -> None:
+        self.events = [
+            {"index": event.row, "column": event.column, "reason": event.reason} for event in bad
+        ]
+        first = self.events[0]
+        super().__init__(f"event {first['index']}: {first['reason']}")
+
+
+def split(body: bytes) -> tuple[list[bytes], bool]:
+    """Return the events of a request's body as they stand in it, and whether they are a list.
+
+    Parameters
+    ----------
+    body : bytes
+        JSON: an object, which is one event, or an array of objects.
+
+    Raises
+    ------
+    InvalidInput
+        If the body is neither.
+
+    Examples
+    --------
+    >>> split(b'[{"a": 1}, {"a": 2}]'), split(b'{"a": 1}')
+    (([b'{"a": 1}', b'{"a": 2}'], True), ([b'{"a": 1}'], False))
+    """
+    try:
+        kind = body.lstrip()[:1]
+        if kind != b"[":
+            if kind != b"{":
+                raise InvalidInput(
+                    "the body must be an event, an object of JSON, or an array of them"
+                )
+            msgspec.json.decode(body)
+            return [body], False
+        return [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])], True
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"the body is no JSON: {error}") from None
+
+
+class Answers:
+    """Predictions of a model that other threads may replace by a newer one.
+
+    Each request is answered by one model. May be used by several threads.
+
+    Parameters
+    ----------
+    model : TrainedModel
+    """
+
+    def __init__(self, model: TrainedModel) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        """Of the decoder, which writes to arrays of its own."""
+        self._use(*model.current)
+
+    def _use(self, learner: Learner, schema: Schema) -> None:
+        self._learner = learner
+        ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
+        self._decoder = decoder("json", replace(schema, label=None, label_type=None, ignore=ignore))
+
+    def of(self, events: Sequence[bytes], details: Details | None = None) -> list[dict[str, Any]]:
+        """Return of each event what `streamk predict` writes: its prediction, and more.
+
+        Parameters
+        ----------
+        events : sequence of bytes
+            Objects of JSON.
+        details : Details, optional
+            The intervals and reasons that are wanted.
+
+        Raises
+        ------
+        RefusedEvents
+            If some cannot be used. Then none is predicted.
+        InvalidInput
+            If the model has no such details.
+        """
+        learner, X = self._decoded(events)
+        if details is not None:
+            details.check(learner)
+        found = _predicted(learner, X)
+        if details is not None:
+            for answer, x in zip(found, X, strict=True):
+                answer |= details.of(learner, x)
+        return found
+
+    def _decoded(self, events: Sequence[bytes]) -> tuple[Learner, NDArray[np.float64]]:
+        """Return the model of now, and the events as its rows."""
+        with self._lock:
+            learner, schema = self._model.current
+            if learner is not self._learner:
+                self._use(learner, schema)
+            decoded = self._decoder.decode(events)
+            X = decoded.X.copy()
+        if decoded.bad:
+            raise RefusedEvents(decoded.bad)
+        return learner, X if learner.takes_missing else np.nan_to_num(X)
+
+
+def _predicted(learner: Learner, X: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Return predictions and, of classes, probabilities; None, {} and 0 where nothing is known."""
+    if not learner.is_classifier:
+        numbers = learner.predict_many(X).tolist() if learner.n_events else [0.0] * len(X)
+        return [{"prediction": number} for number in numbers]
+    if not learner.classes:
+        return [{"prediction": None, "probabilities": {}} for _ in X]
+    names = [name if isinstance(name, str) else json.dumps(name) for name in learner.classes]
+    labels, P = np.asarray(learner.predict_many(X)).tolist(), learner.predict_proba_many(X)
+    return [
+        {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
+        for label, row in zip(labels, P.tolist(), strict=True)
+    ]

@@ -1,0 +1,255 @@
+"""An application for HTTP that predicts by a model, and by each newer one that its job saves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamk import __version__
+from streamk.engine.training.details import Details
+from streamk.errors import InvalidInput, StreamkError
+from streamk.learners.common.predictor import innermost
+from streamk.serving.answers import Answers, RefusedEvents, split
+from streamk.serving.description import description
+from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
+from streamk.serving.trained import TrainedModel
+
+__all__ = ["Limits", "application"]
+
+_FEW = 32
+"""Events that are predicted at once; more are by another thread, beside other requests."""
+_OPEN = ("/healthz", "/readyz")
+"""Paths that take no token: they tell nothing of the model."""
+_JSON = "application/json"
+
+_log = logging.getLogger("streamk.serving")
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a request may be.
+
+    Parameters
+    ----------
+    body : int, default 2^20
+        Bytes.
+    events : int, default 1000
+    """
+
+    body: int = 1 << 20
+    events: int = 1000
+
+
+def application(
+    model: TrainedModel,
+    *,
+    token: str | None = None,
+    limits: Limits | None = None,
+    refresh: float = 1.0,
+) -> Starlette:
+    """Return an application that answers requests by a model.
+
+    Parameters
+    ----------
+    model : TrainedModel
+    token : str, optional
+        All but ``/healthz`` and ``/readyz`` take ``Authorization: Bearer`` with it.
+    limits : Limits, optional
+    refresh : float, default 1.0
+        Seconds between two looks for a newer checkpoint.
+    """
+    server = _Server(model, token, Limits() if limits is None else limits, refresh)
+    routes = [
+        Route("/predict", server.guarded(server.predict), methods=["POST"]),
+        Route("/model", server.guarded(server.model), methods=["GET"]),
+        Route("/metrics", server.guarded(server.metrics), methods=["GET"]),
+        Route("/openapi.json", server.guarded(server.openapi), methods=["GET"]),
+        Route("/healthz", server.guarded(server.healthz), methods=["GET"]),
+        Route("/readyz", server.guarded(server.readyz), methods=["GET"]),
+    ]
+    handlers: dict[Any, Any] = {HTTPException: _refused}
+    return Starlette(routes=routes, lifespan=server.following, exception_handlers=handlers)
+
+
+class _Server:
+    def __init__(
+        self, model: TrainedModel, token: str | None, limits: Limits, refresh: float
+    ) -> None:
+        self._model, self._limits, self._refresh = model, limits, refresh
+        self._token = None if token is None else token.encode()
+        self._answers = Answers(model)
+        self._monitoring = Monitoring(model)
+
+    # --- every request ----------------------------------------------------------------------------
+
+    def guarded(self, handler: _Handler) -> _Handler:
+        """Return a handler that asks for the token, counts, and tells of errors in JSON."""
+
+        async def answer(request: Request) -> Response:
+            path = request.url.path
+            try:
+                self._authorize(request, path)
+                response = await handler(request)
+            except HTTPException as error:
+                response = _refused(request, error)
+            except RefusedEvents as error:
+                response = _json({"error": str(error), "events": error.events}, 422)
+            except InvalidInput as error:
+                response = _json({"error": str(error)}, 400)
+            except Exception:
+                _log.exception("%s failed", path)
+                response = _json({"error": "something failed here; the log has it"}, 500)
+            self._monitoring.answered(path, response.status_code)
+            return response
+
+        return answer
+
+    def _authorize(self, request: Request, path: str) -> None:
+        if self._token is None or path in _OPEN:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), self._token):
+            raise HTTPException(
+                401,
+                "the header Authorization: Bearer with the server's token is needed",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+    # --- the paths --------------------------------------------------------------------------------
+
+    async def predict(self, request: Request) -> Response:
+        """Predict the events of a body."""
+        details = _details(request)
+        _check_kind(request)
+        body = await self._body(request)
+        began = time.perf_counter()
+        events, several = split(body)
+        if len(events) > self._limits.events:
+            raise HTTPException(
+                413, f"{len(events)} events in a request, at most {self._limits.events} are taken"
+            )
+        if len(events) <= _FEW and details is None:
+            found = self._answers.of(events)
+        else:
+            found = await asyncio.to_thread(self._answers.of, events, details)
+        response = _json(found if several else found[0])
+        self._monitoring.predicted(len(events), time.perf_counter() - began)
+        return response
+
+    async def _body(self, request: Request) -> bytes:
+        most, found = self._limits.body, bytearray()
+        async for chunk in request.stream():
+            found += chunk
+            if len(found) > most:
+                raise HTTPException(413, f"the body has more than {most} bytes")
+        return bytes(found)
+
+    async def model(self, _: Request) -> Response:
+        """Tell of the model."""
+        learner, schema = self._model.current
+        about: dict[str, Any] = {
+            "model": getattr(innermost(learner), "TYPE", type(learner).__name__),
+            "task": "classification" if learner.is_classifier else "regression",
+            "label": schema.label,
+            "classes": list(learner.classes),
+            "columns": [str(name) for name in learner.columns or ()],
+            "events": learner.n_events,
+            "epoch": self._model.epoch,
+            "written": self._model.written,
+            "version": __version__,
+        }
+        return _json(about)
+
+    async def metrics(self, _: Request) -> Response:
+        """Return figures for Prometheus."""
+        return Response(self._monitoring.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def openapi(self, _: Request) -> Response:
+        """Describe the paths."""
+        return _json(description(self._limits.body, self._limits.events, self._token is not None))
+
+    async def healthz(self, _: Request) -> Response:
+        """Tell that the process answers."""
+        return _json({"status": "ok"})
+
+    async def readyz(self, _: Request) -> Response:
+        """Tell whether there is anything to predict from."""
+        learner, _schema = self._model.current
+        if learner.n_events and (learner.classes or not learner.is_classifier):
+            return _json({"status": "ready"})
+        return _json({"status": "nothing is learned yet"}, 503)
+
+    # --- newer models -----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def following(self, _: Starlette) -> AsyncIterator[None]:
+        """Look for newer checkpoints while the server runs."""
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(self._refresh)
+            try:
+                if await asyncio.to_thread(self._model.refresh):
+                    _log.info("predicting by epoch %d", self._model.epoch)
+                told = ""
+            except (StreamkError, OSError) as error:
+                self._monitoring.failed()
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("no newer model, the one before stays: %s", error)
+
+
+def _details(request: Request) -> Details | None:
+    """Return the details that the query asks for."""
+    asked = dict(request.query_params)
+    interval, reasons = asked.pop("interval", None), asked.pop("reasons", "false")
+    if asked:
+        raise InvalidInput(f"no parameter {min(asked)!r}; there are interval and reasons")
+    if reasons not in ("true", "false"):
+        raise InvalidInput(f"reasons={reasons!r} must be true or false")
+    try:
+        level = None if interval is None else float(interval)
+    except ValueError:
+        raise InvalidInput(f"interval={interval!r} must be a number, for example 0.9") from None
+    return None if level is None and reasons == "false" else Details(level, reasons == "true")
+
+
+def _check_kind(request: Request) -> None:
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise HTTPException(415, f"the body must be {_JSON}")
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, _JSON)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = None if error.headers is None else dict(error.headers)
+    reason = error.detail
+    if error.status_code in (404, 405):
+        reason = f"no {request.method} {request.url.path}; GET /openapi.json tells the paths"
+    return _json({"error": reason}, error.status_code, headers)

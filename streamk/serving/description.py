@@ -1,0 +1,134 @@
+"""The description of the application's paths, after OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamk import __version__
+
+__all__ = ["description"]
+
+_EVENT = {
+    "type": "object",
+    "description": "An event as the job reads it; nested objects and texts are columns, too.",
+    "examples": [{"age": 31, "device": "phone"}],
+}
+_PREDICTION = {
+    "type": "object",
+    "required": ["prediction"],
+    "properties": {
+        "prediction": {
+            "description": "The most probable label, or the number.",
+            "type": ["string", "number", "boolean", "null"],
+        },
+        "probabilities": {
+            "description": "Of each class.",
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+        },
+        "interval": {
+            "description": "Bounds that hold the number with the probability asked for.",
+            "type": ["array", "null"],
+            "items": {"type": "number"},
+        },
+        "reasons": {
+            "description": "The columns of the largest effect.",
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "properties": {"column": {"type": "string"}, "effect": {"type": "number"}},
+            },
+        },
+    },
+}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {"type": "string"},
+        "events": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "index": {"type": "integer"},
+                    "column": {"type": ["string", "integer", "null"]},
+                    "reason": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
+def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
+    """Return the description.
+
+    Parameters
+    ----------
+    body, events : int
+        Bytes and events that a request may have.
+    with_token : bool
+        Whether a token is asked for.
+    """
+    one, many = _ref("Prediction"), {"type": "array", "items": _ref("Prediction")}
+    predict = {
+        "summary": "Predict one event, or several",
+        "parameters": [
+            _parameter("interval", "With numbers an interval of this probability.", "number"),
+            _parameter("reasons", "With each prediction its reasons.", "boolean"),
+        ],
+        "requestBody": {
+            "required": True,
+            "description": f"At most {body} bytes and {events} events.",
+            "content": _content(
+                {"oneOf": [_ref("Event"), {"type": "array", "items": _ref("Event")}]}
+            ),
+        },
+        "responses": {
+            "200": _response("In the order of the events.", {"oneOf": [one, many]}),
+            "400": _response("The body or a parameter is of no use.", _ref("Error")),
+            "413": _response("The request is too large.", _ref("Error")),
+            "415": _response("The body is no JSON.", _ref("Error")),
+            "422": _response("Some events are of no use; none is predicted.", _ref("Error")),
+        },
+    }
+    paths: dict[str, Any] = {
+        "/predict": {"post": predict},
+        "/model": _get("The model: task, classes, columns, events learned"),
+        "/metrics": _get("Figures for Prometheus"),
+        "/healthz": _get("Whether the process answers"),
+        "/readyz": _get("Whether there is a model to predict by; 503 if there is none"),
+    }
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "streamk", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": {"Event": _EVENT, "Prediction": _PREDICTION, "Error": _ERROR}},
+    }
+    if with_token:
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path in ("/predict", "/model", "/metrics"):
+            for operation in paths[path].values():
+                operation["security"] = [{"token": []}]
+    return found
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _response(about: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": about, "content": _content(schema)}
+
+
+def _parameter(name: str, about: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": about, "schema": {"type": kind}}
+
+
+def _get(about: str) -> dict[str, Any]:
+    return {"get": {"summary": about, "responses": {"200": {"description": about}}}}

@@ -1,0 +1,200 @@
+"""`streamk serve`: a real server, requests while its job learns, and mistakes that are named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import certificates
+import pytest
+from cli_kit import click_events, ndjson, streamk
+
+pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
+pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "sixteen letters or more"
+EVENTS = click_events()
+ASKED = {key: value for key, value in EVENTS[0].items() if key != "clicked"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a checkpoint `state`."""
+    home = tmp_path_factory.mktemp("served")
+    (home / "events.ndjson").write_bytes(ndjson(EVENTS))
+    run = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state", "--quiet")
+    streamk(*run, cwd=home)
+    return home
+
+
+@contextlib.contextmanager
+def serving(home: Path, *options: str, **environment: str) -> Iterator[tuple[Any, str]]:
+    """Start a server; yield its process and its address."""
+    command = [sys.executable, "-m", "streamk", "serve", "state", "--http", ":0", *options]
+    process = subprocess.Popen(
+        command, cwd=home, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"https?://\S+", line)
+        assert found, line + process.stderr.read()
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(
+    address: str, events: Any = ASKED, *, token: str = "", context: ssl.SSLContext | None = None
+) -> Any:
+    request = urllib.request.Request(f"{address}/predict", json.dumps(events).encode())
+    request.add_header("Content-Type", "application/json")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        return json.load(answer)
+
+
+def get(address: str, path: str) -> Any:
+    with urllib.request.urlopen(f"{address}{path}", timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_until_a_signal_comes(number: signal.Signals, home: Path) -> None:
+    with serving(home) as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        assert set(ask(address)) == {"prediction", "probabilities"}
+        assert len(ask(address, [ASKED] * 3)) == 3
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_requests_are_answered_while_the_job_learns(tmp_path: Path) -> None:
+    events = click_events(3000)
+    run = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
+    every = ("--checkpoint-every", "100")
+    job = subprocess.Popen(
+        [sys.executable, "-m", "streamk", *run, *every], cwd=tmp_path, stdin=subprocess.PIPE
+    )
+    assert job.stdin is not None
+    job.stdin.write(ndjson(events[:200]))
+    job.stdin.flush()
+    while not list(tmp_path.glob("state/*/*/manifest.json")):
+        assert job.poll() is None
+    failed: list[Exception] = []
+    ended = threading.Event()
+
+    def asking(address: str) -> None:
+        while not ended.is_set():
+            try:
+                ask(address, [ASKED] * 5)
+            except Exception as error:
+                failed.append(error)
+
+    with serving(tmp_path, "--refresh", "0.1") as (process, address):
+        threads = [threading.Thread(target=asking, args=(address,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        before = get(address, "/model")["events"]
+        job.stdin.write(ndjson(events[200:]))
+        job.stdin.close()
+        assert job.wait(120) == 0
+        while get(address, "/model")["events"] < 3000:
+            assert process.poll() is None
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert before < 3000
+        assert not failed
+        ours = get(address, "/model")
+    found = json.loads(streamk("inspect", "state", "--json", cwd=tmp_path)[0])
+    assert found["checkpoints"][-1]["epoch"] == ours["epoch"]
+
+
+def test_a_token_and_tls(home: Path, tmp_path: Path) -> None:
+    if lacking := certificates.missing():
+        pytest.skip(lacking)
+    certificates.make(tmp_path)
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "token").chmod(0o600)
+    files = ("--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server.key"))
+    with serving(home, "--token-file", str(tmp_path / "token"), *files) as (_, address):
+        assert address.startswith("https://")
+        context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        assert "prediction" in ask(address, token=TOKEN, context=context)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            ask(address, token="another one of them", context=context)
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            ask(address, token=TOKEN, context=ssl.create_default_context())
+
+
+def test_a_token_of_the_environment_opens_other_addresses(home: Path) -> None:
+    with serving(home, "--http", "0.0.0.0:0", STREAMK_TOKEN=TOKEN) as (_, address):
+        local = address.replace("0.0.0.0", "127.0.0.1")
+        assert "prediction" in ask(local, token=TOKEN)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            ask(local)
+
+
+def test_a_port_that_is_taken(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        _, err = streamk("serve", "state", "--http", f":{port}", cwd=home, status=1)
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "CHECKPOINT is needed"),
+        (("stat",), "no directory of checkpoints stat; did you mean 'state'?"),
+        (("state", "--http", "0.0.0.0:8000"), "can be reached from other machines: give a token"),
+        (("state", "--http", "localhost"), "'localhost' is no address; write HOST:PORT"),
+        (("state", "--http", ":99999"), "is no address"),
+        (("state", "--tls-cert", "events.ndjson"), "--tls-cert and --tls-key come together"),
+        (("state", "--token-file", "nowhere"), "no token file nowhere"),
+        (("state", "--token-file", "short"), "the token of short must have 16"),
+        (("state", "--token-file", "open"), "others can read the token file open: chmod 600 open"),
+        (("state", "--refresh", "0"), "0 is too short, the least is 0.1"),
+        (("state", "--max-events", "0"), "0 is too small, the least is 1"),
+        (("state", "--tokn-file", "x"), "no option '--tokn-file'; did you mean '--token-file'?"),
+        (
+            ("state", "--tls-cert", "events.ndjson", "--tls-key", "short"),
+            "events.ndjson and short are no certificate and its key",
+        ),
+    ],
+)
+def test_mistakes_are_named(arguments: tuple[str, ...], says: str, home: Path) -> None:
+    (home / "short").write_text("abc")
+    (home / "short").chmod(0o600)
+    (home / "open").write_text(TOKEN)
+    (home / "open").chmod(0o644)
+    _, err = streamk("serve", *arguments, cwd=home, status=2)
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_package_that_is_missing_is_named(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {"PYTHONPATH": path}
+    _, err = streamk("serve", "state", cwd=home, status=2, environment=environment)
+    assert "serving needs the package uvicorn: pip install 'streamk[serve]'" in err

@@ -1,0 +1,282 @@
+"""Requests over HTTP: what is answered, what is refused, and newer models meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
+pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
+pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
+
+from starlette.testclient import TestClient
+
+import streamk
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine
+from streamk.learners import MultiKernel, create
+from streamk.serving import application as module
+from streamk.serving.application import Limits, application
+
+STREAM = events(300, seed=3)
+"""Two numbers, a text, a label."""
+TOKEN = "a token of some length"
+
+
+def learned(directory: Path, stream: list[Any] = STREAM, model: Any = None, **more: Any) -> None:
+    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **more}
+    Engine(MemorySource(stream), model or MultiKernel(), **options).run()
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("state")
+    learned(directory, STREAM[:200])
+    return directory
+
+
+@pytest.fixture(scope="module")
+def client(state: Path) -> Iterator[TestClient]:
+    with TestClient(application(streamk.load(state))) as found:
+        yield found
+
+
+def plain(event: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(event, default=float))
+
+
+def test_one_event_and_several_are_answered_as_by_the_job(client: TestClient, state: Path) -> None:
+    model, sink = streamk.load(state), MemorySink()
+    rest = [plain(event) for event in STREAM[200:]]
+    options: Any = {"schema": model.schema, "learn": False, "sink": sink}
+    Engine(MemorySource(rest), model.learner, **options).run()
+    found = client.post("/predict", json=rest).json()
+    assert len(found) == len(sink.outputs)
+    for answer, output in zip(found, sink.outputs, strict=True):
+        assert answer["prediction"] == output.value["prediction"]
+        assert answer["probabilities"] == pytest.approx(output.value["probabilities"], abs=1e-12)
+    one = client.post("/predict", json=rest[7])
+    assert one.headers["content-type"] == "application/json"
+    assert one.json()["prediction"] == found[7]["prediction"]
+    assert client.post("/predict", json=[]).json() == []
+
+
+def test_requests_change_nothing(client: TestClient, state: Path) -> None:
+    before = client.post("/predict?reasons=true", json=[plain(event) for event in STREAM]).json()
+    client.post("/predict", json=[{"more": 1.0, "y": "other"}] * 50)
+    again = client.post("/predict?reasons=true", json=[plain(event) for event in STREAM]).json()
+    assert again == before
+    assert client.get("/model").json()["events"] == 200
+    assert streamk.load(state).n_events == 200
+
+
+def test_reasons(client: TestClient) -> None:
+    answer = client.post("/predict?reasons=true", json=plain(STREAM[0])).json()
+    assert {"column", "effect"} == set(answer["reasons"][0])
+
+
+def test_intervals(tmp_path: Path) -> None:
+    stream = [{"x": n % 7, "y": float(n % 7)} for n in range(200)]
+    learned(tmp_path, stream, create("multi-kernel", task="regression"), ignore=())
+    with TestClient(application(streamk.load(tmp_path))) as client:
+        answer = client.post("/predict?interval=0.9", json={"x": 3}).json()
+        low, high = answer["interval"]
+        assert low < answer["prediction"] < high
+        assert client.get("/model").json()["task"] == "regression"
+        refused = client.post("/predict?interval=1.5", json={"x": 3})
+        assert refused.status_code == 400
+        assert "must lie between 0 and 0.99" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "must be an event"),
+        (b"3", 400, "must be an event"),
+        (b'"text"', 400, "must be an event"),
+        (b'{"a": 1', 400, "no JSON"),
+        (b'[{"a": 1},]', 400, "no JSON"),
+        (b"\xff\xfe", 400, "must be an event"),
+        (b'{"\xff": 1}', 400, "no JSON"),
+        (b"[" * 100_000, 400, "no JSON"),
+        (b"[3]", 422, "event 0: not an object"),
+        (b'[{"a": 1}, {"a": 1e999}]', 422, "event 1: inf: column 'a'"),
+    ],
+)
+def test_bodies_of_no_use_are_refused(
+    client: TestClient, body: bytes, status: int, says: str
+) -> None:
+    answer = client.post("/predict", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert says in answer.json()["error"]
+
+
+def test_every_event_of_no_use_is_named(client: TestClient) -> None:
+    bad = [{"a": 1.0}, {"a": 1e200}, {"b": 1.0}, 7]
+    answer = client.post("/predict", json=bad)
+    assert answer.status_code == 422
+    found = answer.json()["events"]
+    assert [event["index"] for event in found] == [1, 3]
+    assert found[0]["column"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "says"),
+    [
+        ("GET", "/predict", 405, "no GET /predict"),
+        ("POST", "/model", 405, "no POST /model"),
+        ("GET", "/nothing", 404, "GET /openapi.json tells"),
+        ("POST", "/predict?colour=blue", 400, "no parameter 'colour'"),
+        ("POST", "/predict?reasons=perhaps", 400, "must be true or false"),
+        ("POST", "/predict?interval=wide", 400, "must be a number"),
+        ("POST", "/predict?interval=0.9", 400, "intervals are for numbers"),
+    ],
+)
+def test_requests_of_no_use_are_refused(
+    client: TestClient, method: str, path: str, status: int, says: str
+) -> None:
+    answer = client.request(method, path, json={"a": 1.0})
+    assert answer.status_code == status
+    assert says in answer.json()["error"]
+
+
+def test_other_kinds_of_bodies_are_refused(client: TestClient) -> None:
+    assert client.post("/predict", data={"a": "1"}).status_code == 415
+
+
+def test_requests_that_are_too_large_are_refused(state: Path) -> None:
+    app = application(streamk.load(state), limits=Limits(body=100, events=3))
+    with TestClient(app) as client:
+        assert client.post("/predict", json=[{}] * 3).status_code == 200
+        many = client.post("/predict", json=[{}] * 4)
+        large = client.post("/predict", json={"text": "x" * 100})
+        assert (many.status_code, large.status_code) == (413, 413)
+        assert "at most 3" in many.json()["error"]
+        assert "more than 100 bytes" in large.json()["error"]
+
+
+def test_a_token_is_asked_for(state: Path) -> None:
+    with TestClient(application(streamk.load(state), token=TOKEN)) as client:
+        for path in ("/model", "/metrics", "/openapi.json"):
+            assert client.get(path).status_code == 401
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+        for header in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", "Bearer é"):
+            given = {"authorization": header.encode()}
+            answer = client.post("/predict", json={}, headers=given)  # type: ignore[arg-type]
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        answer = client.post("/predict", json={}, headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+
+
+def test_before_anything_is_learned(tmp_path: Path) -> None:
+    learned(tmp_path, [{"a": n, "y": None} for n in range(5)], ignore=())
+    with TestClient(application(streamk.load(tmp_path))) as client:
+        assert client.get("/readyz").status_code == 503
+        assert client.post("/predict", json={"a": 1}).json() == {
+            "prediction": None,
+            "probabilities": {},
+        }
+
+
+def test_a_newer_model_takes_its_place(tmp_path: Path) -> None:
+    learned(tmp_path, STREAM[:100])
+    with TestClient(application(streamk.load(tmp_path), refresh=0.01)) as client:
+        assert client.get("/model").json()["events"] == 100
+        learned(tmp_path, [*STREAM, {"new": "column", "y": STREAM[0]["y"]}])
+        deadline = time.monotonic() + 60
+        while client.get("/model").json()["events"] == 100:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        about = client.get("/model").json()
+        assert about["events"] == 301
+        assert "new=column" in about["columns"]
+        assert client.post("/predict", json={"new": "column"}).status_code == 200
+
+
+def test_a_checkpoint_that_cannot_be_read_leaves_the_model(tmp_path: Path) -> None:
+    learned(tmp_path, STREAM[:100])
+    with TestClient(application(streamk.load(tmp_path), refresh=0.01)) as client:
+        (slot,) = tmp_path.glob("member-*")
+        for checkpoint in slot.glob("0*"):
+            (checkpoint / "manifest.json").write_text("{")
+        broken = slot / "00000099"
+        broken.mkdir()
+        (broken / "manifest.json").write_text("{")
+        deadline = time.monotonic() + 60
+        while "streamk_refresh_failures_total 0.0" in client.get("/metrics").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert client.post("/predict", json=plain(STREAM[0])).status_code == 200
+
+
+def test_figures(client: TestClient) -> None:
+    def figures() -> dict[str, float]:
+        lines = client.get("/metrics").text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    before = figures()
+    client.post("/predict", json=[{}, {}, {}])
+    client.post("/predict", json=3)
+    after = figures()
+    total = "streamk_events_predicted_total"
+    assert after[total] - before[total] == 3
+    assert after['streamk_requests_total{path="/predict",status="400"}'] >= 1
+    assert after["streamk_model_events"] == 200
+    assert 0.0 <= after["streamk_model_age_seconds"] < 3600
+
+
+def test_paths_are_described(client: TestClient) -> None:
+    found = client.get("/openapi.json").json()
+    assert found["openapi"].startswith("3.1")
+    paths = {route.path for route in client.app.routes}  # type: ignore[attr-defined]
+    assert set(found["paths"]) == paths - {"/openapi.json"}
+    referred = set(json.dumps(found).split("#/components/schemas/")[1:])
+    assert {one.split('"')[0] for one in referred} == set(found["components"]["schemas"])
+
+
+def test_what_fails_here_is_not_told(
+    state: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(module.Answers, "of", fail)
+    with TestClient(application(streamk.load(state))) as client:
+        answer = client.post("/predict", json={})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "a secret" in caplog.text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.binary(max_size=40), JSON.map(lambda value: json.dumps(value).encode())))
+def test_no_body_makes_it_fail(body: bytes) -> None:
+    answer = FUZZED[0].post("/predict", content=body)
+    assert answer.status_code in (200, 400, 422)
+    answer.json()
+
+
+FUZZED: list[TestClient] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fuzzed(client: TestClient) -> None:
+    FUZZED.append(client)
