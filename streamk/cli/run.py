@@ -28,6 +28,7 @@ from streamk.cli.arguments import (
 )
 from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.output.report import as_json, as_text
+from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
 __all__ = ["add_details", "add_running", "check", "connected", "display", "main", "show"]
@@ -76,7 +77,7 @@ MODEL = "multi-kernel"
 """The model where none is named and no checkpoint has one."""
 
 _NOT_FOR_THE_ENGINE = (
-    *("source", "to", "json", "quiet"),
+    *("source", "to", "json", "quiet", "http", "token_file"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
 )
 
@@ -203,6 +204,10 @@ def _add_running(parser: Parser) -> None:
         help="events that the windowed figures are about (default 1000)",
     )
     add_running(parser, add)
+    add_address(
+        parser.add_argument_group("watching").add_argument,
+        "show the job on a live page there, with figures for Prometheus",
+    )
 
 
 def add_running(parser: Parser, add: Callable[..., Any]) -> None:
@@ -363,6 +368,13 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
     display(options, engine_options, stack)
+    if "http" in options:
+        from streamk.cli.live import watched
+
+        show = engine_options.get("on_progress")
+        engine_options["on_progress"] = watched(options, name, show, stack)
+    elif "token_file" in options:
+        raise UsageError("--token-file is for a job with --http")
     with preparing(model):
         source = connected(options, engine_options, stack)
         return Engine(source, model, **engine_options)

@@ -1,4 +1,4 @@
-"""What is answered to a request: events in JSON, read as the job reads them, and predicted."""
+"""Answers to requests: events in JSON, read as the job reads them, and predicted."""
 
 from __future__ import annotations
 

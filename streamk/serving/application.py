@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,8 +20,9 @@ from streamk import __version__
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput, StreamkError
 from streamk.learners.common.predictor import innermost
-from streamk.serving.answers import Answers, RefusedEvents, split
+from streamk.serving.answers import Answers, split
 from streamk.serving.description import description
+from streamk.serving.guard import JSON, Guard, as_json, refused
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.trained import TrainedModel
 
@@ -31,12 +30,8 @@ __all__ = ["Limits", "application"]
 
 _FEW = 32
 """Events that are predicted at once; more are by another thread, beside other requests."""
-_OPEN = ("/healthz", "/readyz")
-"""Paths that take no token: they tell nothing of the model."""
-_JSON = "application/json"
 
 _log = logging.getLogger("streamk.serving")
-_Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -72,62 +67,36 @@ def application(
     refresh : float, default 1.0
         Seconds between two looks for a newer checkpoint.
     """
-    server = _Server(model, token, Limits() if limits is None else limits, refresh)
+    monitoring = Monitoring(model)
+    server = _Server(
+        model, monitoring, Limits() if limits is None else limits, refresh, token is not None
+    )
+    guard = Guard(token, monitoring.answered)
     routes = [
-        Route("/predict", server.guarded(server.predict), methods=["POST"]),
-        Route("/model", server.guarded(server.model), methods=["GET"]),
-        Route("/metrics", server.guarded(server.metrics), methods=["GET"]),
-        Route("/openapi.json", server.guarded(server.openapi), methods=["GET"]),
-        Route("/healthz", server.guarded(server.healthz), methods=["GET"]),
-        Route("/readyz", server.guarded(server.readyz), methods=["GET"]),
+        Route("/predict", guard.of(server.predict), methods=["POST"]),
+        Route("/model", guard.of(server.model), methods=["GET"]),
+        Route("/metrics", guard.of(server.metrics), methods=["GET"]),
+        Route("/openapi.json", guard.of(server.openapi), methods=["GET"]),
+        # They tell nothing of the model.
+        Route("/healthz", guard.of(server.healthz, is_open=True), methods=["GET"]),
+        Route("/readyz", guard.of(server.readyz, is_open=True), methods=["GET"]),
     ]
-    handlers: dict[Any, Any] = {HTTPException: _refused}
+    handlers: dict[Any, Any] = {HTTPException: refused}
     return Starlette(routes=routes, lifespan=server.following, exception_handlers=handlers)
 
 
 class _Server:
     def __init__(
-        self, model: TrainedModel, token: str | None, limits: Limits, refresh: float
+        self,
+        model: TrainedModel,
+        monitoring: Monitoring,
+        limits: Limits,
+        refresh: float,
+        with_token: bool,
     ) -> None:
-        self._model, self._limits, self._refresh = model, limits, refresh
-        self._token = None if token is None else token.encode()
+        self._model, self._monitoring = model, monitoring
+        self._limits, self._refresh, self._with_token = limits, refresh, with_token
         self._answers = Answers(model)
-        self._monitoring = Monitoring(model)
-
-    # --- every request ----------------------------------------------------------------------------
-
-    def guarded(self, handler: _Handler) -> _Handler:
-        """Return a handler that asks for the token, counts, and tells of errors in JSON."""
-
-        async def answer(request: Request) -> Response:
-            path = request.url.path
-            try:
-                self._authorize(request, path)
-                response = await handler(request)
-            except HTTPException as error:
-                response = _refused(request, error)
-            except RefusedEvents as error:
-                response = _json({"error": str(error), "events": error.events}, 422)
-            except InvalidInput as error:
-                response = _json({"error": str(error)}, 400)
-            except Exception:
-                _log.exception("%s failed", path)
-                response = _json({"error": "something failed here; the log has it"}, 500)
-            self._monitoring.answered(path, response.status_code)
-            return response
-
-        return answer
-
-    def _authorize(self, request: Request, path: str) -> None:
-        if self._token is None or path in _OPEN:
-            return
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), self._token):
-            raise HTTPException(
-                401,
-                "the header Authorization: Bearer with the server's token is needed",
-                {"WWW-Authenticate": "Bearer"},
-            )
 
     # --- the paths --------------------------------------------------------------------------------
 
@@ -146,7 +115,7 @@ class _Server:
             found = self._answers.of(events)
         else:
             found = await asyncio.to_thread(self._answers.of, events, details)
-        response = _json(found if several else found[0])
+        response = as_json(found if several else found[0])
         self._monitoring.predicted(len(events), time.perf_counter() - began)
         return response
 
@@ -172,7 +141,7 @@ class _Server:
             "written": self._model.written,
             "version": __version__,
         }
-        return _json(about)
+        return as_json(about)
 
     async def metrics(self, _: Request) -> Response:
         """Return figures for Prometheus."""
@@ -180,18 +149,18 @@ class _Server:
 
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""
-        return _json(description(self._limits.body, self._limits.events, self._token is not None))
+        return as_json(description(self._limits.body, self._limits.events, self._with_token))
 
     async def healthz(self, _: Request) -> Response:
         """Tell that the process answers."""
-        return _json({"status": "ok"})
+        return as_json({"status": "ok"})
 
     async def readyz(self, _: Request) -> Response:
         """Tell whether there is anything to predict from."""
         learner, _schema = self._model.current
         if learner.n_events and (learner.classes or not learner.is_classifier):
-            return _json({"status": "ready"})
-        return _json({"status": "nothing is learned yet"}, 503)
+            return as_json({"status": "ready"})
+        return as_json({"status": "nothing is learned yet"}, 503)
 
     # --- newer models -----------------------------------------------------------------------------
 
@@ -237,19 +206,6 @@ def _details(request: Request) -> Details | None:
 
 
 def _check_kind(request: Request) -> None:
-    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
-    if kind != _JSON:
-        raise HTTPException(415, f"the body must be {_JSON}")
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, _JSON)
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = None if error.headers is None else dict(error.headers)
-    reason = error.detail
-    if error.status_code in (404, 405):
-        reason = f"no {request.method} {request.url.path}; GET /openapi.json tells the paths"
-    return _json({"error": reason}, error.status_code, headers)
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise HTTPException(415, f"the body must be {JSON}")

@@ -74,7 +74,7 @@ HOMES = {
         "streamk.landmarks.self_expressive",
     ),
     "starlette": ("streamk.serving",),
-    "uvicorn": ("streamk.cli.serve",),
+    "uvicorn": ("streamk.serving",),
 }
 
 # Libraries that importing streamk must not load, and the modules that exist for one of them.

@@ -133,7 +133,7 @@ def test_every_event_of_no_use_is_named(client: TestClient) -> None:
     [
         ("GET", "/predict", 405, "no GET /predict"),
         ("POST", "/model", 405, "no POST /model"),
-        ("GET", "/nothing", 404, "GET /openapi.json tells"),
+        ("GET", "/nothing", 404, "no GET /nothing here"),
         ("POST", "/predict?colour=blue", 400, "no parameter 'colour'"),
         ("POST", "/predict?reasons=perhaps", 400, "must be true or false"),
         ("POST", "/predict?interval=wide", 400, "must be a number"),

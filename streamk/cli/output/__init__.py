@@ -1,1 +1,1 @@
-"""What the commands print: tables, the figures of a run, its report."""
+"""Output of the commands: tables, the figures of a run, its report."""

@@ -1,0 +1,99 @@
+"""The guard of every path of our applications: the token, counting, and errors in JSON."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from streamk.errors import InvalidInput
+
+__all__ = ["COOKIE", "JSON", "Guard", "Handler", "as_json", "refused"]
+
+JSON = "application/json"
+COOKIE = "streamk_token"
+"""Has the token where a browser asks, which sends no header of its own."""
+
+_log = logging.getLogger("streamk.serving")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Guard:
+    """Asks for a token, counts answers, and tells of errors in JSON.
+
+    Parameters
+    ----------
+    token : str, optional
+        None lets everybody ask.
+    answered : function of a path and a status
+        Called after each request.
+    """
+
+    def __init__(self, token: str | None, answered: Callable[[str, int], None]) -> None:
+        self._token = None if token is None else token.encode()
+        self._answered = answered
+
+    def of(self, handler: Handler, *, is_open: bool = False) -> Handler:
+        """Return a handler behind this guard; one that is open takes no token."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                if not is_open:
+                    self._authorize(request)
+                response = await handler(request)
+            except HTTPException as error:
+                response = refused(request, error)
+            except InvalidInput as error:
+                response = _refused_input(error)
+            except Exception:
+                _log.exception("%s failed", request.url.path)
+                response = as_json({"error": "something failed here; the log has it"}, 500)
+            self._answered(request.url.path, response.status_code)
+            return response
+
+        return answer
+
+    def _authorize(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            given = request.cookies.get(COOKIE, "")
+        if not self.accepts(given):
+            raise HTTPException(
+                401,
+                "the header Authorization: Bearer with the server's token is needed",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+    def accepts(self, given: str) -> bool:
+        """Return whether a token is the right one; any is where none is asked for."""
+        return self._token is None or hmac.compare_digest(given.encode(), self._token)
+
+
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with a value as JSON."""
+    return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """Return the response to a request that raised an `HTTPException`."""
+    assert isinstance(error, HTTPException)
+    headers = None if error.headers is None else dict(error.headers)
+    reason = error.detail
+    if error.status_code in (404, 405):
+        reason = f"no {request.method} {request.url.path} here"
+    return as_json({"error": reason}, error.status_code, headers)
+
+
+def _refused_input(error: InvalidInput) -> Response:
+    events = getattr(error, "events", None)
+    if events is None:
+        return as_json({"error": str(error)}, 400)
+    return as_json({"error": str(error), "events": events}, 422)

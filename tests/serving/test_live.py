@@ -1,0 +1,284 @@
+"""The live page of a job: its points, its figures, who may look, and the page in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import click_events, ndjson, streamk
+
+pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
+pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
+pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
+
+from starlette.testclient import TestClient
+
+from streamk.engine.progress import Snapshot
+from streamk.serving import live
+from streamk.serving.live import History, live_page
+
+TOKEN = "a token of some length"
+
+
+def snapshot(events: int, **more: Any) -> Snapshot:
+    found: dict[str, Any] = {
+        "events": events,
+        "learned": events,
+        "predicted": events,
+        "bad": 1,
+        "events_per_s": 100.0,
+        "lag": None,
+        "features": 64,
+        "model_bytes": 10**6,
+        "process_bytes": 10**8,
+        "whole": {"accuracy": 0.75, "log_loss": 0.5},
+        "window": {"accuracy": 0.875, "log_loss": 0.25},
+        "baselines": {"no_change": 0.5},
+        "epoch": 3,
+    }
+    return Snapshot(**{**found, **more})
+
+
+def filled(count: int) -> History:
+    history = History({"label": "clicked"})
+    for n in range(1, count + 1):
+        history(snapshot(10 * n))
+    return history
+
+
+# --- points ---------------------------------------------------------------------------------------
+
+
+def test_points_come_in_order_with_their_numbers() -> None:
+    history = filled(5)
+    assert [number for number, _ in history.since(2)] == [3, 4, 5]
+    assert history.since(5) == []
+    assert history.last is not None
+    assert history.last["events"] == 50
+
+
+def test_many_points_are_thinned_out_where_they_are_old() -> None:
+    history = filled(5 * live.MOST)
+    kept = [number for number, _ in history.since(0)]
+    assert live.MOST // 2 <= len(kept) <= live.MOST
+    assert kept == sorted(set(kept))
+    assert kept[-1] == 5 * live.MOST
+    recent = kept[-live.MOST // 4 :]
+    assert recent == list(range(recent[0], recent[-1] + 1))
+
+
+def test_an_application_without_points() -> None:
+    with TestClient(live_page(History({}))) as client:
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/points").json() == {"about": {}, "number": 0, "points": []}
+        assert "streamk_job_events 0.0" in client.get("/metrics").text
+
+
+def test_paths() -> None:
+    with TestClient(live_page(filled(3))) as client:
+        page = client.get("/")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+        for path in re.findall(r'(?:href|src)="([^"]+)"', page.text):
+            assert client.get(f"/{path}").status_code == 200, path
+        assert "://" not in re.sub(r"<!doctype html>", "", page.text)
+        found = client.get("/points").json()
+        assert found["about"] == {"label": "clicked"}
+        assert [point["events"] for point in found["points"]] == [10, 20, 30]
+        assert found["number"] == 3
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").json() == {"status": "ready"}
+        for path in ("/page/none.js", "/page/..%2f__init__.py", "/page/../live.py"):
+            assert client.get(path).status_code == 404
+
+
+def test_figures_for_prometheus() -> None:
+    history = filled(3)
+    with TestClient(live_page(history)) as client:
+        text = client.get("/metrics").text
+        assert "streamk_job_events 30.0" in text
+        assert "streamk_job_lag NaN" in text
+        assert 'streamk_job_figure{name="accuracy",of="window"} 0.875' in text
+        assert "streamk_job_waits 0.0" in text
+        history(snapshot(30, trouble="broker gone 12s"))
+        assert "streamk_job_waits 1.0" in client.get("/metrics").text
+        assert client.get("/readyz").json() == {"status": "broker gone 12s"}
+
+
+def test_a_token_is_asked_for_once_in_a_browser() -> None:
+    with TestClient(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
+        for path in ("/", "/points", "/events", "/metrics", "/page/page.js"):
+            assert client.get(path).status_code == 401
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/?token=wrong").status_code == 401
+        given = {"Authorization": f"Bearer {TOKEN}"}
+        assert client.get("/points", headers=given).status_code == 200
+        answer = client.get("/", params={"token": TOKEN})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert client.get("/points").status_code == 200
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    with TestClient(live_page(filled(1))) as client:
+        assert client.get("/events?after=x").status_code == 400
+
+
+# --- a job ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def job(home: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start a job that reads a pipe; yield its process and the address of its page."""
+    command = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamk", *command, "--http", f":{port}"],
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline().decode()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def feeding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have events come, some every moment."""
+    ended = threading.Event()
+    lines = ndjson(click_events(3000)).splitlines(keepends=True)
+
+    def feed() -> None:
+        n = 0
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            while not ended.wait(0.05):
+                process.stdin.write(b"".join(lines[n % 3000 :][:20]))
+                process.stdin.flush()
+                n += 20
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
+    import httpx2
+
+    with job(tmp_path) as (process, address), feeding(process):
+        found: list[dict[str, Any]] = []
+        with httpx2.stream("GET", f"{address}/events", timeout=60) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    found.append(json.loads(line.removeprefix("data: ")))
+                if len(found) == 3:
+                    break
+        assert found[0]["events"] < found[1]["events"] < found[2]["events"]
+        points = httpx2.get(f"{address}/points").json()
+        assert points["about"] == {"label": "clicked", "model": "multi-kernel", "from": "stdin"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--http", "0.0.0.0:8000"), "can be reached from other machines: give a token"),
+        (("--http", "x"), "'x' is no address"),
+        (("--token-file", "x"), "--token-file is for a job with --http"),
+        (("--http", ":0", "--token-file", "x"), "no token file x"),
+    ],
+)
+def test_mistakes_are_named(options: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events(10)))
+    run = ("run", "file:events.ndjson", "--label", "clicked", *options)
+    _, err = streamk(*run, cwd=tmp_path, status=2)
+    assert says in err
+    assert "Traceback" not in err
+
+
+# --- a browser ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="browsers are driven by Playwright: pip install playwright"
+    )
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def numbers(page: Any) -> list[str]:
+    found: list[str] = page.locator("#figures dd").all_inner_texts()
+    return found
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    wrong: list[str] = []
+    with job(tmp_path) as (process, address):
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        with feeding(process):
+            page.goto(address)
+            page.wait_for_selector("#state.live")
+            before = numbers(page)
+            page.wait_for_function(
+                "before => document.querySelector('#figures dd').innerText !== before",
+                arg=before[0],
+            )
+            assert page.locator("#charts canvas").count() >= 4
+            assert "label clicked" in page.locator("#about").inner_text()
+            page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            first = page.locator(".range button").first
+            assert first.get_attribute("aria-pressed") == "true"
+            # A phone, at night: nothing is wider than the screen.
+            page.emulate_media(color_scheme="dark")
+            page.set_viewport_size({"width": 400, "height": 800})
+            page.wait_for_function("document.documentElement.scrollWidth <= 400")
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert back == "rgb(22, 22, 21)"
+            if "STREAMK_SCREENSHOTS" in os.environ:
+                page.screenshot(path=Path(os.environ["STREAMK_SCREENSHOTS"]) / "live_narrow.png")
+        port = int(address.rpartition(":")[2])
+        process.kill()
+        process.wait()
+        page.wait_for_selector("#state.lost")
+        time.sleep(0.2)
+        with job(tmp_path, port) as (again, _), feeding(again):
+            page.wait_for_selector("#state.live", timeout=60_000)
+    assert not wrong
