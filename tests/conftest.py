@@ -30,6 +30,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# There are more workers than cores. Threads of OpenBLAS spin while they wait for each other: where
+# others have the cores, a small product takes a hundred times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,7 +6,7 @@ $ python -m venv alibi && alibi/bin/pip install alibi-detect torch
 $ STREAMK_ALIBI=alibi/bin/python python -m benchmarks.drift --data DIR
 
 It compares a window of the last 50 events with a reference, the first 500 of a stream. Its
-thresholds are simulated for an expected run of 10,000 events without a false alarm. After an alarm
+thresholds are simulated for an expected run of 5,000 events without a false alarm. After an alarm
 its window begins anew, the reference stays.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NAME = "MMDDriftOnline"
-REFERENCE, WINDOW, EXPECTED, BOOTSTRAPS = 500, 50, 10_000, 10_000
+REFERENCE, WINDOW, EXPECTED, BOOTSTRAPS = 500, 50, 5_000, 10_000
 
 
 def alarms(X: NDArray[np.float64], seed: int) -> list[int]:
