@@ -191,7 +191,7 @@ def stream(n: int, *, delay: int, kind: str = "two") -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("kind", ["two", "three", "numbers"])
 def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
-    """As one at a time, under the numbers of the events; and as without numbers, if none is twice."""
+    """As one at a time, under the numbers of the events; so, too, without numbers."""
     events, labels = stream(400, delay=200, kind=kind)
     task = "regression" if kind == "numbers" else "classification"
     report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1, task=task))

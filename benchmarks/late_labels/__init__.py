@@ -1,0 +1,1 @@
+"""What it costs to hold events until their labels come."""
