@@ -3,9 +3,9 @@
 Each run is one process. Events of eight numbers come as JSON until so many are held; then as many
 labels come as events, each of the event that came that many before, so that the number held stays.
 Decoding, the join and the model are in the time, source and sink are not. "join alone" has a model
-that says the same of all events. Runs are the labels, and the events, that come in a row: the model is
-called once for each. Memory is what the process has gained by filling up, an event; a checkpoint's
-is what its file of held events has.
+that says the same of all events. Runs are the labels, and the events, that come in a row: the model
+is called once for each. Memory is what the process has gained by filling up, an event; that of a
+checkpoint is what its file of held events has.
 """
 
 from __future__ import annotations
@@ -65,4 +65,4 @@ def render(found: Mapping[str, Any]) -> str:
         *("", "events/s alone", "records/s", "bytes an event", "in a checkpoint"),
         *("s to pack", "s to open"),
     )
-    return f"```text\n{common.table(header, rows)}\n```"
+    return common.table(header, rows)
