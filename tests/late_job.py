@@ -16,7 +16,7 @@ from connectors.registry import open_source
 from streamk.engine import Engine, LateLabels
 from streamk.learners import MultiKernel
 
-EVENTS = 800
+EVENTS = 500
 
 
 class SlowSink(NDJSONSink):

@@ -47,7 +47,7 @@ def test_time_spans() -> None:
 def test_a_job_of_two_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """JSON and CSV, with a label by default, a dead letter, and the same again from a checkpoint."""
+    """JSON and CSV, a label by default, a dead letter, and the same from a checkpoint."""
     monkeypatch.chdir(tmp_path)
     events = [{"id": n, "at": 1000 * n, "a": n % 7, "b": n % 3} for n in range(60)]
     lines = [json.dumps(event) for event in events] + ['{"a": 1, "at": 60000}']
