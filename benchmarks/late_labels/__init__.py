@@ -1,1 +1,1 @@
-"""What it costs to hold events until their labels come."""
+"""The cost of holding events until their labels come."""

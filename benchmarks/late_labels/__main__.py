@@ -1,4 +1,4 @@
-"""What it costs to hold events until their labels come.
+"""The cost of holding events until their labels come.
 
 rates      records a second, memory and bytes in a checkpoint, by how many are held
 

@@ -122,7 +122,7 @@ def test_a_changed_option_is_refused(files: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
-    job = late_job.engine(files, MemorySink(), checkpoint=tmp_path, max_events=600)
+    job = late_job.engine(files, MemorySink(), checkpoint=tmp_path, max_events=400)
     job.run()
     trainer, found = job._trainer, newest_checkpoint(tmp_path / "member-0")
     assert found is not None
@@ -131,6 +131,7 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
     trainer.restore_held(held)
     n = len(held.arrays["said"])
     assert n
+    assert len(held.arrays["said_of"])
     damages = {
         "X": np.zeros((n, 99)),
         "P": np.full((n, 3), 2.0),

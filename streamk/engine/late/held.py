@@ -1,4 +1,4 @@
-"""What is held of events until their labels come: values, and what was predicted, in arrays."""
+"""Events held until their labels come, in arrays: their values, and what was predicted."""
 
 from __future__ import annotations
 

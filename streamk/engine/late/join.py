@@ -144,7 +144,7 @@ class Join:
         self._over[key] = answered, label, clock
 
     def _expire(self, clock: int) -> list[Step]:
-        """Let go of all whose time is over at a clock."""
+        """Drop all whose time is over at a clock."""
         if self._timeout is None:
             return []
         steps: list[Step] = []

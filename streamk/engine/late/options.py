@@ -8,8 +8,8 @@ from typing import Any
 
 from connectors.base import InGroup, Source, delimiter_of
 from streamk.encoding import Name
-from streamk.engine.checks import check_whole
 from streamk.errors import InvalidInput
+from streamk.options import Whole
 
 __all__ = ["LateLabels"]
 
@@ -60,7 +60,7 @@ class LateLabels:
 
     def check(self, events: Source, label: Name | None) -> None:
         """Raise `InvalidInput` if the events cannot have late labels, or an option is wrong."""
-        check_whole(1, held_events=self.held_events)
+        Whole(least=1).check("held_events", self.held_events)
         if label is None:
             raise InvalidInput("late labels need label=, the field of the label in their records")
         if self.key == label:

@@ -29,7 +29,7 @@ from streamk.learners.base import Learner
 __all__ = ["EVENTS", "LABELS", "JoinedSource", "joined"]
 
 EVENTS, LABELS = "stream/", "labels/"
-"""What the names of partitions begin with. Where clocks are equal the names decide: labels that
+"""Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
 came until an event are learned before it is predicted."""
 
 

@@ -36,7 +36,7 @@ _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
     Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
 )
-"""What the parts of a learner have predicted of held events; see `HoldsPredictions`."""
+"""Predictions of held events by the parts of a learner; see `HoldsPredictions`."""
 
 
 class LateTrainer(Trainer):

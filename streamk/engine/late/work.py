@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Followed(NamedTuple):
-    """What came of a batch.
+    """Results of a batch.
 
     Attributes
     ----------

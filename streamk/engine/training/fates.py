@@ -1,4 +1,4 @@
-"""What becomes of events and labels that come apart."""
+"""Counts of the ways that events and labels go which come apart."""
 
 from __future__ import annotations
 

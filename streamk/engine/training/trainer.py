@@ -44,7 +44,7 @@ _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
 
 Found = TypeVar("Found")
-"""What comes of learning some events."""
+"""The results of learning some events."""
 
 
 class Trainer:
@@ -111,7 +111,7 @@ class Trainer:
 
     @property
     def fates(self) -> Fates | None:
-        """What became of events and labels that come apart; None here."""
+        """Counts of events and labels that come apart; None here."""
         return None
 
     @property
