@@ -17,7 +17,7 @@ from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
-from streamk.cli.pictures import LACKING, can_draw, new_figure
+from streamk.cli.plot import LACKING, can_draw, new_figure
 from streamk.cli.tables import columns
 from streamk.engine import Engine, Report, shown_on
 from streamk.engine.evaluation.metrics import Metrics
