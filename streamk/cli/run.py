@@ -56,8 +56,9 @@ examples:
   streamk run csv:history.csv --label clicked --checkpoint history
   streamk run kafka://localhost:9092/events --label clicked \\
       --start-from history --checkpoint state
-  streamk run kafka://localhost:9092/ads --labels kafka://localhost:9092/clicks \\
-      --key ad --label clicked --label-timeout 7d --label-default false
+  streamk run kafka://localhost:9092/ads --label clicked --key ad \\
+      --labels kafka://localhost:9092/clicks \\
+      --label-timeout 7d --label-default false
   streamk run --config job.toml --max-events 100000
 
 job.toml holds the same names; what is given here goes before it:
