@@ -21,6 +21,7 @@ from benchmarks.engine import __main__ as engine
 from benchmarks.fast_prediction import __main__ as fast_prediction
 from benchmarks.feature_machine import __main__ as feature_machine
 from benchmarks.features import __main__ as features
+from benchmarks.late_labels import __main__ as late_labels
 from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
@@ -62,6 +63,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},
     TOPICS / "serving.md": {serving.NAME: serving.render},
+    TOPICS / "late_labels.md": {late_labels.NAME: late_labels.render},
     TOPICS / "scale_out.md": {scale_out.NAME: scale_out.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     TOPICS / "mutation.md": {mutation.NAME: mutation.render},

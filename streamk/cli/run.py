@@ -26,6 +26,7 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
+from streamk.cli.late import add_late, check_late, late_labels
 from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.serve import add_address
@@ -56,6 +57,9 @@ examples:
   streamk run csv:history.csv --label clicked --checkpoint history
   streamk run kafka://localhost:9092/events --label clicked \\
       --start-from history --checkpoint state
+  streamk run kafka://localhost:9092/ads --label clicked --key ad \\
+      --labels kafka://localhost:9092/clicks \\
+      --label-timeout 7d --label-default false
   streamk run --config job.toml --max-events 100000
 
 job.toml holds the same names; what is given here goes before it:
@@ -78,6 +82,7 @@ MODEL = "multi-kernel"
 
 _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
+    *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
 )
 
@@ -179,6 +184,7 @@ def _parser() -> Parser:
         help="by how much the copy may be worse than the model: in accuracy and log loss, of"
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
+    add_late(parser)
     _add_running(parser)
     parser.add_common()
     return parser
@@ -311,6 +317,7 @@ def _check(options: dict[str, Any]) -> None:
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+    check_late(options)
     check(options)
 
 
@@ -320,7 +327,12 @@ def check(options: dict[str, Any]) -> None:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
         raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
-    flags = {"source": "SOURCE", "to": "--to", "dead_letters": "--dead-letters"}
+    flags = {
+        "source": "SOURCE",
+        "labels": "--labels",
+        "to": "--to",
+        "dead_letters": "--dead-letters",
+    }
     used: dict[str, str] = {}
     for name, flag in flags.items():
         if name in options:
@@ -377,6 +389,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         raise UsageError("--token-file is for a job with --http")
     with preparing(model):
         source = connected(options, engine_options, stack)
+        if "labels" in options:
+            labels: Source = _opened(open_source, options["labels"])
+            stack.callback(labels.close)
+            engine_options["labels"] = late_labels(options, labels)
         return Engine(source, model, **engine_options)
 
 

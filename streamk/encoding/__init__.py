@@ -6,6 +6,8 @@ from streamk.encoding.columns import ColumnTable
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.decoders import Decoder, decoder
 from streamk.encoding.expected import Expected
+from streamk.encoding.fields import FieldReader, key_of, milliseconds_of
+from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Absent, LabelType, Mode, Schema
 from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten
 
@@ -17,6 +19,8 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Expected",
+    "FieldReader",
+    "LabelReader",
     "LabelType",
     "Mode",
     "Name",
@@ -24,4 +28,6 @@ __all__ = [
     "Schema",
     "decoder",
     "flatten",
+    "key_of",
+    "milliseconds_of",
 ]

@@ -46,6 +46,9 @@ BAD_KINDS = (
     "unknown column",
     "duplicate column",
     "too many columns",
+    "key missing",
+    "label missing",
+    "time missing",
 )
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +32,9 @@ from streamk.engine.checks import (
 )
 from streamk.engine.display import Display
 from streamk.engine.health import HealthMonitor
+from streamk.engine.late.options import LateLabels
+from streamk.engine.late.source import joined
+from streamk.engine.late.trainer import LateTrainer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
@@ -139,6 +143,10 @@ class Engine:
     explain : bool, default False
         Predictions come with their reasons, the columns of the largest effect. Each is computed by
         itself, from a prediction more for every column.
+    labels : LateLabels, optional
+        Labels that come later than the events, from a source of their own; `label` is their field
+        there. Events are held until then, and one of that name in them is not read. Counts of
+        events of the sequence, as in `max_events`, count labels too.
     metrics : sequence of str, optional
         Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
         Where they are of one class it is True or 1, or named, as "F1=spam".
@@ -198,6 +206,7 @@ class Engine:
         newer: Callable[[], tuple[Learner, Schema] | None] | None = None,
         interval: float | None = None,
         explain: bool = False,
+        labels: LateLabels | None = None,
         metrics: Sequence[str] = (),
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
@@ -214,6 +223,8 @@ class Engine:
         check_choice("absent", absent, Absent)
         if not 0.0 <= max_bad_share <= 1.0:
             raise InvalidInput(f"max_bad_share={max_bad_share!r} must lie between 0 and 1")
+        if labels is not None:
+            source = joined(source, labels, label, model, learn=learn)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
@@ -230,7 +241,8 @@ class Engine:
         self._health = HealthMonitor((source, sink, dead_letters), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
-        self._trainer = Trainer(
+        kind = Trainer if labels is None else partial(LateTrainer, late=labels)
+        self._trainer: Trainer = kind(
             model,
             source,
             schema_of(model, label, schema, absent, ignore),
@@ -263,6 +275,7 @@ class Engine:
             "schema": schema_as_json(schema) if learn else "fixed",
             "absent": absent,
             "ignore": list(ignore),
+            "labels": None if labels is None else labels.to_json(),
             "encoding": source.encoding,
             "delimiter": delimiter_of(source),
             "max_skew": None if math.isinf(max_skew) else float(max_skew),

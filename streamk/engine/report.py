@@ -9,6 +9,7 @@ from streamk.encoding import Schema
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.order.feed import Feed, Lost
 from streamk.engine.training.bad_events import Counts
+from streamk.engine.training.fates import Fates
 from streamk.engine.training.trainer import Trainer
 from streamk.learners.base import Learner
 
@@ -58,6 +59,8 @@ class Report:
     skewed : dict of partition to int
         Events taken since the job began whose timestamp lay ahead of the clock that they were
         placed by (`max_skew`), where there are several partitions.
+    fates : Fates or None
+        What became of events and labels where these come late, from a source of their own.
     """
 
     stopped: Stopped
@@ -79,6 +82,7 @@ class Report:
     epoch: int | None
     absent_names: tuple[str, ...] = ()
     skewed: dict[str, int] = field(default_factory=dict)
+    fates: Fates | None = None
 
 
 def report_of(
@@ -111,4 +115,5 @@ def report_of(
         schema=trainer.schema,
         epoch=epoch,
         absent_names=trainer.names.sentences(),
+        fates=trainer.fates,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,4 +129,32 @@ class Learner(Protocol):
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one, `common_events` long."""
+        ...
+
+
+@runtime_checkable
+class HoldsPredictions(Protocol):
+    """A learner that keeps what its parts have predicted of held events, by their numbers.
+
+    See `streamk.learners.MultiKernel`; its predictions of an event are not in its state.
+    """
+
+    def predict_held_many(self, X: ArrayLike, numbers: Sequence[int]) -> Prequential:
+        """Predict events (n, d) in turn, and keep what is needed to learn them by it later."""
+        ...
+
+    def learn_held_many(
+        self, X: ArrayLike, y: Sequence[Any] | NDArray[Any], numbers: Sequence[int]
+    ) -> None:
+        """Learn from held events (n, d) with labels y (n,), in their order."""
+        ...
+
+    def held_predictions(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return numbers (n,) and what is kept for them, (n, experts, outputs)."""
+        ...
+
+    def restore_held_predictions(
+        self, numbers: NDArray[np.int64], said: NDArray[np.float32]
+    ) -> None:
+        """Go on with what `held_predictions` gave, or raise StateError."""
         ...

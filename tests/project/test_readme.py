@@ -126,6 +126,17 @@ def test_the_main_command_runs(tmp_path: Path) -> None:
 def test_plain_commands_run_in_order(tmp_path: Path) -> None:
     events = click_events()
     (tmp_path / "events.ndjson").write_text("".join(json.dumps(event) + "\n" for event in events))
+    shown = [
+        {**event, "ad": n, "at": 60_000 * n, "clicked": None} for n, event in enumerate(events)
+    ]
+    clicks = [
+        {"ad": n, "at": 60_000 * n + 90_000, "clicked": True}
+        for n, event in enumerate(events)
+        if event["clicked"]
+    ]
+    for name, records in (("shown", shown), ("clicks", clicks)):
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        (tmp_path / f"{name}.ndjson").write_text(text)
     for command in PLAIN:
         run(command, tmp_path)
     predictions = (tmp_path / "predictions.ndjson").read_text()

@@ -10,7 +10,15 @@ from typing import Any
 from streamk.cli.output.tables import columns
 from streamk.engine.evaluation.confusion import Confusion
 
-__all__ = ["compiled_lines", "confusion_table", "figure_rows", "since_lines", "sparkline", "words"]
+__all__ = [
+    "compiled_lines",
+    "confusion_table",
+    "fate_lines",
+    "figure_rows",
+    "since_lines",
+    "sparkline",
+    "words",
+]
 
 _MOST_CLASSES = 10
 _LONGEST_NAME = 16
@@ -187,3 +195,38 @@ def _name(label: Any) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(1, width - 1)]}…"
+
+
+def fate_lines(fates: Any) -> list[str]:
+    """Return what became of events and labels that came apart, for people."""
+    if fates is None:
+        return []
+    early = f" ({fates.early:,} before it)" if fates.early else ""
+    events = [
+        f"{n:,} {what}"
+        for n, what in (
+            (fates.defaulted, "with the default label"),
+            (fates.missing, "without a label in time"),
+            (fates.overflow, "without room"),
+            (fates.duplicate_events, "with a key for the second time"),
+            (fates.held, "wait"),
+        )
+        if n
+    ]
+    labels = [
+        f"{n:,} {what}"
+        for n, what in (
+            (fates.duplicates, "duplicates"),
+            (fates.conflicts, "that contradict the first"),
+            (fates.too_late, "too late"),
+            (fates.unmatched, "without an event"),
+            (fates.waiting, "wait"),
+        )
+        if n
+    ]
+    lines = [f"{fates.joined:,} labels met their event{early}"]
+    if events:
+        lines.append(f"events: {', '.join(events)}")
+    if labels:
+        lines.append(f"labels: {', '.join(labels)}")
+    return lines

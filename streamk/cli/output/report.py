@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from streamk.cli.output.figures import compiled_lines, confusion_table, figure_rows, since_lines
+from streamk.cli.output.figures import (
+    compiled_lines,
+    confusion_table,
+    fate_lines,
+    figure_rows,
+    since_lines,
+)
 from streamk.cli.output.tables import columns, features, size
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
@@ -38,6 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "confusion": report.confusion.cells(),
         "lost": report.lost,
         "skewed": report.skewed,
+        "fates": None if report.fates is None else asdict(report.fates),
         "features": model.n_features,
         "classes": list(model.classes),
         "columns": len(model.columns or ()),
@@ -90,6 +98,7 @@ def as_text(report: Report) -> str:
         ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before (--max-skew)")
         for name, n in report.skewed.items()
     ]
+    facts += [("late", line) for line in fate_lines(report.fates)]
     facts += [("names", sentence) for sentence in report.absent_names]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))

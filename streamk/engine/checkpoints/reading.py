@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from streamk.state import State
 
 __all__ = [
     "FORMAT",
+    "HELD",
     "LONGEST_MANIFEST",
     "MANIFEST",
     "MEMBER",
@@ -37,6 +38,8 @@ __all__ = [
 FORMAT = 1
 MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
+HELD = "held.safetensors"
+"""Events that wait for their labels, where a job has late labels."""
 
 MEMBER = re.compile(r"member-(0|[1-9]\d*)")
 LONGEST_MANIFEST = 1 << 28
@@ -61,6 +64,8 @@ class Checkpoint:
     model : State
     signed : bool
         Whether it has a signature, which was checked if it was read with a key.
+    held : State or None
+        Events that wait for their labels.
     """
 
     path: Path
@@ -68,6 +73,7 @@ class Checkpoint:
     body: dict[str, Any]
     model: State
     signed: bool = False
+    held: State | None = None
 
 
 def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Checkpoint:
@@ -87,19 +93,31 @@ def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Che
         If it is whole and not signed with the key.
     """
     path = Path(path)
-    _check_files(path)
+    _check_files(path, (MODEL,), (MODEL, HELD))
     manifest = _read_manifest(path, key)
     expected = manifest.get("files")
-    if not isinstance(expected, dict) or list(expected) != [MODEL]:
-        raise StateError(f"{path / MANIFEST}: lists other files than {MODEL}: {expected!r}")
-    data = _read_model(path / MODEL)
-    if hashlib.sha256(data).hexdigest() != expected[MODEL]:
-        raise StateError(f"{path / MODEL}: is damaged, its SHA-256 is not the manifest's")
+    wanted = [MODEL, HELD] if "held" in manifest else [MODEL]
+    if not isinstance(expected, dict) or sorted(expected) != sorted(wanted):
+        raise StateError(
+            f"{path / MANIFEST}: lists other files than {', '.join(wanted)}: {expected!r}"
+        )
+    _check_files(path, wanted, wanted)
+    state = _read_state(path / MODEL, manifest["model"], expected[MODEL])
+    held = (
+        _read_state(path / HELD, manifest["held"], expected[HELD]) if "held" in manifest else None
+    )
+    return Checkpoint(path, manifest["epoch"], manifest["engine"], state, "hmac" in manifest, held)
+
+
+def _read_state(path: Path, header: Any, digest: Any) -> State:
+    """Read a state whose header is in the manifest. Raises `StateError`."""
+    data = _read_arrays(path)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StateError(f"{path}: is damaged, its SHA-256 is not the manifest's")
     try:
-        state = State(manifest["model"], unpack(data, path / MODEL))
-    except (InvalidInput, RecursionError) as error:
-        raise StateError(f"{path / MANIFEST}: is not a whole manifest: {error}") from error
-    return Checkpoint(path, manifest["epoch"], manifest["engine"], state, "hmac" in manifest)
+        return State(header, unpack(data, path))
+    except (AttributeError, InvalidInput, RecursionError) as error:
+        raise StateError(f"{path.with_name(MANIFEST)}: is not a whole manifest: {error}") from error
 
 
 def newest_checkpoint(
@@ -223,22 +241,22 @@ def epochs(directory: Path) -> list[int]:
     return sorted(int(p.name) for p in directory.iterdir() if _EPOCH.fullmatch(p.name))
 
 
-def _check_files(path: Path) -> None:
+def _check_files(path: Path, needed: Collection[str], allowed: Collection[str]) -> None:
     try:
         found = {file.name: file.lstat().st_mode for file in sorted(path.iterdir())}
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from error
-    for name in (MANIFEST, MODEL):
+    for name in (MANIFEST, *needed):
         if name not in found:
             raise StateError(f"{path / name}: is missing")
     for name, mode in found.items():
-        if name not in (MANIFEST, MODEL):
+        if name not in (MANIFEST, *allowed):
             raise StateError(f"{path / name}: does not belong into a checkpoint")
         if not stat.S_ISREG(mode):
             raise StateError(f"{path / name}: is not a regular file")
 
 
-def _read_model(path: Path) -> bytes:
+def _read_arrays(path: Path) -> bytes:
     """Read the arrays' file, once its header has shown to fit its size."""
     with reading(path) as (file, size):
         beginning = file.read(8)

@@ -4,7 +4,8 @@ On disk, under the directory given to the engine::
 
     member-0/lock                        held (flock) by the process that uses this member's slot
     member-0/00000007/model.safetensors  the model's arrays
-    member-0/00000007/manifest.json      everything else, with the SHA-256 of both files
+    member-0/00000007/held.safetensors   events that wait for labels, where these come late
+    member-0/00000007/manifest.json      everything else, with the SHA-256 of the other files
     member-0/00000007.journal            what was decided since: see `streamk.engine.order.sequence`
 
 A checkpoint is written beside the others under a temporary name, its files and its directory are
@@ -29,6 +30,7 @@ from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.locks import holder, lock
 from streamk.engine.checkpoints.reading import (
     FORMAT,
+    HELD,
     LONGEST_MANIFEST,
     MANIFEST,
     MEMBER,
@@ -159,8 +161,10 @@ class Store:
             sync_directory(self.path)
         return found
 
-    def save(self, body: Mapping[str, Any], model: State) -> int:
+    def save(self, body: Mapping[str, Any], model: State, held: State | None = None) -> int:
         """Write the next checkpoint; it is on the disk, whole, when this returns its epoch.
+
+        `held` has what waits for labels, if anything does.
 
         Raises
         ------
@@ -168,13 +172,16 @@ class Store:
             If it cannot be written; the checkpoints before it are untouched.
         """
         epoch = 1 + max([self.epoch, *self._numbers()])
-        data = pack(model.arrays)
+        files = {MODEL: pack(model.arrays)}
+        if held is not None:
+            files[HELD] = pack(held.arrays)
         manifest = {
             "format": FORMAT,
             "streamk": __version__,
             "epoch": epoch,
-            "files": {MODEL: hashlib.sha256(data).hexdigest()},
+            "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
             "model": model.header,
+            **({} if held is None else {"held": held.header}),
             "engine": dict(body),
         }
         if self.key is not None:
@@ -192,7 +199,8 @@ class Store:
         with writing(path, comfort, NotSaved):
             try:
                 beside.mkdir(0o700)
-                write_file(beside / MODEL, data)
+                for name, data in files.items():
+                    write_file(beside / name, data)
                 write_file(beside / MANIFEST, written)
                 sync_directory(beside)
                 beside.rename(path)

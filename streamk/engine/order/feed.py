@@ -42,6 +42,14 @@ class Positioned(Protocol):
         """The next offset to read."""
 
 
+@runtime_checkable
+class EndsInParts(Protocol):
+    """A source some of whose partitions may have ended while others go on."""
+
+    def ended(self) -> Collection[str]:
+        """The partitions that have given their last event."""
+
+
 class Feed:
     """Keeps a `Sequencer` supplied from a source, within bounds.
 
@@ -142,6 +150,10 @@ class Feed:
             sequencer.finish()
         elif not chunks:
             self._look_for_ends()
+        if isinstance(source, EndsInParts):
+            over = [name for name in source.ended() if name in sequencer.unfinished]
+            if over:
+                sequencer.finish(over)
         if sequencer.ready > before:
             self._waiting_since = None
         self._pass_over_silent()

@@ -152,7 +152,7 @@ class CheckpointCoordinator:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
-            self._job.check(found, but=("encoding", "delimiter", "max_skew"))
+            self._job.check(found, but=("encoding", "delimiter", "max_skew", "labels"))
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return
@@ -182,6 +182,7 @@ class CheckpointCoordinator:
     def _restore(self, found: Checkpoint) -> None:
         body = found.body
         self._trainer.restore(body["training"], self._opened(found))
+        self._trainer.restore_held(found.held)
         self._origin = list(body.get("origin", []))
         self._places = self._feed.restore(body["feed"])
         self._group.restore(body)
@@ -385,7 +386,7 @@ class CheckpointCoordinator:
             "marks": marks,
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
-        self._at = self._store.save(body, trainer.model.state())
+        self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
         if not last:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
+from streamk.engine.training.fates import Fates
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions, revise
 from streamk.engine.training.surplus import Predicted, before, surplus_of, without
@@ -32,6 +33,7 @@ from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
+from streamk.state import State
 
 __all__ = ["Trainer"]
 
@@ -41,9 +43,8 @@ Int64s = npt.NDArray[np.int64]
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
 
-
-_Learned = Callable[[], Predicted]
-"""Waits for predictions."""
+Found = TypeVar("Found")
+"""The results of learning some events."""
 
 
 class Trainer:
@@ -84,7 +85,8 @@ class Trainer:
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
         None where there is no group."""
-        self._waiting: tuple[Batch, Decoded, list[BadEvent], _Learned] | None = None
+        self._waiting: Callable[[], None] | None = None
+        """Emits what is being learned, once it is."""
         self._classes: set[Label] | None = None
         """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
@@ -106,6 +108,11 @@ class Trainer:
     def schema(self) -> Schema | None:
         """The columns and the label after the last batch; None before the first."""
         return self._decoder.schema if self._began else None
+
+    @property
+    def fates(self) -> Fates | None:
+        """Counts of events and labels that come apart; None here."""
+        return None
 
     @property
     def settled(self) -> bool:
@@ -136,18 +143,24 @@ class Trainer:
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
-        if len(batch) <= _FEW:
-            self.settle()
-            self._emit(batch, decoded, surplus, learn)
-        else:
-            self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
-            learning = self._threads.submit(learn)
-            earlier, self._waiting = self._waiting, (batch, decoded, surplus, learning.result)
-            if earlier is not None:
-                self._emit(*earlier)
+        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
+
+    def _hand_over(
+        self, n: int, learn: Callable[[], Found], emit: Callable[[Callable[[], Found]], None]
+    ) -> None:
+        """Have n events learned, in the other thread if they are not few; emit those before."""
+        if n <= _FEW:
+            self.settle()
+            emit(learn)
+            return
+        self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
+        learning = self._threads.submit(learn)
+        earlier, self._waiting = self._waiting, partial(emit, learning.result)
+        if earlier is not None:
+            earlier()
 
     def _decode(self, batch: Batch) -> Decoded:
         try:
@@ -175,7 +188,7 @@ class Trainer:
         """
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._emit(*waiting)
+            waiting()
 
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
@@ -210,12 +223,20 @@ class Trainer:
                     " the stream a schema with the model's"
                 )
             schema = replace(schema, columns=known)
+        self._check_task(schema)
+        self._read_by(schema)
+
+    def _check_task(self, schema: Schema) -> None:
+        """Raise `InvalidInput` if the labels are not what the model learns."""
         if schema.label_type is not None and schema.is_classification != self.model.is_classifier:
             task = "classification" if self.model.is_classifier else "regression"
             raise InvalidInput(
                 f"the model does {task} but the label {schema.label!r} is of type"
                 f" {schema.label_type}; choose another model, or another label_type"
             )
+
+    def _read_by(self, schema: Schema) -> None:
+        """Make the decoder for a schema that fits the model."""
         source = self._source
         self._decoder = decoder(
             source.encoding,
@@ -278,7 +299,11 @@ class Trainer:
     # --- what follows -----------------------------------------------------------------------------
 
     def _emit(
-        self, batch: Batch, decoded: Decoded, surplus: list[BadEvent], learned: _Learned
+        self,
+        batch: Batch,
+        decoded: Decoded,
+        surplus: list[BadEvent],
+        learned: Callable[[], Predicted],
     ) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
         found = learned()
@@ -350,6 +375,18 @@ class Trainer:
         self._began = True
 
     # --- state ------------------------------------------------------------------------------------
+
+    def held_state(self) -> State | None:
+        """Return what is held of events until their labels come: nothing here."""
+        return None
+
+    def restore_held(self, held: State | None) -> None:
+        """Go on with what `held_state` gave, after `restore`: nothing here.
+
+        Raises `StateError` if it does not fit.
+        """
+        if held is not None:
+            raise StateError("the checkpoint holds events that wait for labels, this run none")
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the model, as JSON data; all events taken are settled before."""

@@ -14,6 +14,7 @@ _METHODS = (
     *("add_columns", "add_classes", "add_centers", "state"),
     *("predict_many", "predict_proba_many", "decision_many"),
     *("predict_one", "predict_proba_one", "decision_one"),
+    *("predict_held_many", "learn_held_many", "held_predictions", "restore_held_predictions"),
     *("predict_quantile_many", "predict_interval_many", "shares", "rehearse"),
 )
 

@@ -13,8 +13,8 @@ from streamk.errors import InvalidInput
 from streamk.learners.common.classes import check_labels, check_numbers, is_number
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
+from streamk.learners.multi_kernel.held_learning import HeldLearning
 from streamk.learners.multi_kernel.pooled import FLOAT64
-from streamk.learners.multi_kernel.pooled_learning import PooledLearning
 
 _BLOCK = 1024
 """Events whose predictions are in memory at once, beside those that are kept."""
@@ -22,7 +22,7 @@ _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
 
-class MultiKernel(PooledLearning):
+class MultiKernel(HeldLearning):
     """An online learner that chooses kernel, bandwidth, step size and memory by itself.
 
     A pool of experts predicts each event: linear models; Gaussian kernels at a ladder of bandwidths

@@ -52,6 +52,14 @@ class PendingPredictions:
             first, forgotten = self._kept.popitem(last=False)
             self.nbytes -= forgotten.nbytes + len(first)
 
+    def find(self, event: bytes) -> NDArray[Any] | None:
+        """Return the predictions for an event, which stay; None where there are none."""
+        return self._kept.get(event)
+
+    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
+        """Return all events and the predictions for each, the oldest first."""
+        return list(self._kept.items())
+
     def take(self, event: bytes) -> NDArray[Any] | None:
         """Remove and return the predictions for an event; None where there are none."""
         if not self._kept:

@@ -112,6 +112,8 @@ class Pooled(OneAtATime, Decider):
         self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._pending = PendingPredictions(pending_bytes)
+        self._held = PendingPredictions(pending_bytes)
+        """Those of held events, by their numbers."""
         self._errors = None if self.is_classifier else ErrorQuantiles()
         self._upkeep = Upkeep()
         self._pool: ExpertPool  # from the first columns on
@@ -163,7 +165,8 @@ class Pooled(OneAtATime, Decider):
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
         held = self._pool.nbytes if self._columns is not None else 0
-        return held + self._scale.nbytes + self._pending.nbytes + self._external.nbytes
+        pending = self._pending.nbytes + self._held.nbytes
+        return held + self._scale.nbytes + pending + self._external.nbytes
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -201,6 +204,7 @@ class Pooled(OneAtATime, Decider):
         self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
         self._pool.adapt(self._scale)
         self._pending.clear()
+        self._held.clear()
         self._fresh = None
         self._loops = expert_loops.event
 

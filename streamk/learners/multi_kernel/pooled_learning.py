@@ -126,6 +126,7 @@ class PooledLearning(Pooled):
         self._settle()
         self._pool.shift_labels(factor, shift)
         self._pending.shift(factor, shift)
+        self._held.shift(factor, shift)
         self._external.shift_labels(factor, shift, self.n_events)
         if self._errors is not None and factor:
             self._errors.rescale(factor)
@@ -307,14 +308,19 @@ class PooledLearning(Pooled):
         >>> with model.aside():
         ...     number = model.predict_one([1.0])
         """
-        with self._lock:
+        with self._lock, self._keeping(PendingPredictions(0)):
+            yield
+
+    @contextmanager
+    def _keeping(self, pending: PendingPredictions) -> Iterator[None]:
+        """Have these pending predictions in the place of the model's for a while."""
+        self._settle()
+        said, self._pending = self._pending, pending
+        try:
+            yield
+        finally:
             self._settle()
-            said, self._pending = self._pending, PendingPredictions(0)
-            try:
-                yield
-            finally:
-                self._settle()
-                self._pending = said
+            self._pending = said
 
     def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return events (n, d), or one (d,), with room for columns still to come."""

@@ -1,0 +1,1 @@
+"""The cost of holding events until their labels come."""

@@ -1,0 +1,31 @@
+"""The cost of holding events until their labels come.
+
+rates      records a second, memory and bytes in a checkpoint, by how many are held
+
+How each figure is taken is at the top of the modules in late_labels/.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import common, parts
+from benchmarks.late_labels import rates
+
+NAME = "late_labels"
+PARTS: dict[str, parts.Render] = {"rates": rates.render}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    return parts.render(document, PARTS)
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    parts.run(NAME, __doc__, {"rates": rates.measure}, render, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(run))

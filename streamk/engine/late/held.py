@@ -1,0 +1,172 @@
+"""Events held until their labels come, in arrays: their values, and what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
+from streamk.errors import StateError
+
+__all__ = ["HeldEvents"]
+
+Floats = NDArray[np.float64]
+Slots = Sequence[int] | NDArray[np.intp]
+
+_FIRST = 1024
+"""Slots there is room for at first."""
+
+_DECLARED = (
+    Declared("X", "float64", ("events", "columns"), ANY),
+    Declared("P", "float64", ("events", "classes"), Domain(0.0, 1.0, missing=True)),
+    Declared("said", "float64", ("events",)),
+    Declared("width", "int64", ("events",), NON_NEGATIVE),
+    Declared("number", "int64", ("events",), NON_NEGATIVE),
+)
+
+
+class HeldEvents:
+    """Events in slots, which are given and freed by whoever holds them.
+
+    Parameters
+    ----------
+    blank : float
+        The value of a column that has come after the event: 0, or NaN where it is missing then.
+
+    Attributes
+    ----------
+    X : float64 array of shape (slots, columns)
+    P : float64 array of shape (slots, classes)
+        Predicted probabilities; NaN of classes that were not known. No column for regression.
+    said : float64 array of shape (slots,)
+        The number of the predicted class, -1 for none, or the predicted number.
+    width : int64 array of shape (slots,)
+        Columns there were when the event came.
+    number : int64 array of shape (slots,)
+        Under which a learner keeps what its parts have predicted.
+
+    Examples
+    --------
+    >>> held = HeldEvents(0.0)
+    >>> held.put([0, 1], np.eye(2), [2, 2], np.full((2, 2), 0.5), [1.0, 0.0], [7, 8])
+    >>> held.rows([1], 3)
+    array([[0., 1., 0.]])
+    """
+
+    def __init__(self, blank: float) -> None:
+        self._blank = blank
+        self._allocate(_FIRST, 0, 0)
+
+    def _allocate(self, slots: int, columns: int, classes: int) -> None:
+        self.X: Floats = np.full((slots, columns), self._blank)
+        self.P: Floats = np.full((slots, classes), np.nan)
+        self.said: Floats = np.zeros(slots)
+        self.width = np.zeros(slots, np.int64)
+        self.number = np.zeros(slots, np.int64)
+
+    def _make_room(self, slots: int, columns: int, classes: int) -> None:
+        """Have room for so many slots, columns and classes at least."""
+        n, d = self.X.shape
+        k = self.P.shape[1]
+        if slots <= n and columns <= d and classes <= k:
+            return
+        old = self.X, self.P, self.said, self.width, self.number
+        larger = n if slots <= n else max(slots, n + n // 2)
+        self._allocate(larger, max(columns, d), max(classes, k))
+        for before, now in zip(old, (self.X, self.P, self.said, self.width, self.number)):  # noqa: B905
+            now[tuple(slice(length) for length in before.shape)] = before
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, in bytes."""
+        arrays = (self.X, self.P, self.said, self.width, self.number)
+        return sum(array.nbytes for array in arrays)
+
+    def put(
+        self,
+        slots: Slots,
+        X: Floats,
+        width: Sequence[int],
+        P: Floats | None,
+        said: Sequence[float] | Floats,
+        numbers: Sequence[int],
+    ) -> None:
+        """Put n events into slots.
+
+        Parameters
+        ----------
+        slots : sequence of n int
+        X : float64 array of shape (n, d)
+            Of each event only the first `width` columns count.
+        width : sequence of n int
+        P : float64 array of shape (n, k), or None
+        said : sequence of n float
+        numbers : sequence of n int
+        """
+        P = np.zeros((len(X), 0)) if P is None else P
+        self._make_room(max(slots) + 1, X.shape[1], P.shape[1])
+        self.X[slots] = self._blank
+        for columns in sorted(set(width)):  # mostly one
+            some = [i for i, w in enumerate(width) if w == columns]
+            at = np.asarray(slots)[some]
+            self.X[at[:, None], np.arange(columns)] = X[some, :columns]
+        self.P[slots] = np.nan
+        self.P[slots, : P.shape[1]] = P
+        self.said[slots], self.width[slots], self.number[slots] = said, width, numbers
+
+    def rows(self, slots: Slots, width: int) -> Floats:
+        """Return the events in slots, float64 (n, width)."""
+        found = np.full((len(slots), width), self._blank)
+        shared = min(width, self.X.shape[1])
+        found[:, :shared] = self.X[slots, :shared]
+        return found
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def arrays(self, slots: Slots) -> dict[str, NDArray[Any]]:
+        """Return what is in slots, in this order, by the names of the arrays."""
+        picks = np.asarray(slots, np.intp)
+        return {each.name: getattr(self, each.name)[picks] for each in _DECLARED}
+
+    def restore(
+        self,
+        n: int,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        columns: int,
+        classes: int | None,
+        numbers: int,
+    ) -> None:
+        """Go on with n events, in slots 0 to n - 1, as `arrays` gave them.
+
+        Parameters
+        ----------
+        n : int
+        arrays : mapping of str to array
+        columns : int
+            Columns that there are.
+        classes : int or None
+            Classes that there are; None for regression.
+        numbers : int
+            Events that were ever held, which have the numbers below it.
+
+        Raises
+        ------
+        StateError
+            If they do not fit.
+        """
+        found, sizes = taken(_DECLARED, arrays, {"events": n}, "held events")
+        if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
+            raise StateError(f"held events have more than the {columns} columns of the stream")
+        if sizes["classes"] > (classes or 0):
+            raise StateError(f"held events have more than the {classes or 0} classes of the model")
+        if classes is not None:
+            within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
+        within(found["number"], Domain(0, numbers - 1), "number", "held events")
+        self._allocate(_FIRST, 0, 0)
+        self._make_room(n, sizes["columns"], sizes["classes"])
+        for name, array in found.items():
+            getattr(self, name)[tuple(slice(length) for length in array.shape)] = array

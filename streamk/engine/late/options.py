@@ -1,0 +1,97 @@
+"""How labels come that are not in the events themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.base import InGroup, Source, delimiter_of
+from streamk.encoding import Name
+from streamk.errors import InvalidInput
+from streamk.options import Whole
+
+__all__ = ["LateLabels"]
+
+_ENCODINGS = ("json", "csv", "dict")
+
+
+@dataclass(frozen=True)
+class LateLabels:
+    """Labels that come from a source of their own, later than their events.
+
+    Parameters
+    ----------
+    source : Source
+        Records with the key of an event and its label, under the names that both have in the job.
+        Its encoding is "json", "csv" or "dict", and so is that of the events.
+    key : str
+        The field by which a label finds its event: text or a whole number. It is no column.
+    timeout : float, optional
+        Seconds, by the clocks of the sequence, that an event waits for its label. By default it
+        waits until `held_events` others have come after it.
+    default : str, int, bool or float, optional
+        The label of an event whose time is over; by default it is not learned.
+    held_events : int, default 1000000
+        Events that wait at once, and labels; the oldest go first. As many keys that are over are
+        remembered.
+    time : str, optional
+        The field, in events and labels, that holds when they were: milliseconds since 1970 or a
+        text of ISO 8601. By default the sources' timestamps count, which in a file are ordinals.
+
+    Examples
+    --------
+    >>> from connectors.memory import MemorySource
+    >>> LateLabels(MemorySource([{"id": 1, "y": True}]), key="id", timeout=60.0).timeout_ms
+    60000
+    """
+
+    source: Source
+    key: Name
+    timeout: float | None = None
+    default: Any = None
+    held_events: int = 1_000_000
+    time: Name | None = None
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """The timeout in milliseconds."""
+        return None if self.timeout is None else round(1000.0 * self.timeout)
+
+    def check(self, events: Source, label: Name | None) -> None:
+        """Raise `InvalidInput` if the events cannot have late labels, or an option is wrong."""
+        Whole(least=1).check("held_events", self.held_events)
+        if label is None:
+            raise InvalidInput("late labels need label=, the field of the label in their records")
+        if self.key == label:
+            raise InvalidInput(f"key={self.key!r} is the label; it must be another field")
+        seconds = self.timeout
+        if seconds is not None and not (
+            isinstance(seconds, int | float) and 0 <= seconds < math.inf
+        ):
+            raise InvalidInput(f"timeout={seconds!r} must be a number of seconds, at least 0")
+        if self.default is not None and seconds is None:
+            raise InvalidInput("default= is the label after a timeout; give timeout= too")
+        for what, source in (("events", events), ("labels", self.source)):
+            if source.encoding not in _ENCODINGS:
+                raise InvalidInput(
+                    f"late labels are for records with named fields ({', '.join(_ENCODINGS)}); the"
+                    f" {what} are of encoding {source.encoding!r}"
+                )
+            if isinstance(source, InGroup) and source.group:
+                raise InvalidInput(
+                    f"a job with late labels is one process: drop group={source.group} from the"
+                    f" source of the {what}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a checkpoint and the run that goes on from it must agree in."""
+        return {
+            "key": self.key,
+            "timeout": self.timeout_ms,
+            "default": self.default,
+            "held_events": self.held_events,
+            "time": self.time,
+            "encoding": self.source.encoding,
+            "delimiter": delimiter_of(self.source),
+        }

@@ -1,0 +1,51 @@
+"""Counts of the ways that events and labels go which come apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Fates"]
+
+
+@dataclass
+class Fates:
+    """How many events and labels went which way.
+
+    Attributes
+    ----------
+    joined : int
+        Labels that met their event, which was scored and learned.
+    early : int
+        Those of them that came before the event.
+    defaulted : int
+        Events learned with the default label, since theirs had not come in time.
+    missing : int
+        Events dropped unlearned, since their label had not come in time.
+    overflow : int
+        Events dropped unlearned, since too many others were held.
+    duplicate_events : int
+        Events whose key had come before: predicted, and neither held nor learned.
+    duplicates : int
+        Labels that said again what was known.
+    conflicts : int
+        Labels that said otherwise than the first one, which stays.
+    too_late : int
+        Labels of events that were held no more.
+    unmatched : int
+        Labels dropped, since their event had not come in time or too many others waited.
+    held, waiting : int
+        Events and labels that wait for each other now.
+    """
+
+    joined: int = 0
+    early: int = 0
+    defaulted: int = 0
+    missing: int = 0
+    overflow: int = 0
+    duplicate_events: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    too_late: int = 0
+    unmatched: int = 0
+    held: int = 0
+    waiting: int = 0

@@ -1,0 +1,81 @@
+"""`streamk run --labels`: its options, its report, and what is said where they are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamk.cli.arguments import UsageError
+from streamk.cli.late import duration
+from streamk.cli.run import _options, main
+
+BASE = ["file:events.ndjson", "--label", "y"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--labels", "file:labels.ndjson"], "--labels needs --key NAME"),
+        (["--key", "id"], "--key is for labels of their own; it needs --labels SOURCE"),
+        (["--label-timeout", "7d"], "--label-timeout is for labels"),
+        (["--labels", "file:l", "--key", "y"], "--key and --label are both 'y'"),
+        (["--labels", "file:l", "--key", "id", "--label-default", "0"], "needs --label-timeout"),
+        (["--labels", "file:l", "--key", "id", "--label-timeout", "7w"], "'7w' is no time span"),
+        (["--labels", "file:events.ndjson", "--key", "id"], "SOURCE and --labels are both"),
+        (["--labels", "file:l", "--key", "id", "--held-events", "0"], "too small"),
+        (["--labels", "file:l", "--key", "id", "--serve-compiled"], "does not go with --labels"),
+    ],
+)
+def test_options_that_make_no_sense(more: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _options([*BASE, *more])
+
+
+def test_labels_need_a_name() -> None:
+    with pytest.raises(UsageError, match="--label NAME is needed"):
+        _options(["file:events.ndjson", "--labels", "file:l", "--key", "id"])
+
+
+def test_time_spans() -> None:
+    assert [duration(text) for text in ("7d", "12h", "30m", "45s", "250ms", "90", "1.5h")] == [
+        *(604_800, 43_200, 1800, 45, 0.25, 90, 5400)
+    ]
+
+
+def test_a_job_of_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON and CSV, a label by default, a dead letter, and the same from a checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    events = [{"id": n, "at": 1000 * n, "a": n % 7, "b": n % 3} for n in range(60)]
+    lines = [json.dumps(event) for event in events] + ['{"a": 1, "at": 60000}']
+    (tmp_path / "events.ndjson").write_text("\n".join(lines) + "\n")
+    labels = [f"{n},{1000 * n + 2500},true" for n in range(60) if n % 7 > 3]
+    (tmp_path / "labels.csv").write_text("id,at,clicked\n" + "\n".join(labels) + "\n")
+    job = ["file:events.ndjson", "--labels", "csv:labels.csv", "--key", "id", "--label", "clicked"]
+    job += ["--time", "at", "--ignore", "at", "--label-timeout", "5s", "--label-default", "false"]
+    job += ["--to", "file:said.ndjson", "--dead-letters", "file:dead.ndjson"]
+    job += ["--checkpoint", "state", "--max-skew", "inf", "--quiet"]
+    job += ["--model", "doubly-stochastic", "--json"]
+    assert main(job) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["fates"]["joined"] == len(labels)
+    assert found["fates"]["defaulted"] + found["fates"]["held"] == 60 - len(labels)
+    assert found["fates"]["defaulted"] > 20
+    assert found["bad"] == {"key missing": 1}
+    assert set(found["classes"]) == {False, True}
+    said = (tmp_path / "said.ndjson").read_text()
+    assert len(said.splitlines()) == 60
+    (dead,) = map(json.loads, (tmp_path / "dead.ndjson").read_text().splitlines())
+    assert (dead["partition"], dead["offset"]) == ("events.ndjson", 60)
+    assert main(job) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["events_now"] == 0
+    assert again["fates"] == found["fates"]
+    assert (tmp_path / "said.ndjson").read_text() == said
+    assert main([one for one in job if one not in ("--quiet", "--json")]) == 0
+    text = capsys.readouterr().out
+    assert f"{len(labels)} labels met their event" in text
+    assert "with the default label" in text

@@ -1,0 +1,157 @@
+"""Events that wait for their labels survive crashes: predictions and model are the same bits."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import late_job
+import numpy as np
+import pytest
+from engine_kit import same_model
+
+from connectors.base import Output
+from connectors.memory import MemorySink
+from streamk.engine import newest_checkpoint
+from streamk.errors import StateError
+from streamk.state import State
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingSink(MemorySink):
+    """Fails after a number of writes, like a process that is killed."""
+
+    left = 10**9
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+        super().write(outputs)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("late")
+    late_job.write(path)
+    return path
+
+
+def test_crashes_leave_no_trace(files: Path, tmp_path: Path) -> None:
+    rng, plain, sink = random.Random(0), MemorySink(), CrashingSink()
+    expected = late_job.engine(files, plain).run()
+    fates = expected.fates
+    assert min(fates.joined, fates.early, fates.defaulted, fates.overflow, fates.too_late) > 0
+    assert min(fates.duplicates, fates.conflicts, fates.duplicate_events) > 0
+    crashes = 0
+    while True:
+        sink.left = rng.randrange(1, 5) if crashes < 4 else 10**9
+        every = rng.choice([50, 100])
+        job = late_job.engine(files, sink, checkpoint=tmp_path, checkpoint_every=every)
+        try:
+            report = job.run()
+            break
+        except Crash:
+            crashes += 1
+    assert crashes >= 2
+    assert sink.outputs == plain.outputs
+    assert same_model(report.model, expected.model)
+    assert report.fates == fates
+    assert report.counts == expected.counts
+    assert report.whole == expected.whole
+    assert report.history == expected.history
+    assert report.schema == expected.schema
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
+    """A real process, real files, SIGKILL."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for path in (whole, killed):
+        path.mkdir()
+        for name in ("events.ndjson", "labels.ndjson"):
+            shutil.copy(files / name, path / name)
+    late_job.main(str(whole))
+    rng, kills = random.Random(7), 0
+    command = [sys.executable, late_job.__file__, str(killed)]
+    for _ in range(50):
+        with subprocess.Popen(command, cwd=Path(late_job.__file__).parent) as process:
+            if kills < 3:
+                before = len(list((killed / "checkpoint").glob("member-0/0*")))
+                while process.poll() is None and not before:
+                    time.sleep(0.01)
+                    before = len(list((killed / "checkpoint").glob("member-0/0*")))
+                try:
+                    process.wait(rng.uniform(0.5, 3.0))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    kills += 1
+        if process.returncode == 0:
+            break
+        assert process.returncode == -9
+    assert kills
+    a, b = (newest_checkpoint(path / "checkpoint" / "member-0") for path in (whole, killed))
+    assert a is not None
+    assert b is not None
+    for name in ("model.safetensors", "held.safetensors"):
+        assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
+    assert a.held is not None
+    assert b.held is not None
+    assert a.held.header == b.held.header
+    assert a.body["training"] == b.body["training"]
+    name = "predictions.ndjson"
+    assert (whole / name).read_bytes() == (killed / name).read_bytes()
+
+
+def test_a_changed_option_is_refused(files: Path, tmp_path: Path) -> None:
+    late_job.engine(files, MemorySink(), checkpoint=tmp_path, max_events=300).run()
+    job = late_job.engine(files, MemorySink(), checkpoint=tmp_path)
+    job._config["labels"]["timeout"] = 5
+    with pytest.raises(StateError, match="labels="):
+        job.run()
+
+
+def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
+    job = late_job.engine(files, MemorySink(), checkpoint=tmp_path, max_events=400)
+    job.run()
+    trainer, found = job._trainer, newest_checkpoint(tmp_path / "member-0")
+    assert found is not None
+    assert found.held is not None
+    held = found.held
+    trainer.restore_held(held)
+    n = len(held.arrays["said"])
+    assert n
+    assert len(held.arrays["said_of"])
+    damages = {
+        "X": np.zeros((n, 99)),
+        "P": np.full((n, 3), 2.0),
+        "said": np.full(n, 7.0),
+        "number": np.full(n, 1 << 50),
+        "held": np.frombuffer(b'[["a", 1], ["a", 2]]', np.uint8),
+        "early": np.frombuffer(b"[[", np.uint8),
+        "over": np.zeros(3),
+        "said_by_parts": np.full((len(held.arrays["said_of"]), 2, 1), 0.0, np.float32),
+        "said_of": np.full(3, -1),
+    }
+    for name, array in damages.items():
+        with pytest.raises(StateError):
+            trainer.restore_held(replace(held, arrays={**held.arrays, name: array}))
+    for name in held.arrays:
+        without = {other: array for other, array in held.arrays.items() if other != name}
+        with pytest.raises(StateError):
+            trainer.restore_held(State(held.header, without))
+    for name in ("records", "number", "fates", "schema"):
+        with pytest.raises(StateError):
+            trainer.restore_held(replace(held, header={**held.header, name: "x"}))
+    with pytest.raises(StateError, match="holds no events"):
+        trainer.restore_held(None)

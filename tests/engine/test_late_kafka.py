@@ -1,0 +1,81 @@
+"""Events in one topic, their labels in another, on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import late_job
+import pytest
+from engine_kit import same_model
+from kafka_kit import producer
+
+from connectors.kafka import KafkaSource
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, LateLabels
+from streamk.errors import InvalidInput
+from streamk.learners import MultiKernel
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("kafka_client"),
+]
+
+MakeTopic = Callable[..., str]
+BORN = 1_700_000_000_000
+PARTITIONS = 2
+
+
+def run(events: Any, labels: Any) -> tuple[Any, MemorySink]:
+    sink = MemorySink()
+    report = Engine(
+        events,
+        MultiKernel(seed=1),
+        label="y",
+        ignore=("at",),
+        sink=sink,
+        until_end=True,
+        max_skew=float("inf"),
+        labels=LateLabels(labels, key="id", timeout=1.0, held_events=60),
+    ).run()
+    return report, sink
+
+
+def test_two_topics_are_learned_as_the_same_records_in_memory(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    """In one order, which the records' timestamps and partitions make."""
+    sources, in_memory = [], []
+    for records in late_job.records(300):
+        topic = kafka_topic(PARTITIONS, **{"retention.ms": "-1"})
+        with producer(kafka_address) as out:
+            for n, record in enumerate(records):
+                value, time = json.dumps(record).encode(), BORN + record["at"]
+                out.send(topic, value, partition=n % PARTITIONS, timestamp_ms=time)
+            out.flush()
+        sources.append(KafkaSource((kafka_address,), topic))
+        parts = {f"{topic}:{p}": records[p::PARTITIONS] for p in range(PARTITIONS)}
+        times = {name: [BORN + one["at"] for one in some] for name, some in parts.items()}
+        values = {name: [json.dumps(one).encode() for one in some] for name, some in parts.items()}
+        in_memory.append(MemorySource(values, timestamps=times))
+    report, sink = run(*sources)
+    expected, outputs = run(*in_memory)
+    assert report.fates == expected.fates
+    assert report.fates.joined > 200
+    assert report.counts == expected.counts
+    assert same_model(report.model, expected.model)
+    assert [(o.partition, o.offset, o.value) for o in sink.outputs] == [
+        (o.partition, o.offset, o.value) for o in outputs.outputs
+    ]
+
+
+def test_a_group_is_refused(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(1)
+    source = KafkaSource((kafka_address,), topic, group=f"group-{topic}")
+    try:
+        with pytest.raises(InvalidInput, match="drop group="):
+            run(source, MemorySource([{"id": 1, "y": True}]))
+    finally:
+        source.close()

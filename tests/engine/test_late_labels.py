@@ -1,0 +1,364 @@
+"""Labels that come later than their events: against a join of plain lists, and alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import WhimsicalSource, learner, same_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_late import NaiveJoin, in_order
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, LateLabels
+from streamk.engine.late.join import Join, Learn, Predict
+from streamk.errors import EngineError, InvalidInput
+from streamk.learners import MultiKernel
+
+FOREVER = float("inf")
+
+
+def event(key: Any, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {"id": key, "a": float(rng.normal()), "b": float(rng.normal())}
+
+
+def run(
+    events: dict[str, list[tuple[int, Any]]],
+    labels: dict[str, list[tuple[int, Any]]],
+    model: Any,
+    *,
+    whim: int = 0,
+    engine: dict[str, Any] | None = None,
+    **late: Any,
+) -> tuple[Any, MemorySink]:
+    """A run over records (timestamp, value) of partitions."""
+    sources = [
+        WhimsicalSource(
+            {name: [value for _, value in records] for name, records in partitions.items()},
+            timestamps={
+                name: [time for time, _ in records] for name, records in partitions.items()
+            },
+            whim=whim + n,
+        )
+        for n, partitions in enumerate((events, labels))
+    ]
+    sink = MemorySink()
+    options = {"label": "y", "sink": sink, "max_skew": FOREVER, **(engine or {})}
+    return (
+        Engine(sources[0], model, labels=LateLabels(sources[1], key="id", **late), **options).run(),
+        sink,
+    )
+
+
+# --- the join alone -------------------------------------------------------------------------------
+
+KEYS = st.sampled_from("abcdefgh")
+RECORDS = st.lists(st.tuples(st.booleans(), KEYS, st.booleans(), st.integers(0, 4)), max_size=60)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    RECORDS,
+    st.sampled_from([None, 0, 3, 10]),
+    st.sampled_from([1, 2, 3, 100]),
+    st.sampled_from([None, False]),
+    st.integers(0, 60),
+)
+def test_the_join_is_that_of_plain_lists(
+    records: list[Any], timeout: int | None, most: int, default: Any, stop: int
+) -> None:
+    """Events and labels in any order; once in between everything is saved and read again."""
+    default = None if timeout is None else default
+    naive, join = NaiveJoin(timeout, most, default), Join(timeout, most, default)
+    slots: dict[int, int] = {}
+    steps: list[tuple[str, int, Any]] = []
+    clock = 0
+    for place, (is_label, key, label, more) in enumerate(records):
+        clock += more
+        if place == stop:
+            before = [slots[slot] for slot in join.slots]
+            saved = join.to_json(), join.arrays()
+            join = Join(timeout, most, default)
+            join.restore(*saved)
+            slots = dict(enumerate(before))
+        if is_label:
+            naive.label(key, label, clock)
+            found = join.label(key, label, clock)
+        else:
+            naive.event(key, place, clock)
+            found = join.event(key, clock)
+        for step in found:
+            if isinstance(step, Learn):
+                steps.append(("learn", slots[step.slot], step.label))
+            else:
+                assert isinstance(step, Predict)
+                slots[step.slot] = place
+                steps.append(("predict", place, step.slot >= 0))
+    assert steps == naive.steps
+    fates = asdict(join.count())
+    assert (fates.pop("held"), fates.pop("waiting")) == (len(naive.held), len(naive.early))
+    assert {name: n for name, n in fates.items() if n} == naive.fates
+    n_labels = sum(is_label for is_label, *_ in records)
+    whole = asdict(join.count())
+    ends = ("joined", "defaulted", "missing", "overflow", "duplicate_events", "held")
+    assert sum(whole[name] for name in ends) == len(records) - n_labels
+    ends = ("joined", "duplicates", "conflicts", "too_late", "unmatched", "waiting")
+    assert sum(whole[name] for name in ends) == n_labels
+
+
+# --- the engine -----------------------------------------------------------------------------------
+
+
+def partitions_of(draw: Any, names: list[str], value: Any) -> dict[str, list[tuple[int, Any]]]:
+    return {
+        name: [(draw(st.integers(0, 40)), value(draw)) for _ in range(draw(st.integers(0, 15)))]
+        for name in names
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_predictions_and_model_are_those_of_the_plain_join(data: Any) -> None:
+    events = partitions_of(
+        data.draw,
+        ["0", "1"],
+        lambda draw: event(draw(KEYS), draw(st.integers(0, 5))),
+    )
+    labels = partitions_of(
+        data.draw, ["0"], lambda draw: {"id": draw(KEYS), "y": draw(st.booleans())}
+    )
+    timeout = data.draw(st.sampled_from([None, 5, 20]))
+    default = None if timeout is None else data.draw(st.sampled_from([None, False]))
+    most = data.draw(st.sampled_from([1, 3, 100]))
+    report, sink = run(
+        events,
+        labels,
+        learner(columns=("a", "b")),
+        whim=data.draw(st.integers(0, 100)),
+        timeout=None if timeout is None else timeout / 1000,
+        default=default,
+        held_events=most,
+    )
+    naive, model = NaiveJoin(timeout, most, default), learner(columns=("a", "b"))
+    merged = in_order(
+        {f"labels/{name}": of for name, of in labels.items()}
+        | {f"stream/{name}": of for name, of in events.items()}
+    )
+    for place, one in enumerate(merged):
+        if one.partition.startswith("labels/"):
+            naive.label(one.value["id"], one.value["y"], one.clock)
+        else:
+            naive.event(one.value["id"], place, one.clock)
+    said: dict[int, Any] = {}
+    hits = []
+    for what, place, answer in naive.steps:
+        x = np.array([[merged[place].value["a"], merged[place].value["b"]]])
+        if what == "predict":
+            said[place] = model.predict_then_learn_many(x, [None]).predictions[0]
+        else:
+            if said[place] is not None:
+                hits.append(said[place] == answer)
+            model.learn_many(x, [answer])
+    assert same_model(report.model, model)
+    assert [output.value["prediction"] for output in sink.outputs] == list(said.values())
+    assert [(o.partition, o.offset) for o in sink.outputs] == [
+        (merged[place].partition.removeprefix("stream/"), merged[place].offset) for place in said
+    ]
+    assert report.events == len(merged)
+    assert report.whole.get("accuracy") == (pytest.approx(np.mean(hits)) if hits else None)
+    fates = {name: n for name, n in asdict(report.fates).items() if n}
+    assert {name: n for name, n in fates.items() if name not in ("held", "waiting")} == naive.fates
+
+
+def stream(n: int, *, delay: int, kind: str = "two") -> tuple[Any, Any]:
+    """Events and their labels, `delay` ms later and not in order."""
+    rng = np.random.default_rng(1)
+    events = [(10 * i, event(i, i)) for i in range(n)]
+    labels = []
+    for i, (time, x) in enumerate(events):
+        y: Any = x["a"] * x["b"] > 0
+        if kind == "numbers":
+            y = x["a"] + 100.0 * x["b"] * (i > n / 2)
+        elif kind == "three":
+            y = "far" if x["a"] ** 2 + x["b"] ** 2 > 3 else str(y)
+        labels.append((time + delay + int(rng.integers(0, 300)), {"id": str(i), "y": y}))
+    return events, sorted(labels, key=lambda one: one[0])
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "numbers"])
+def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
+    """As one at a time, under the numbers of the events; so, too, without numbers."""
+    events, labels = stream(400, delay=200, kind=kind)
+    task = "regression" if kind == "numbers" else "classification"
+    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1, task=task))
+    model, plain = MultiKernel(seed=1, task=task), MultiKernel(seed=1, task=task)
+    held: dict[str, Any] = {}
+    for one in in_order({"labels/0": labels, "stream/0": events}):
+        if one.partition.startswith("stream/"):
+            x = np.array([[one.value["a"], one.value["b"]]])
+            held[str(one.value["id"])] = x
+            if model.columns is not None:
+                model.predict_held_many(x, [one.value["id"]])
+                plain.predict_then_learn_many(x, [None])
+            continue
+        x, y = held.pop(one.value["id"]), one.value["y"]
+        for each in (model, plain):
+            if each.columns is None:
+                each.add_columns(("a", "b"))
+        model.learn_held_many(x, [y], [int(one.value["id"])])
+        plain.learn_many(x, [y])
+    assert same_model(report.model, model)
+    assert same_model(report.model, plain)
+    assert report.fates.joined == report.counts.learned == 400
+
+
+def test_equal_events_are_learned_by_what_was_said_of_each() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] > 0).tolist()
+    model = MultiKernel(seed=0, columns=("a", "b"))
+    model.learn_many(X, y)
+    twin = MultiKernel.from_state(model.state())
+    x = X[:1]
+    model.predict_held_many(x, [0])
+    model.predict_held_many(x, [1])  # the same was said, once more
+    model.learn_held_many(np.vstack([x, x]), [True, False], [0, 1])
+    twin.predict_held_many(x, [0])
+    numbers, said = twin.held_predictions()
+    restored = MultiKernel.from_state(twin.state())
+    restored.restore_held_predictions(np.array([0, 1]), np.concatenate([said, said]))
+    restored.learn_held_many(x, [True], [0])
+    restored.learn_held_many(x, [False], [1])
+    assert numbers.tolist() == [0]
+    assert same_model(model, restored)
+    assert len(model.held_predictions()[0]) == 0
+
+
+def test_fields_that_come_later_become_columns_with_the_first_event_learned() -> None:
+    events = [
+        (0, {"id": 1, "a": 1.0}),
+        (1, {"id": 2, "a": 2.0, "c": "x"}),
+        (2, {"id": 3, "a": 3.0, "c": "y", "d": None}),
+        (3, {"id": 4, "a": 4.0, "late": 4.0}),
+    ]
+    labels = [(10, {"id": 2, "y": 1.0}), (11, {"id": 1, "y": 2.0}), (12, {"id": 3, "y": 3.0})]
+    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1, task="regression"), whim=3)
+    assert report.model.columns == ("a", "c=x", "c=y")
+    assert report.schema.columns == ("a", "c=x", "c=y")
+    assert report.fates.held == 1
+
+
+def test_what_cannot_be_used_is_told_and_written() -> None:
+    dead = MemorySink()
+    events = [(0, event(1)), (1, {"a": 1.0}), (2, event(2.5)), (3, {**event(3), "y": True})]
+    labels = [
+        (10, {"id": 1, "y": True}),
+        (11, {"y": True}),
+        (12, {"id": 3}),
+        (13, {"id": 3, "y": [1]}),
+        (14, {"id": "3", "y": False}),
+    ]
+    report, sink = run({"e": events}, {"l": labels}, learner(), engine={"dead_letters": dead})
+    assert report.counts.bad == {"key missing": 3, "label missing": 1, "label out of domain": 1}
+    assert [(o.partition, o.offset) for o in dead.outputs] == [
+        ("e", 1), ("e", 2), ("l", 1), ("l", 2), ("l", 3)
+    ]  # fmt: skip
+    assert [(o.partition, o.offset) for o in sink.outputs] == [("e", 0), ("e", 3)]
+    assert report.fates.joined == report.counts.learned == 2
+    assert report.model.columns == ("a", "b")
+
+
+def test_the_policy_raise_ends_at_the_first_bad_record() -> None:
+    with pytest.raises(EngineError, match="at l offset 0 cannot be used: key missing"):
+        run(
+            {"e": [(0, event(1))]},
+            {"l": [(5, {"y": True})]},
+            learner(),
+            engine={"on_error": "raise"},
+        )
+
+
+def test_a_class_too_many_is_a_bad_label() -> None:
+    events = [(i, event(i, i)) for i in range(3)]
+    labels = [(10 + i, {"id": i, "y": f"class {i}"}) for i in range(3)]
+    report, _ = run({"e": events}, {"l": labels}, MultiKernel(seed=0, max_classes=2))
+    assert report.counts.bad == {"label out of domain": 1}
+    assert report.counts.learned == 2
+
+
+def test_times_come_from_a_field() -> None:
+    events = [(0, {**event(i, i), "at": f"2024-01-01T00:00:{i:02d}Z"}) for i in range(20)]
+    events.append((0, {**event("x"), "at": "yesterday"}))
+    start = 1_704_067_200_000
+    labels = [(0, {"id": i, "y": True, "at": start + 1000 * i + 5500}) for i in range(20)]
+    report, sink = run({"e": events}, {"l": labels}, learner(), time="at", timeout=6.0)
+    assert report.counts.bad == {"time missing": 1}
+    assert report.fates.joined == 20
+    assert sink.outputs[3].timestamp == start + 3000
+    report, _ = run({"e": events}, {"l": labels}, learner(), time="at", timeout=5.0)
+    assert report.fates.joined == 0
+    assert report.fates.missing == report.fates.too_late == 20
+
+
+@pytest.mark.parametrize(
+    ("late", "words"),
+    [
+        ({"key": "y"}, "is the label"),
+        ({"key": "id", "default": True}, "give timeout="),
+        ({"key": "id", "timeout": -1.0}, "at least 0"),
+        ({"key": "id", "held_events": 0}, "held_events"),
+    ],
+)
+def test_options_that_make_no_sense(late: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Engine(
+            MemorySource([event(1)]),
+            learner(),
+            label="y",
+            labels=LateLabels(MemorySource([{"id": 1, "y": True}]), **late),
+        )
+
+
+def test_events_without_names_are_refused() -> None:
+    labels = LateLabels(MemorySource([{"id": 1, "y": True}]), key="id")
+    with pytest.raises(InvalidInput, match="named fields"):
+        Engine(MemorySource(np.eye(2)), learner(), label="y", labels=labels)
+
+
+def test_a_key_that_no_event_has_ends_with_an_error() -> None:
+    with pytest.raises(InvalidInput, match="key missing: the event has no 'id'"):
+        run({"e": [(0, {"a": 1.0})]}, {"l": [(0, {"id": 1, "y": True})]}, learner())
+    with pytest.raises(InvalidInput, match="none of the 1 labels can be used"):
+        run({"e": [(0, event(1))]}, {"l": [(0, {"name": 1, "y": True})]}, learner())
+
+
+def test_the_score_is_that_of_river() -> None:
+    """To the last event, with a fixed delay whose ends meet other events."""
+    import datetime as dt
+
+    from river import compose, evaluate, metrics
+
+    from streamk.adapters.river import KernelClassifier
+
+    events, _ = stream(300, delay=0)
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    data = [
+        (
+            {"a": x["a"], "b": x["b"], "at": start + dt.timedelta(milliseconds=time)},
+            x["a"] * x["b"] > 0,
+        )
+        for time, x in events
+    ]
+    metric = metrics.Accuracy()
+    model = compose.Discard("at") | KernelClassifier(seed=1)
+    evaluate.progressive_val_score(
+        data, model, metric, moment="at", delay=dt.timedelta(milliseconds=500)
+    )
+    labels = [(t + 500, {"id": x["id"], "y": x["a"] * x["b"] > 0}) for t, x in events]
+    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1))
+    assert report.whole["accuracy"] == pytest.approx(metric.get(), abs=1e-12)
+    assert metric.get() > 0.8
