@@ -238,7 +238,9 @@ class LateTrainer(Trainer):
         self._labels_bad = count(header, "labels_bad", owner)
         work = self._new_work(count(header, "number", owner))
         fates = header.get("fates")
-        n = work.join.restore(fates if isinstance(fates, Mapping) else {}, held.arrays)
+        if not isinstance(fates, Mapping):
+            raise _unreadable("their counts are missing")
+        n = work.join.restore(fates, held.arrays)
         classes = len(model.classes) if model.is_classifier else None
         work.held.restore(
             n, held.arrays, columns=len(columns), classes=classes, numbers=work.number
