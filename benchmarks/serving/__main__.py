@@ -31,7 +31,7 @@ MODELS = ("multi-kernel", "doubly-stochastic")
 CONNECTIONS = (1, 16, 64)
 LEARNED, ASKED = 40_000, 500
 SECONDS, RATES = 10.0, (500, 2000)
-REPEATS = 50
+REPEATS = 80
 """Times that the job's file holds the events, so that the job outlasts the requests."""
 
 
