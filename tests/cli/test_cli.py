@@ -21,7 +21,7 @@ from streamk.cli import dispatch, models
 from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
-from streamk.engine import Engine
+from streamk.engine import Engine, LateLabels
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
 from streamk.kernels import KERNELS
 from streamk.learners import (
@@ -78,7 +78,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_defaults_in_the_help_are_those_of_the_engine() -> None:
-    defaults = inspect.signature(Engine).parameters
+    defaults = inspect.signature(Engine).parameters | inspect.signature(LateLabels).parameters
     shown = {
         action.dest: float(found[1])
         for action in _parser()._actions

@@ -874,6 +874,7 @@ def test_a_process_ends_with_its_learner() -> None:
     assert not room.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_a_process_outlives_what_ends_the_job_in_order() -> None:
     """A supervisor sends SIGTERM to all processes of a job, whose last state is to have the copy
@@ -890,6 +891,7 @@ def test_a_process_outlives_what_ends_the_job_in_order() -> None:
     assert process.wait() == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_processes")
 def test_a_process_leaves_no_events_behind() -> None:
     """A job that is killed later, before it has taken the copy, removes nothing."""
