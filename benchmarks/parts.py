@@ -77,5 +77,6 @@ def render(document: Mapping[str, Any], parts: Mapping[str, Render]) -> str:
     for name, tables in parts.items():
         found = document["results"].get(name)
         if found is not None:
-            texts += [tables(found), common.origin(found.get("origin", document))]
+            figures = {key: one for key, one in found.items() if key != "origin"}
+            texts += [tables(figures), common.origin(found.get("origin", document))]
     return "\n\n".join(texts)

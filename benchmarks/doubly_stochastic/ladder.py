@@ -151,8 +151,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and step, with the figures of the command below the ladder's."""
     rows = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         first = "RMSE" if one["task"] == "regression" else "log loss"
         best = np.min([one["steps"][f"{size:g}"][first]["values"] for size in SIZES], axis=0)
         short = name.partition("_")[0]

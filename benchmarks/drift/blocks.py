@@ -50,9 +50,8 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
 
 def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and length of blocks, a column for each detector."""
-    sets = {name: one for name, one in found.items() if name != "origin"}
     lines, header = [], ["alarms"]
-    for name, one in sets.items():
+    for name, one in found.items():
         for block, heard in one["blocks"].items():
             header = ["alarms", *heard]
             cells = [f"{number:,}" for number in heard.values()]

@@ -55,11 +55,10 @@ def _accuracy(stream: Dataset, detector: Any) -> float:
 
 def render(found: Mapping[str, Any]) -> str:
     """A line for each data set, a column for each detector."""
-    sets = {name: one for name, one in found.items() if name != "origin"}
-    header = ["accuracy, %", *next(iter(sets.values()))["accuracy"]]
+    header = ["accuracy, %", *next(iter(found.values()))["accuracy"]]
     rows = [
         [f"{name}, {one['events']:,} events"]
         + [f"{100 * accuracy:.1f}" for accuracy in one["accuracy"].values()]
-        for name, one in sets.items()
+        for name, one in found.items()
     ]
     return common.table(header, rows)

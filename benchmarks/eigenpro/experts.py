@@ -94,8 +94,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each stream and expert."""
     rows = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         for expert, of in one["experts"].items():
             figures = [f"{of['whole']:.4f}", f"{of['last']:.4f}", f"{of['seconds']:,.0f}"]
             rows.append([f"{name}: {expert}", *figures])

@@ -85,8 +85,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A table a stream, and a line on the rivals' times."""
     texts = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         rows = [
             [learner, cell(of["whole"]), cell(of["last"]), cell(of["seconds"], 1)]
             for learner, of in one["learners"].items()

@@ -104,8 +104,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and set of parts."""
     lines = []
     for name, parts in found.items():
-        if name == "origin":
-            continue
         for part, one in parts.items():
             figures = [cell(one["accuracy"]), cell(one["cost"], 1), cell(one["seconds"], 1)]
             lines.append([f"{name}: {part}", *figures])

@@ -122,8 +122,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A table for each data set."""
     tables = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         models = one["models"]
         unit = models["linear, fused"]["many"]
         lines = []

@@ -192,8 +192,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set, way in and job."""
     lines = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         for way in ("file", "topic"):
             for job, figures in one[way].items():
                 first, second = (

@@ -123,8 +123,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and model, then a line of times for each data set."""
     lines, timed = [], []
     for name, one in found.items():
-        if name == "origin":
-            continue
         for model in ("learner", "served", "frozen learner", "frozen copy"):
             first, second = one["figures"][model].items()
             lines.append([f"{name}: {model}", *(_figure(*pair) for pair in (first, second))])

@@ -118,8 +118,6 @@ def render(found: Mapping[str, Any]) -> str:
     lines = []
     methods = ["dc_pred", "Nys", "KNys", "RKS", "Fastfood"]
     for name, budgets in found.items():
-        if name == "origin":
-            continue
         for budget, errors in budgets.items():
             lines.append([f"{name}, {budget}", *(cell(errors[method], 3) for method in methods)])
     return common.table(["error, budget", *methods], lines)

@@ -66,8 +66,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and family."""
     rows = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         for family in FAMILIES:
             figures = one[family]
             digits = 0 if figures["error"] > 1_000.0 else 2

@@ -202,8 +202,6 @@ def render(found: Mapping[str, Any]) -> str:
     """A line for each data set and method."""
     rows = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         for method, figures in one["methods"].items():
             numbers = "rmse" in figures
             digits = 0 if figures["error"]["mean"] > 1_000.0 else 3 if numbers else 2

@@ -47,8 +47,6 @@ def render(found: Mapping[str, Any]) -> str:
     """The table."""
     rows = []
     for name, one in found.items():
-        if name == "origin":
-            continue
         model, held, run = name.split("/")
         rows.append(
             (

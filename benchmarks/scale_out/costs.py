@@ -130,8 +130,6 @@ def render(found: Mapping[str, Any], *, name: str) -> str:
     rows = []
     shards = SHARDS
     for label, one in found.items():
-        if label == "origin":
-            continue
         for size, cell in one["rounds"].items():
             for rule in RULES:
                 lost = [cell.get(f"{v} {rule}") for v in shards]
