@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from connectors.base import Chunk
-from connectors.memory import MemorySource
+from connectors.base import Chunk, Output
+from connectors.memory import MemorySink, MemorySource
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 from streamk.packing import fingerprint
@@ -32,6 +32,22 @@ def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:
             {"a": a, "b": b, "c": rng.choice("xyz"), "id": i, "y": "up" if a * b > 0 else "down"}
         )
     return made
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingSink(MemorySink):
+    """Fails after a number of writes, like a process that is killed."""
+
+    left = 10**9
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+        super().write(outputs)
 
 
 class WhimsicalSource(MemorySource):

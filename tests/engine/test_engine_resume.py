@@ -15,7 +15,16 @@ from typing import Any
 
 import engine_job
 import pytest
-from engine_kit import BATCH, WhimsicalSource, events, learner, same_model, split
+from engine_kit import (
+    BATCH,
+    Crash,
+    CrashingSink,
+    WhimsicalSource,
+    events,
+    learner,
+    same_model,
+    split,
+)
 
 from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
@@ -27,22 +36,6 @@ from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
 N = 400
-
-
-class Crash(Exception):
-    pass
-
-
-class CrashingSink(MemorySink):
-    """Fails after a number of writes, like a process that is killed."""
-
-    left = 10**9
-
-    def write(self, outputs: Sequence[Output]) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Crash
-        super().write(outputs)
 
 
 class CrashingSource(WhimsicalSource):

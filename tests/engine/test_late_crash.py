@@ -7,36 +7,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import late_job
 import numpy as np
 import pytest
-from engine_kit import same_model
+from engine_kit import Crash, CrashingSink, same_model
 
-from connectors.base import Output
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 from streamk.state import State
-
-
-class Crash(Exception):
-    pass
-
-
-class CrashingSink(MemorySink):
-    """Fails after a number of writes, like a process that is killed."""
-
-    left = 10**9
-
-    def write(self, outputs: Sequence[Output]) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Crash
-        super().write(outputs)
 
 
 @pytest.fixture(scope="module")

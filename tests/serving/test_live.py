@@ -269,7 +269,7 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
             # A phone, at night: nothing is wider than the screen.
             page.emulate_media(color_scheme="dark")
             page.set_viewport_size({"width": 400, "height": 800})
-            page.wait_for_function("document.documentElement.scrollWidth <= 400")
+            page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
             back = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert back == "rgb(22, 22, 21)"
             if "STREAMK_SCREENSHOTS" in os.environ:
