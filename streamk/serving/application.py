@@ -22,7 +22,7 @@ from streamk.errors import InvalidInput, StreamkError
 from streamk.learners.common.predictor import innermost
 from streamk.serving.answers import Answers, split
 from streamk.serving.description import description
-from streamk.serving.guard import JSON, Guard, as_json, refused
+from streamk.serving.guard import JSON, Guard, as_json, healthz, refused
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.trained import TrainedModel
 
@@ -78,7 +78,7 @@ def application(
         Route("/metrics", guard.of(server.metrics), methods=["GET"]),
         Route("/openapi.json", guard.of(server.openapi), methods=["GET"]),
         # They tell nothing of the model.
-        Route("/healthz", guard.of(server.healthz, is_open=True), methods=["GET"]),
+        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
         Route("/readyz", guard.of(server.readyz, is_open=True), methods=["GET"]),
     ]
     handlers: dict[Any, Any] = {HTTPException: refused}
@@ -150,10 +150,6 @@ class _Server:
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""
         return as_json(description(self._limits.body, self._limits.events, self._with_token))
-
-    async def healthz(self, _: Request) -> Response:
-        """Tell that the process answers."""
-        return as_json({"status": "ok"})
 
     async def readyz(self, _: Request) -> Response:
         """Tell whether there is anything to predict from."""

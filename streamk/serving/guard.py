@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from streamk.errors import InvalidInput
 
-__all__ = ["COOKIE", "JSON", "Guard", "Handler", "as_json", "refused"]
+__all__ = ["COOKIE", "JSON", "Guard", "Handler", "as_json", "healthz", "refused"]
 
 JSON = "application/json"
 COOKIE = "streamk_token"
@@ -80,6 +80,11 @@ class Guard:
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a response with a value as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+async def healthz(_: Request) -> Response:
+    """Tell that the process answers."""
+    return as_json({"status": "ok"})
 
 
 def refused(request: Request, error: Exception) -> Response:

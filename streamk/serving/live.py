@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -21,8 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamk.engine.progress import Snapshot
-from streamk.serving.guard import COOKIE, Guard, as_json, refused
-from streamk.serving.monitoring import CONTENT_TYPE
+from streamk.serving.guard import COOKIE, Guard, as_json, healthz, refused
+from streamk.serving.monitoring import CONTENT_TYPE, JobMonitoring
 
 __all__ = ["MOST", "History", "live_page"]
 
@@ -92,11 +91,12 @@ def live_page(history: History, *, token: str | None = None) -> Starlette:
     """
     page = _Page(history)
     guard = Guard(token, page.figures.answered)
+    guarded_file = guard.of(page.file)
 
     async def front(request: Request) -> Response:
         given = request.query_params.get("token")
         if given is None:
-            return await guard.of(page.file)(request)
+            return await guarded_file(request)
         if not guard.accepts(given):
             raise HTTPException(401, "the token is another one")
         response = RedirectResponse("/", 303)
@@ -106,11 +106,11 @@ def live_page(history: History, *, token: str | None = None) -> Starlette:
 
     routes = [
         Route("/", front, methods=["GET"]),
-        Route("/page/{name}", guard.of(page.file), methods=["GET"]),
+        Route("/page/{name}", guarded_file, methods=["GET"]),
         Route("/points", guard.of(page.points), methods=["GET"]),
         Route("/events", guard.of(page.events), methods=["GET"]),
         Route("/metrics", guard.of(page.metrics), methods=["GET"]),
-        Route("/healthz", guard.of(page.healthz, is_open=True), methods=["GET"]),
+        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
         Route("/readyz", guard.of(page.readyz, is_open=True), methods=["GET"]),
     ]
     handlers: dict[Any, Any] = {HTTPException: refused}
@@ -135,7 +135,7 @@ class _Headers:
 class _Page:
     def __init__(self, history: History) -> None:
         self._history = history
-        self.figures = _Figures(history)
+        self.figures = JobMonitoring(lambda: history.last)
         files = (path for path in _FILES.iterdir() if path.suffix in _KINDS)
         self._files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in files}
 
@@ -185,10 +185,6 @@ class _Page:
         """Return figures for Prometheus."""
         return Response(self.figures.text(), headers={"Content-Type": CONTENT_TYPE})
 
-    async def healthz(self, _: Request) -> Response:
-        """Tell that the process answers."""
-        return as_json({"status": "ok"})
-
     async def readyz(self, _: Request) -> Response:
         """Tell whether the job is at work."""
         last = self._history.last
@@ -197,60 +193,3 @@ class _Page:
         if last["trouble"]:
             return as_json({"status": last["trouble"]}, 503)
         return as_json({"status": "ready"})
-
-
-_GAUGES = {
-    "events": "Events taken since the job began, restarts included.",
-    "learned": "Events learned.",
-    "predicted": "Events predicted.",
-    "bad": "Events that could not be used.",
-    "events_per_s": "Events a second.",
-    "lag": "Events in the source that are not yet taken.",
-    "features": "Random features or landmarks in use.",
-    "model_bytes": "Memory of the model.",
-    "process_bytes": "Memory of the process.",
-    "epoch": "Number of the last checkpoint.",
-}
-
-
-class _Figures:
-    """The last point, as Prometheus reads it."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._registry = registry = CollectorRegistry()
-        self._gauges = {
-            name: Gauge(f"streamk_job_{name}", about, registry=registry)
-            for name, about in _GAUGES.items()
-        }
-        self._figures = Gauge(
-            "streamk_job_figure",
-            "Figures of progressive validation, of the last events or of all.",
-            ("name", "of"),
-            registry=registry,
-        )
-        self._waits = Gauge(
-            "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
-        )
-        self._requests = Counter(
-            "streamk_requests",
-            "Requests that were answered.",
-            ("path", "status"),
-            registry=registry,
-        )
-
-    def answered(self, path: str, status: int) -> None:
-        """Count a request."""
-        self._requests.labels(path if not path.startswith("/page/") else "/page", status).inc()
-
-    def text(self) -> bytes:
-        """Return all figures as Prometheus reads them."""
-        last = self._history.last
-        if last is not None:
-            for name, gauge in self._gauges.items():
-                gauge.set(float("nan") if last[name] is None else last[name])
-            for of in ("window", "whole", "baselines"):
-                for name, value in last[of].items():
-                    self._figures.labels(name, of).set(value)
-            self._waits.set(last["trouble"] is not None)
-        return generate_latest(self._registry)

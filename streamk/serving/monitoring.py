@@ -1,8 +1,10 @@
-"""Figures of a server for Prometheus."""
+"""Figures of servers for Prometheus."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,14 +17,36 @@ from prometheus_client import (
 
 from streamk.serving.trained import TrainedModel
 
-__all__ = ["CONTENT_TYPE", "Monitoring"]
+__all__ = ["CONTENT_TYPE", "JobMonitoring", "Monitoring"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds. A prediction takes some 50 µs."""
 
 
-class Monitoring:
+class _Requests:
+    """Counts of requests, among other figures."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "streamk_requests",
+            "Requests that were answered.",
+            ("path", "status"),
+            registry=self._registry,
+        )
+
+    def answered(self, path: str, status: int) -> None:
+        """Count a request."""
+        path = "/page" if path.startswith("/page/") else path
+        self._requests.labels(path, str(status)).inc()
+
+    def text(self) -> bytes:
+        """Return all figures as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class Monitoring(_Requests):
     """Counts of requests and predictions, times, and the age of the model.
 
     Parameters
@@ -31,14 +55,8 @@ class Monitoring:
     """
 
     def __init__(self, model: TrainedModel) -> None:
-        registry = CollectorRegistry()
-        self._registry = registry
-        self._requests = Counter(
-            "streamk_requests",
-            "Requests that were answered.",
-            ("path", "status"),
-            registry=registry,
-        )
+        super().__init__()
+        registry = self._registry
         self._events = Counter("streamk_events_predicted", "Events predicted.", registry=registry)
         self._seconds = Histogram(
             "streamk_predict_seconds",
@@ -60,10 +78,6 @@ class Monitoring:
         )
         age.set_function(lambda: max(0.0, time.time() - model.written))
 
-    def answered(self, path: str, status: int) -> None:
-        """Count a request."""
-        self._requests.labels(path, str(status)).inc()
-
     def predicted(self, events: int, seconds: float) -> None:
         """Count the events of a request, and note how long it took."""
         self._events.inc(events)
@@ -73,6 +87,55 @@ class Monitoring:
         """Count a checkpoint that could not be read."""
         self._failures.inc()
 
+
+_GAUGES = {
+    "events": "Events taken since the job began, restarts included.",
+    "learned": "Events learned.",
+    "predicted": "Events predicted.",
+    "bad": "Events that could not be used.",
+    "events_per_s": "Events a second.",
+    "lag": "Events in the source that are not yet taken.",
+    "features": "Random features or landmarks in use.",
+    "model_bytes": "Memory of the model.",
+    "process_bytes": "Memory of the process.",
+    "epoch": "Number of the last checkpoint.",
+}
+
+
+class JobMonitoring(_Requests):
+    """The last point of a job, and counts of requests.
+
+    Parameters
+    ----------
+    last : function
+        Returns the point, or None where there is none yet.
+    """
+
+    def __init__(self, last: Callable[[], Mapping[str, Any] | None]) -> None:
+        super().__init__()
+        self._last, registry = last, self._registry
+        self._gauges = {
+            name: Gauge(f"streamk_job_{name}", about, registry=registry)
+            for name, about in _GAUGES.items()
+        }
+        self._figures = Gauge(
+            "streamk_job_figure",
+            "Figures of progressive validation, of the last events or of all.",
+            ("name", "of"),
+            registry=registry,
+        )
+        self._waits = Gauge(
+            "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
+        )
+
     def text(self) -> bytes:
         """Return all figures as Prometheus reads them."""
-        return generate_latest(self._registry)
+        last = self._last()
+        if last is not None:
+            for name, gauge in self._gauges.items():
+                gauge.set(float("nan") if last[name] is None else last[name])
+            for of in ("window", "whole", "baselines"):
+                for name, value in last[of].items():
+                    self._figures.labels(name, of).set(value)
+            self._waits.set(last["trouble"] is not None)
+        return super().text()

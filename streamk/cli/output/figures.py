@@ -202,31 +202,25 @@ def fate_lines(fates: Any) -> list[str]:
     if fates is None:
         return []
     early = f" ({fates.early:,} before it)" if fates.early else ""
-    events = [
-        f"{n:,} {what}"
-        for n, what in (
-            (fates.defaulted, "with the default label"),
-            (fates.missing, "without a label in time"),
-            (fates.overflow, "without room"),
-            (fates.duplicate_events, "with a key for the second time"),
-            (fates.held, "wait"),
-        )
-        if n
-    ]
-    labels = [
-        f"{n:,} {what}"
-        for n, what in (
-            (fates.duplicates, "duplicates"),
-            (fates.conflicts, "that contradict the first"),
-            (fates.too_late, "too late"),
-            (fates.unmatched, "without an event"),
-            (fates.waiting, "wait"),
-        )
-        if n
-    ]
+    of = {
+        "events": {
+            "with the default label": fates.defaulted,
+            "without a label in time": fates.missing,
+            "without room": fates.overflow,
+            "with a key for the second time": fates.duplicate_events,
+            "wait": fates.held,
+        },
+        "labels": {
+            "duplicates": fates.duplicates,
+            "that contradict the first": fates.conflicts,
+            "too late": fates.too_late,
+            "without an event": fates.unmatched,
+            "wait": fates.waiting,
+        },
+    }
     lines = [f"{fates.joined:,} labels met their event{early}"]
-    if events:
-        lines.append(f"events: {', '.join(events)}")
-    if labels:
-        lines.append(f"labels: {', '.join(labels)}")
+    for kind, counts in of.items():
+        shown = [f"{n:,} {fate}" for fate, n in counts.items() if n]
+        if shown:
+            lines.append(f"{kind}: {', '.join(shown)}")
     return lines

@@ -86,7 +86,7 @@ class LateTrainer(Trainer):
 
     @property
     def fates(self) -> Fates:
-        """How many events and labels went which way."""
+        """The counts of the fates of events and labels."""
         return self._work.join.count()
 
     @property

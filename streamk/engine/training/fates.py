@@ -1,4 +1,4 @@
-"""Counts of the ways that events and labels go which come apart."""
+"""Counts of the fates of events and labels that come apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Fates"]
 
 @dataclass
 class Fates:
-    """How many events and labels went which way.
+    """Counts of the fates of events and labels.
 
     Attributes
     ----------
