@@ -69,8 +69,8 @@ def test_plain_replicas_give_the_same() -> None:
                 said += found.predictions.tolist()
             replicas.append(replica)
         one, two, three = replicas
-        two.merge(three, common_events=before)
         one.merge(two, common_events=before)
+        one.merge(three, common_events=before)
         common = one
     sharded = made(name, task)
     assert sharded.predict_then_learn_many(X, y).predictions.tolist() == said
