@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.distributed.reduction import Span, reduced, subtrees
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential
+from streamk.learners.reduction import Span, reduced, subtrees
 from streamk.learners.registry import from_state
 from streamk.state import State
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.distributed.actors import Closing
 from streamk.distributed.messages import outcome, task_message
 from streamk.distributed.processes import Processes
-from streamk.distributed.reduction import Span, reduced
 from streamk.distributed.replicas import Answer, Batch, Outcome, Task, joined, work
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential
+from streamk.learners.reduction import Span, reduced
 from streamk.learners.registry import from_state
 from streamk.state import State
 

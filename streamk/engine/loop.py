@@ -386,7 +386,9 @@ class Engine:
 
     def _share(self, events: int) -> int:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
-        most = min(_MOST, self._checkpoint_every - events % self._checkpoint_every)
+        at_once = getattr(self._trainer.model, "events_at_once", 0)
+        most = at_once - events % at_once if at_once > _MOST else _MOST
+        most = min(most, self._checkpoint_every - events % self._checkpoint_every)
         return most if self._max_events is None else min(most, self._max_events - events)
 
     def _release(self) -> None:

@@ -21,6 +21,7 @@ from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.scaled.learner import Scaled
+from streamk.learners.sharded import Sharded
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -149,7 +150,8 @@ LEARNERS: dict[str, Any] = {
 }
 """The learners behind them, whose options they have."""
 LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled}
+Sharded.INNER = LiveCompiled.INNER
+_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled, Sharded.TYPE: Sharded}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamk.distributed.reduction import reduced, subtrees
 from streamk.learners import create
 from streamk.learners.base import Learner
+from streamk.learners.reduction import reduced, subtrees
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.scaling.quantiles import RunningQuantiles
