@@ -428,7 +428,7 @@ def _sharded(
 ) -> Any:
     """Return the model, in shards where several workers or shards are asked for, or were before."""
     from streamk.learners import Sharded
-    from streamk.learners.sharded import ROUND_EVENTS, SHARDS
+    from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
 
     workers = options.get("workers", 1)
     was = kept is not None and kept["type"] == Sharded.TYPE

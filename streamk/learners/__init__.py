@@ -11,7 +11,7 @@ from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
 from streamk.learners.scaled.learner import Scaled
-from streamk.learners.sharded import Sharded
+from streamk.learners.sharded.learner import Sharded
 
 __all__ = [
     "MODELS",

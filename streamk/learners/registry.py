@@ -21,7 +21,7 @@ from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.scaled.learner import Scaled
-from streamk.learners.sharded import Sharded
+from streamk.learners.sharded.learner import Sharded
 from streamk.losses import Loss
 from streamk.state import State
 
