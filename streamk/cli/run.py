@@ -26,7 +26,8 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
-from streamk.cli.late import add_late, check_late, late_labels
+from streamk.cli.job.late import add_late, check_late, late_labels
+from streamk.cli.job.shards import add_sharding, sharded
 from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.serve import add_address
@@ -84,7 +85,7 @@ _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
     *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
-    *("workers", "shards", "round_events"),
+    *("workers", "shards", "round_events", "ray"),
 )
 
 
@@ -186,34 +187,10 @@ def _parser() -> Parser:
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
     add_late(parser)
-    _add_sharding(parser)
+    add_sharding(parser)
     _add_running(parser)
     parser.add_common()
     return parser
-
-
-def _add_sharding(parser: Parser) -> None:
-    add = parser.add_argument_group("many workers").add_argument
-    add(
-        "--workers",
-        metavar="N",
-        type=whole(1),
-        help="processes that learn shards of the stream at once (default 1); any number gives the"
-        " same model",
-    )
-    add(
-        "--shards",
-        metavar="N",
-        type=whole(1),
-        help="shards of a round, whose replicas are merged at its end (default 4 with several"
-        " workers)",
-    )
-    add(
-        "--round-events",
-        metavar="N",
-        type=whole(1),
-        help="labelled events of a shard in a round (default 1024)",
-    )
 
 
 def _add_running(parser: Parser) -> None:
@@ -402,13 +379,13 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
-    model = _sharded(model, options, kept, stack)
+    model = sharded(model, options, kept, stack)
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
     display(options, engine_options, stack)
     if "http" in options:
-        from streamk.cli.live import watched
+        from streamk.cli.job.live import watched
 
         show = engine_options.get("on_progress")
         engine_options["on_progress"] = watched(options, name, show, stack)
@@ -421,44 +398,6 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
             stack.callback(labels.close)
             engine_options["labels"] = late_labels(options, labels)
         return Engine(source, model, **engine_options)
-
-
-def _sharded(
-    model: Any, options: dict[str, Any], kept: Mapping[str, Any] | None, stack: ExitStack
-) -> Any:
-    """Return the model, in shards where several workers or shards are asked for, or were before."""
-    from streamk.learners import Sharded
-    from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
-
-    workers = options.get("workers", 1)
-    was = kept is not None and kept["type"] == Sharded.TYPE
-    asked = workers > 1 or "shards" in options
-    if not (asked or was):
-        if "round_events" in options:
-            raise UsageError("--round-events needs --workers of 2 or more, or --shards")
-        return model
-    if options.get("serve_compiled") or (kept is not None and kept["type"] == "live-compiled"):
-        raise UsageError("--serve-compiled and --workers or --shards exclude each other; leave one")
-    if kept is not None and not was:
-        raise UsageError(
-            "this job has a model that was learned without shards; leave --workers and --shards"
-            " out, or begin without that model in another directory"
-        )
-    header = kept if was and kept is not None else {}
-    shards = header.get("shards", options.get("shards", SHARDS))
-    length = header.get("round_events", options.get("round_events", ROUND_EVENTS))
-    for name, value in (("shards", shards), ("round_events", length)):
-        if options.get(name, value) != value:
-            flag = name.replace("_", "-")
-            raise UsageError(f"--{flag} {options[name]}: the model kept has {value}; give that")
-    if workers > shards:
-        raise UsageError(f"--workers {workers} are more than the {shards} shards; raise --shards")
-    pool = None
-    if workers > 1:
-        from streamk.distributed import ShardWorkers
-
-        pool = stack.enter_context(ShardWorkers(workers))
-    return Sharded(model, shards=shards, round_events=length, workers=pool)
 
 
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:

@@ -359,7 +359,9 @@ class Engine:
                 trainer.end()
                 return "max_events"
             if sequencer.ready:
-                trainer.take(sequencer.take(self._share(sequencer.events)))
+                share = self._share(sequencer.events)
+                self._gather(share)
+                trainer.take(sequencer.take(share))
                 if saving.is_due(sequencer.events):
                     saving.save(sequencer.events)
             elif sequencer.exhausted and sequencer.partitions:
@@ -386,10 +388,16 @@ class Engine:
 
     def _share(self, events: int) -> int:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
-        at_once = getattr(self._trainer.model, "events_at_once", 0)
-        most = at_once - events % at_once if at_once > _MOST else _MOST
+        most = max(_MOST, self._trainer.events_left)
         most = min(most, self._checkpoint_every - events % self._checkpoint_every)
         return most if self._max_events is None else min(most, self._max_events - events)
+
+    def _gather(self, events: int) -> None:
+        """Read on until more events than usual are ready, or no more are there at once."""
+        ready = -1 if events > _MOST else events
+        while ready < self._feed.sequencer.ready < events:
+            ready = self._feed.sequencer.ready
+            self._feed.poll(0.0)
 
     def _release(self) -> None:
         if self._store is not None:

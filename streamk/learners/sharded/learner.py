@@ -288,9 +288,7 @@ class Sharded(Wrapper):
         self.learner, self._position = self._opened(self._common), 0
         self._give(columns)
 
-    def _end_round(
-        self, states: Mapping[Span, State], columns: Sequence[Column] | None
-    ) -> None:
+    def _end_round(self, states: Mapping[Span, State], columns: Sequence[Column] | None) -> None:
         """Merge all shards, of which some subtrees may be merged already."""
         merged = self._merged(states)
         classes = self._classes

@@ -21,7 +21,6 @@ from streamk.learners.common.prequential import Prequential
 from streamk.learners.sharded.reduction import Span, reduced, subtrees
 from streamk.state import State
 
-
 Opener: TypeAlias = Callable[..., Learner]
 """`streamk.learners.registry.from_state`."""
 

@@ -110,8 +110,8 @@ def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
 def join(A: Any, B: Any, began: Any, outputs: int, share: Any) -> None:
     """Have cells become the means of theirs and of others', by what each learned since `began`.
 
-    That is the growth of the sums of squared slopes, which add up. Where such a sum has become less,
-    since experts began anew, all is the mean by the others' `share`.
+    That is the growth of the sums of squared slopes, which add up. Where such a sum has become
+    less, since experts began anew, all is the mean by the others' `share`.
     """
     first = RULES * outputs
     for i in range(len(A)):
