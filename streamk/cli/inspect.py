@@ -18,7 +18,8 @@ from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
-from streamk.learners import from_state
+from streamk.learners import Sharded, from_state
+from streamk.learners.common.predictor import innermost
 
 __all__ = ["main", "members"]
 
@@ -111,9 +112,10 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "columns": list(model.columns or ()),
             "features": model.n_features,
             "events": model.n_events,
-            "leading_step": getattr(getattr(model, "learner", model), "leading_step", None),
+            "leading_step": getattr(innermost(model), "leading_step", None),
             "array_bytes": found.model.nbytes,
             "compiled": getattr(model, "comparison", None),
+            "rounds": _rounds(model),
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],
@@ -128,6 +130,17 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "skewed": _skewed(body["feed"]["sequence"]["partitions"]),
         "finished": body["finished"],
         "schema": body["training"]["schema"],
+    }
+
+
+def _rounds(model: Any) -> dict[str, int] | None:
+    """Shards of a round, their events at most, and rounds so far, of a model that has shards."""
+    if not isinstance(model, Sharded):
+        return None
+    return {
+        "count": model.rounds,
+        "shards": model.shards,
+        "round_events": model.round_events,
     }
 
 
@@ -200,6 +213,11 @@ def _text(summary: dict[str, Any]) -> str:
         *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
         *(("compiled", line) for line in compiled_lines(model["compiled"])),
+        *(
+            (("rounds", f"{rounds['count']:,} of {rounds['shards']} shards"),)
+            if (rounds := model["rounds"])
+            else ()
+        ),
     ]
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))
