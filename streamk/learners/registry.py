@@ -15,6 +15,7 @@ from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
+from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
@@ -127,6 +128,17 @@ def _on_centers(
     return Scaled(learner(_kernel(kernel, bandwidth), task=task, **options))
 
 
+def _feature_machine(
+    *,
+    task: str,
+    kernel: str | Kernel | None = None,
+    bandwidth: float = 1.0,
+    **options: Any,
+) -> Scaled:
+    made = None if kernel is None else _kernel(kernel, bandwidth)
+    return Scaled(FeatureMachine(made, task=task, **options))
+
+
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
@@ -134,6 +146,7 @@ MODELS: dict[str, Callable[..., Learner]] = {
     StreamingMeka.TYPE: _streaming_meka,
     OnlineKernelRidge.TYPE: partial(_on_centers, OnlineKernelRidge),
     EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
+    FeatureMachine.TYPE: _feature_machine,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 LEARNERS: dict[str, Any] = {
@@ -145,6 +158,7 @@ LEARNERS: dict[str, Any] = {
         StreamingMeka,
         OnlineKernelRidge,
         EigenPro,
+        FeatureMachine,
     )
 }
 """The learners behind them, whose options they have."""

@@ -46,7 +46,8 @@ class EventBuffer:
 
     def __init__(self, kind: str, size: int, seed: int = 0) -> None:
         self.kind, self.size, self._seed = kind, size, seed
-        self.seen = self._count = 0
+        self.seen: int = 0
+        self._count: int = 0
         self._X: Matrix = np.zeros((0, 0))
         self._y: Matrix = np.zeros(0)
         self._numbers = np.zeros(0, np.int64)
@@ -57,7 +58,7 @@ class EventBuffer:
     @property
     def nbytes(self) -> int:
         """Memory of the events that it has, in bytes."""
-        return self._count * (self._X.shape[1] * 8 + 16)
+        return int(self._count * (8 * self._X.shape[1] + 16))
 
     def add(self, X: Matrix, y: Matrix) -> None:
         """Take events X (n, d) with labels y (n,), each in its turn."""
@@ -189,7 +190,11 @@ class EventBuffer:
             raise StateError(
                 f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
             )
-        fault = None if classes is None else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
+        fault = (
+            None
+            if classes is None
+            else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
+        )
         if fault:
             raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
         return found
