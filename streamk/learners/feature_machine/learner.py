@@ -39,7 +39,91 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 
 
 class FeatureMachine(Supervised):
-    """A recursive feature machine on a stream."""
+    """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
+
+    A recursive feature machine (Radhakrishnan, Beaglehole, Pandit and Belkin 2024) fits kernel
+    ridge regression, takes the average gradient outer product (AGOP) of the fit as the metric by
+    which events are compared, and repeats that: `streamk.learners.feature_machine.machine.rfm` is
+    the method in batch.
+
+    Here the last events are kept, and a uniform sample of older ones. From time to time a new
+    function is made of these, in a background thread. Each time the metric begins with the
+    identity: carried on from one time to the next it would concentrate on ever fewer directions. A
+    fifth of the events, 1,000 at most, is held back, and of the scales of the columns, bandwidths,
+    kinds of metric, rounds and regularizations those are taken that have the least error there:
+    the families on 1,000 events, the rounds of the best on 3,000. Then the coefficients of all
+    events that are kept are solved for.
+
+    The new function learns the events since, as the one in use does, and exactly ``swap_delay``
+    events after it was begun the two are compared by how they have predicted these before they
+    learned them: by squared errors of margins, or absolute errors of numbers. The better one goes
+    on. If the new one is late, learning waits, so what is learned depends on the events and their
+    order alone.
+
+    Between takeovers an event is learned at once: what labels differ from the function is learned
+    as `streamk.learners.OnlineKernelRidge` does, by exact solutions of blocks of its equations, in
+    the same metric with a fifth of the bandwidth. Until the first takeover there is this part
+    alone, on columns as they come.
+
+    With n events kept, a new function takes about ``n^3 / 3`` multiplications beside those for its
+    metric, and ``20 n^2`` bytes while it is made.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. Its bandwidth is in units of the
+        scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
+        default ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the better one of
+        the bandwidths 1.5 and 6.
+    task : {"classification", "regression"}, default "classification"
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        A factor for each column, or a matrix. "laplacian" and "cauchy" have diagonal ones only.
+        "auto" compares both up to 128 columns.
+    rounds : int, default 4
+        Metrics that are learned one after the other, at most; two without a smaller error are the
+        last ones.
+    buffer_size : int, default 4096
+        Last events that are kept, at least 64.
+    reservoir_size : int, default 4096
+        Sample of all events, of which those count that the buffer no longer has.
+    first : int, default 512
+        Events after which the first metric is begun, at least 64. Others are begun after twice as
+        many events as the one before, until that is later than `every` says.
+    every : int, default 4096
+        Events between two beginnings.
+    swap_delay : int, default 512
+        Events by which a new function and the one in use are compared.
+    seed : int, default 0
+        Of the events held back, of the sample, and of blocks that are drawn.
+    columns, classes, max_classes
+        As of `streamk.learners.OnlineNystrom`.
+
+    Attributes
+    ----------
+    n_takeovers : int
+        New functions that were better.
+    n_waits : int
+        How often learning, or `state`, had to wait for one. It depends on timing, and is no part
+        of the state; and so is `seconds_waited`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, or kernel and metric do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import FeatureMachine
+    >>> X = np.random.default_rng(0).normal(size=(1000, 6))
+    >>> y = np.where(X[:, 1] * X[:, 4] > 0, "same", "other")
+    >>> model = FeatureMachine(first=256, swap_delay=128)
+    >>> model.learn_many(X[:800], y[:800])
+    >>> model.n_takeovers > 0, bool((model.predict_many(X[800:]) == y[800:]).mean() > 0.9)
+    (True, True)
+    >>> sorted(model.shares.argsort()[-2:].tolist())
+    [1, 4]
+    """
 
     TYPE = "feature-machine"
     FORMAT = 1
@@ -59,7 +143,7 @@ class FeatureMachine(Supervised):
         "every": Whole(about="events between two of them"),
         "swap_delay": Whole(about="events after which it may take over"),
         "seed": SEED,
-        "max_classes": MAX_CLASSES,
+        "max_classes": replace(MAX_CLASSES, since=1),
     }
 
     def __init__(
@@ -88,7 +172,8 @@ class FeatureMachine(Supervised):
         self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
         self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
         options.check(self.OPTIONS, self)
-        self._recipe = Recipe(kernel, metric, rounds, buffer_size + reservoir_size)
+        room = buffer_size + reservoir_size
+        self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._recent = EventBuffer("recent", buffer_size)
         self._sample = EventBuffer("reservoir", reservoir_size, seed)
@@ -109,6 +194,7 @@ class FeatureMachine(Supervised):
             max_centers=self._recipe.max_centers,
             seed=self.seed,
             classes=self.classes,
+            max_classes=self.max_classes,
         )
 
     @property
@@ -126,6 +212,16 @@ class FeatureMachine(Supervised):
     def n_features(self) -> int:
         """Centers in use."""
         return self._function.n_features
+
+    @property
+    def shares(self) -> Numbers:
+        """Shares of the columns in the metric's diagonal, float64 (d,); equal ones at first."""
+        return self._function.map.metric.shares
+
+    @property
+    def is_solving(self) -> bool:
+        """Whether a new function is being made, or waits for its event."""
+        return self._next is not None
 
     @property
     def nbytes(self) -> int:

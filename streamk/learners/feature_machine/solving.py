@@ -46,12 +46,14 @@ class Recipe:
     rounds : int
     max_centers : int
         Of the part that goes on to learn.
+    max_classes : int
     """
 
     kernel: Kernel | None
     metric: str
     rounds: int
     max_centers: int
+    max_classes: int
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -157,6 +159,7 @@ class Snapshot:
             seed=self.seed,
             columns=range(self.X.shape[1]),
             classes=self.classes,
+            max_classes=recipe.max_classes,
         )
         function.map = made
         function.begin(family.kernel, points, self.y, A, constant)
