@@ -121,7 +121,7 @@ class FeatureMachine(Supervised):
     >>> model.learn_many(X[:800], y[:800])
     >>> model.n_takeovers > 0, bool((model.predict_many(X[800:]) == y[800:]).mean() > 0.9)
     (True, True)
-    >>> sorted(model.shares.argsort()[-2:].tolist())
+    >>> sorted(model.column_shares.argsort()[-2:].tolist())
     [1, 4]
     """
 
@@ -214,7 +214,7 @@ class FeatureMachine(Supervised):
         return self._function.n_features
 
     @property
-    def shares(self) -> Numbers:
+    def column_shares(self) -> Numbers:
         """Shares of the columns in the metric's diagonal, float64 (d,); equal ones at first."""
         return self._function.map.metric.shares
 
