@@ -27,6 +27,8 @@ from streamk.state import State
 
 BANDWIDTH = 0.5
 """Default bandwidth on scaled columns, whose root mean squared distance is sqrt(2)."""
+OF_METRIC = 1.5
+"""That of a feature machine whose kernel is given by its name."""
 
 
 def _kernel(kernel: str | Kernel, bandwidth: float) -> Kernel:
@@ -132,11 +134,14 @@ def _feature_machine(
     *,
     task: str,
     kernel: str | Kernel | None = None,
-    bandwidth: float = 1.0,
+    bandwidth: float | None = None,
     **options: Any,
 ) -> Scaled:
-    made = None if kernel is None else _kernel(kernel, bandwidth)
-    return Scaled(FeatureMachine(made, task=task, **options))
+    if kernel is None and bandwidth is not None:
+        kernel = kernels.Matern(nu=0.5, bandwidth=bandwidth)
+    if isinstance(kernel, str):
+        kernel = _kernel(kernel, OF_METRIC if bandwidth is None else bandwidth)
+    return Scaled(FeatureMachine(kernel, task=task, **options))
 
 
 MODELS: dict[str, Callable[..., Learner]] = {
@@ -186,7 +191,10 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         the seed is of no consequence. For "streaming-meka" these (``step`` 0.1 for numbers), and
         the other options of `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel``
         ("laplacian"), ``bandwidth`` (1, and 2 of "eigenpro"), and the other options of
-        `OnlineKernelRidge` and of `EigenPro`.
+        `OnlineKernelRidge` and of `EigenPro`. For "feature-machine" ``kernel``
+        (``Matern(nu=0.5)``),
+        ``bandwidth`` (1.5 or 6, compared; 1.5 of a kernel given by name), and the other options of
+        `FeatureMachine`.
         A bandwidth is that of a kernel given by name.
 
     Raises

@@ -133,10 +133,10 @@ class FeatureMachine(Supervised):
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
             optional=True,
-            about="gaussian, laplacian, matern, rational_quadratic or cauchy (compared)",
+            about="one of the kernels below but linear and ntk (matern, nu=0.5)",
         ),
-        "metric": Choice(choices=METRICS, about="one factor a column, a matrix, or the better one"),
-        "rounds": Whole(least=0, about="metrics that are learned one after the other, at most"),
+        "metric": Choice(choices=METRICS, about="diagonal, full, or the better one (auto)"),
+        "rounds": Whole(least=0, about="metrics, one learned by the other, at most"),
         "buffer_size": Whole(least=64, about="last events that a metric is learned of"),
         "reservoir_size": Whole(least=1, about="sample of older events, for the same"),
         "first": Whole(least=64, about="events before the first metric is begun"),
