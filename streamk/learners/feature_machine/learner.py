@@ -62,7 +62,7 @@ class FeatureMachine(Supervised):
 
     Between takeovers an event is learned at once: what labels differ from the function is learned
     as `streamk.learners.OnlineKernelRidge` does, by exact solutions of blocks of its equations, in
-    the same metric with a fifth of the bandwidth. Until the first takeover there is this part
+    the same metric with a tenth of the bandwidth. Until the first takeover there is this part
     alone, on columns as they come.
 
     With n events kept, a new function takes about ``n^3 / 3`` multiplications beside those for its

@@ -30,7 +30,7 @@ _FEW, _EXPLORED = 1_000, 2
 """Events by which families are compared, and rounds after round 0."""
 _MORE = 3_000
 """Events by which the metric of the best family is learned."""
-_NARROW = 0.2
+_NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
 
