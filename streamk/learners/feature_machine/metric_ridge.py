@@ -159,7 +159,7 @@ class MetricRidge(OnlineKernelRidge):
         self._base.append(points, labels, A)
         self._constant, self._settled = constant, 0
         self._solved = np.zeros((self.max_centers, len(constant)))
-        """What the first part gives at the centers of the second, by their slots."""
+        """Outputs of the first part at the centers of the second, by their slots."""
 
     def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
         """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
