@@ -115,6 +115,12 @@ def _eigenpro(task: str, solver: str, n_centers: int = 12) -> Any:
     return create("eigenpro", task=kind, solver=solver, **sizes)
 
 
+def _feature_machine(task: str, first: int = 100) -> Any:
+    kind = "regression" if task == "numbers" else "classification"
+    sizes = {"buffer_size": 64, "reservoir_size": 20, "first": first, "swap_delay": 40}
+    return create("feature-machine", task=kind, **sizes)
+
+
 def _adagrad(_: str) -> Any:
     """Return a learner that has gathered events, and whose columns are scaled as of old."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
@@ -168,6 +174,8 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "eigenpro": ("three", lambda task: _eigenpro(task, "direct")),
     "eigenpro numbers": ("numbers", lambda task: _eigenpro(task, "eigenpro")),
     "kernel-ridge numbers": ("numbers", _kernel_ridge),
+    "feature-machine": ("three", _feature_machine),
+    "feature-machine numbers": ("numbers", lambda task: _feature_machine(task, 64)),
     "multi-kernel new": ("two", _multi),
     "doubly-stochastic new": ("two", _adagrad),
     "online-nystrom new": ("numbers", _nystrom),

@@ -17,6 +17,7 @@ MODELS = {
     "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",
     "kernel-ridge": "one kernel, the last events as centers, columns scaled",
     "eigenpro": "one kernel, centers that learn all events, columns scaled",
+    "feature-machine": "one kernel in a metric that is learned anew, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

@@ -4,6 +4,7 @@ from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Ladder, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
+from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
@@ -19,6 +20,7 @@ __all__ = [
     "Constant",
     "DoublyStochastic",
     "EigenPro",
+    "FeatureMachine",
     "InverseTime",
     "Ladder",
     "Learner",

@@ -28,6 +28,7 @@ from streamk.learners import (
     MODELS,
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     Ladder,
     MultiKernel,
     OnlineKernelRidge,
@@ -128,6 +129,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         (MultiKernel, many),
         (OnlineKernelRidge, of_kernel),
         (EigenPro, of_kernel),
+        (FeatureMachine, of_kernel - {"depth"}),
     ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more

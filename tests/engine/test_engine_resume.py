@@ -194,17 +194,18 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", engine_job.MODELS)
+def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     """A real process, real files, SIGKILL."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
-    engine_job.main(str(whole), whim=0)
+    engine_job.main(str(whole), 0, model)
 
     rng = random.Random(7)
     kills = 0
     for whim in range(200):
-        command = [sys.executable, engine_job.__file__, str(killed), str(whim)]
+        command = [sys.executable, engine_job.__file__, str(killed), str(whim), model]
         with subprocess.Popen(command, cwd=Path(engine_job.__file__).parent) as process:
             if kills < 6:
                 member = killed / "checkpoint" / "member-0"
@@ -223,8 +224,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     a, b = (newest_checkpoint(d / "checkpoint" / "member-0") for d in (whole, killed))
     assert a is not None
     assert b is not None
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    name = "model.safetensors"
+    assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
     assert a.model.header == b.model.header
     assert a.body["training"] == b.body["training"]
     assert a.body["feed"] == b.body["feed"]
