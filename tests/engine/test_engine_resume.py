@@ -30,7 +30,7 @@ from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoints import store as checkpoint
+from streamk.engine.checkpoints import directory_store as checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled

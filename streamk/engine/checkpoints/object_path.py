@@ -127,9 +127,9 @@ class ObjectPath:
             self._store.pipe_file(self._key, data, mode="create")
 
     def remove(self) -> None:
-        """Remove the object, or all below, if there are any. Raises `OSError`."""
+        """Remove the object, if there is one. Raises `OSError`."""
         with self._asking(), contextlib.suppress(FileNotFoundError):
-            self._store.rm(self._key, recursive=True)
+            self._store.rm_file(self._key)
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:

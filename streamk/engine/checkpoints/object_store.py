@@ -171,12 +171,16 @@ class ObjectStore(Store):
 
     def _next_epoch(self) -> int:
         """Return the number of the next checkpoint. Raises `Fenced`, and `OSError`."""
-        for number in epochs(self.path):
+        self._check(epochs(self.path))
+        return self._last + 1
+
+    def _check(self, numbers: Iterable[int]) -> None:
+        """Raise `Fenced` if another job has taken one of the numbers that there are."""
+        for number in numbers:
             if number > self._last and self._manifest(number).exists():
                 if self._owner_of(number) != self._owner:
                     raise self._fenced(number)
                 self._last = number  # the answer was lost when this one was written
-        return self._last + 1
 
     def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
         path = self.path / f"{epoch:08d}"
@@ -186,7 +190,7 @@ class ObjectStore(Store):
         try:
             self._create(epoch, files[MANIFEST])
         except FileExistsError:
-            self._next_epoch()
+            self._check(epochs(self.path))
             raise OSError("an attempt before this one was carried out late") from None
 
     def _create(self, number: int, entry: bytes) -> None:
@@ -204,15 +208,17 @@ class ObjectStore(Store):
         self._kept = [*self._kept, epoch][-self.keep :]
 
     def _prune(self) -> None:
+        numbers = epochs(self.path)
         # A process that stood still for long may have written a number that was removed before.
-        self._next_epoch()
+        self._check(numbers)
         (self.path / CURRENT).write(canonical({"epoch": self.epoch}))
         if len(self._kept) < self.keep:
             return
-        for number in epochs(self.path):
+        for number in numbers:
             if number < self._kept[0]:
                 self._manifest(number).remove()  # first, so that nobody begins to read it
-                (self.path / f"{number:08d}").remove()
+                for left in (self.path / f"{number:08d}").iterdir():
+                    left.remove()
 
     # --- other jobs -------------------------------------------------------------------------------
 
