@@ -2,6 +2,7 @@
 
 The arguments are a directory, the address, the seed of a whim, and the point of the strike: so many
 writes (from 1), and "before" or "after" the last of them, or "half", with half of its bytes there.
+With "pause" the process says so and waits for a line instead, and goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def strike_at(number: int, moment: str) -> None:
         def call(self: ObjectPath, *data: bytes) -> None:
             nonlocal left
             left -= 1
-            if left == 0:
+            if left == 0 and moment == "pause":
+                print("waiting", flush=True)
+                sys.stdin.readline()
+            elif left == 0:
                 if moment == "after":
                     real(self, *data)
                 elif moment == "half" and not whole:

@@ -40,6 +40,22 @@ def newest(place: Any) -> Checkpoint:
     return found
 
 
+def started(
+    directory: Path, address: str, whim: int, number: int = 10**9, moment: str = "before"
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, object_store_job.__file__, str(directory), address]
+    command += [str(whim), str(number), moment]
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, cwd=Path(engine_job.__file__).parent, **pipes)
+
+
+def alike(a: Checkpoint, b: Checkpoint) -> None:
+    """Check that two checkpoints hold the same, bit by bit."""
+    assert fingerprint(a.model) == fingerprint(b.model)
+    assert a.body["training"] == b.body["training"]
+    assert a.body["feed"] == b.body["feed"]
+
+
 # A run writes its start (1), then for each checkpoint the arrays, the manifest and the name of the
 # current one, and from the third one on it removes an older one in two steps.
 STRIKES = [
@@ -57,18 +73,31 @@ STRIKES = [
 def test_killed_at_any_moment_of_saving(s3: S3, whole: Path, tmp_path: Path) -> None:
     address = s3.address()
 
-    def run(whim: int, number: int, moment: str) -> int:
-        command = [sys.executable, object_store_job.__file__, str(tmp_path), address]
-        command += [str(whim), str(number), moment]
-        return subprocess.run(command, cwd=Path(engine_job.__file__).parent, check=False).returncode
-
     for whim, (number, moment) in enumerate(STRIKES):
-        assert run(whim, number, moment) == -9
-    assert run(99, 10**9, "before") == 0
+        with started(tmp_path, address, whim, number, moment) as job:
+            assert job.wait(120) == -9
+    with started(tmp_path, address, 99) as job:
+        assert job.wait(120) == 0
 
-    a, b = newest(whole / "checkpoint" / "member-0"), newest(address)
-    assert fingerprint(a.model) == fingerprint(b.model)
-    assert a.body["training"] == b.body["training"]
-    assert a.body["feed"] == b.body["feed"]
+    alike(newest(whole / "checkpoint" / "member-0"), newest(address))
     name = "predictions.ndjson"
     assert (whole / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+# Before the arrays of the second checkpoint, before its manifest, before the current one's name.
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_of_two_jobs_the_one_that_began_last_goes_on(
+    s3: S3, whole: Path, tmp_path: Path, number: int
+) -> None:
+    address = s3.address()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with started(tmp_path / "first", address, 1, number, "pause") as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"waiting\n"
+        with started(tmp_path / "second", address, 2) as second:
+            assert second.wait(120) == 0
+        _, err = first.communicate(b"go on\n", 120)
+        assert first.returncode == 1
+        assert f"Fenced: {address} is written by process {second.pid} on " in err.decode()
+    alike(newest(whole / "checkpoint" / "member-0"), newest(address))
