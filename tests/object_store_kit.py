@@ -17,6 +17,8 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 BUCKET = "models"
+_numbers = itertools.count()
+"""Of addresses; what one server holds is there for the next one of the process, too."""
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
@@ -40,11 +42,10 @@ class S3:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        self._numbers = itertools.count()
 
     def address(self) -> str:
         """Return an address that nothing is at."""
-        return f"s3://{BUCKET}/job-{next(self._numbers)}"
+        return f"s3://{BUCKET}/job-{next(_numbers)}"
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:

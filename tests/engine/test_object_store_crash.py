@@ -75,9 +75,11 @@ def test_killed_at_any_moment_of_saving(s3: S3, whole: Path, tmp_path: Path) -> 
 
     for whim, (number, moment) in enumerate(STRIKES):
         with started(tmp_path, address, whim, number, moment) as job:
-            assert job.wait(120) == -9
+            _, err = job.communicate(timeout=120)
+            assert job.returncode == -9, err
     with started(tmp_path, address, 99) as job:
-        assert job.wait(120) == 0
+        _, err = job.communicate(timeout=120)
+        assert job.returncode == 0, err
 
     alike(newest(whole / "checkpoint" / "member-0"), newest(address))
     name = "predictions.ndjson"
@@ -96,7 +98,8 @@ def test_of_two_jobs_the_one_that_began_last_goes_on(
         assert first.stdout is not None
         assert first.stdout.readline() == b"waiting\n"
         with started(tmp_path / "second", address, 2) as second:
-            assert second.wait(120) == 0
+            second.communicate(timeout=120)
+            assert second.returncode == 0
         _, err = first.communicate(b"go on\n", 120)
         assert first.returncode == 1
         assert f"Fenced: {address} is written by process {second.pid} on " in err.decode()
