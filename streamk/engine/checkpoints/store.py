@@ -183,7 +183,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let others write. May be called twice."""
+        """Release what is held. May be called twice."""
 
     def _entry(self, epoch: int) -> dict[str, Any]:
         """Return what every manifest begins with."""
