@@ -33,7 +33,14 @@ class SlowSink(NDJSONSink):
         time.sleep(0.002)
 
 
-def main(directory: str, whim: int, model: str) -> None:
+def main(
+    directory: str,
+    whim: int,
+    model: str = "doubly-stochastic",
+    *,
+    checkpoint: str | None = None,
+    every: int = 5 * BATCH,
+) -> None:
     data, times = split(EVENTS, 4)
     Engine(
         WhimsicalSource(data, timestamps=times, whim=whim),
@@ -42,8 +49,8 @@ def main(directory: str, whim: int, model: str) -> None:
         ignore=("id",),
         until_end=True,
         sink=SlowSink(Path(directory) / "predictions.ndjson"),
-        checkpoint=Path(directory) / "checkpoint",
-        checkpoint_every=5 * BATCH,
+        checkpoint=checkpoint or Path(directory) / "checkpoint",
+        checkpoint_every=every,
     ).run()
 
 

@@ -15,7 +15,7 @@ from connectors.registry import open_sink, open_source, parse_url, schemes
 from streamk.cli.arguments import (
     Parser,
     UsageError,
-    existing_path,
+    checkpoint_place,
     named_value,
     nearest,
     number,
@@ -198,7 +198,8 @@ def _add_running(parser: Parser) -> None:
     add(
         "--checkpoint",
         metavar="DIR",
-        help="save model and position there, and go on from there if there is one",
+        help="save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
+        " on from there if there is one",
     )
     add(
         "--start-from",
@@ -344,12 +345,16 @@ def check(options: dict[str, Any]) -> None:
                 raise UsageError(f"{used[address]} and {flag} are both {address}")
             used[address] = flag
     if "checkpoint" in options:
-        path = Path(options["checkpoint"]).expanduser()
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"--checkpoint {path} is a file; it must be a directory")
-        options["checkpoint"] = path
+        from streamk.engine.checkpoints.object_path import location
+
+        place = location(options["checkpoint"])
+        if isinstance(place, Path):
+            place = place.expanduser()
+            if place.exists() and not place.is_dir():
+                raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
+        options["checkpoint"] = place
     if "start_from" in options:
-        options["start_from"] = existing_path(options["start_from"], "directory of checkpoints")
+        options["start_from"] = checkpoint_place(options["start_from"])
     if "state_key" in options:
         options["state_key"] = state_key(options)
 

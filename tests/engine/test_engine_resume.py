@@ -30,8 +30,8 @@ from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoints import store as checkpoint
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints import directory_store as checkpoint
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
@@ -350,8 +350,8 @@ def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path)
     path = newest.path / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["engine"]["config"]["batch_size"] = 256
-    Store(tmp_path, keep=2).close()
-    store = Store(tmp_path, keep=2)
+    DirectoryStore(tmp_path, keep=2).close()
+    store = DirectoryStore(tmp_path, keep=2)
     store.open(None)
     store.save(manifest["engine"], newest.model)
     store.close()
@@ -386,7 +386,7 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("streamk.engine.checkpoints.store.write_file", full)
+        patched.setattr("streamk.engine.checkpoints.directory_store.write_file", full)
         with pytest.raises(EngineError, match="No space left on device"):
             engine(MemorySource(events(100)), tmp_path).run()
     assert names(tmp_path / "member-0") == before
