@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.model_options import learner_header
 from streamk.cli.output.figures import compiled_lines, figure_rows, since_lines, sparkline
 from streamk.cli.output.tables import columns, features, share, size
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
+from streamk.cli.parsing.arguments import UsageError, named_value, nearest, number, one_of, whole
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamk.cli.arguments import Parser
 from streamk.cli.model_options import options_of
 from streamk.cli.output.tables import columns
+from streamk.cli.parsing.arguments import Parser
 
 __all__ = ["main"]
 

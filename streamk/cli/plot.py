@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.inspect import members
 from streamk.cli.output.figures import words
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of

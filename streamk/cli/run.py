@@ -12,7 +12,11 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
-from streamk.cli.arguments import (
+from streamk.cli.job.late import add_late, check_late, late_labels
+from streamk.cli.job.shards import add_sharding, sharded
+from streamk.cli.model_options import build, learner_header, task_of
+from streamk.cli.output.report import as_json, as_text
+from streamk.cli.parsing.arguments import (
     Parser,
     UsageError,
     checkpoint_place,
@@ -26,10 +30,6 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
-from streamk.cli.job.late import add_late, check_late, late_labels
-from streamk.cli.job.shards import add_sharding, sharded
-from streamk.cli.model_options import build, learner_header, task_of
-from streamk.cli.output.report import as_json, as_text
 from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
@@ -390,7 +390,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     engine_options["ignore"] = tuple(options.get("ignore", ()))
     display(options, engine_options, stack)
     if "http" in options:
-        from streamk.cli.job.live import watched
+        from streamk.cli.live import watched
 
         show = engine_options.get("on_progress")
         engine_options["on_progress"] = watched(options, name, show, stack)

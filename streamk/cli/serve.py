@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import (
+from streamk.cli.parsing.arguments import (
     Parser,
     UsageError,
     checkpoint_place,

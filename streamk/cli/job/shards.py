@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, whole
+from streamk.cli.parsing.arguments import Parser, UsageError, whole
 
 __all__ = ["add_sharding", "sharded"]
 

@@ -317,8 +317,8 @@ class ExpertPool(PoolTable):
         """
         others = {"WINDOW_Z", "WINDOW_Y", "ACTIVE"}
         if began is not None:
-            held = (pool.arrays["CELLS_A"] for pool in (self, other, began))
-            cells.join(*held, self.output_room, share)
+            A, B, before = (pool.arrays["CELLS_A"] for pool in (self, other, began))
+            cells.join(A, B, before, self.output_room, share)
             others.add("CELLS_A")
         for name in self.learned_names:
             if name not in others:

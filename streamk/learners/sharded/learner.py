@@ -146,7 +146,7 @@ class Sharded(Wrapper):
     @property
     def n_events(self) -> int:
         """Events learned by all shards."""
-        return sum(self._learned) + int(self.learner.n_events)
+        return int(sum(self._learned) + self.learner.n_events)
 
     @property
     def nbytes(self) -> int:
@@ -378,8 +378,9 @@ class Sharded(Wrapper):
 
     def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
         """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
-        places = self._places()
-        return np.asarray(places)[self.learner.choices(np.asarray(P)[:, places])]
+        places = np.array(self._places(), np.intp)
+        found: NDArray[np.intp] = places[self.learner.choices(np.asarray(P)[:, places])]
+        return found
 
     def _places(self) -> list[int]:
         """Return the numbers of the classes that the open replica knows."""
