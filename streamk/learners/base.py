@@ -133,15 +133,6 @@ class Learner(Protocol):
 
 
 @runtime_checkable
-class MergesReplicas(Protocol):
-    """A learner that merges better where the learner that both were is there."""
-
-    def merge_replica(self, other: Any, common: Any) -> None:
-        """Take in what another learner learned since both were `common`, which stays as it is."""
-        ...
-
-
-@runtime_checkable
 class HoldsPredictions(Protocol):
     """A learner that keeps what its parts have predicted of held events, by their numbers.
 

@@ -13,7 +13,6 @@ from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.predictor import Wrapper, aside, one_row
 from streamk.learners.common.prequential import Prequential, labels_or_none
@@ -97,7 +96,7 @@ class Sharded(Wrapper):
 
     def __init__(
         self,
-        learner: Learner,
+        learner: Any,
         *,
         shards: int = SHARDS,
         round_events: int = ROUND_EVENTS,
@@ -146,7 +145,7 @@ class Sharded(Wrapper):
     @property
     def n_events(self) -> int:
         """Events learned by all shards."""
-        return int(sum(self._learned) + self.learner.n_events)
+        return sum(self._learned) + int(self.learner.n_events)
 
     @property
     def nbytes(self) -> int:

@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
-from streamk.learners.base import Learner, MergesReplicas
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential
 from streamk.learners.sharded.reduction import Span, reduced, subtrees
 from streamk.state import State
 
-Opener: TypeAlias = Callable[..., Learner]
+Opener: TypeAlias = Callable[..., Any]
 """`streamk.learners.registry.from_state`."""
 
 
@@ -126,7 +125,7 @@ def work(task: Task, opener: Opener) -> Outcome:
     common = opener(task.state, **task.placing)
     merged = merging(common)
 
-    def leaf(shard: int) -> Learner | None:
+    def leaf(shard: int) -> Any:
         if shard not in task.batches:
             return None
         learner = opener(task.begun.get(shard, task.state), **task.placing)
@@ -136,7 +135,7 @@ def work(task: Task, opener: Opener) -> Outcome:
             raise InvalidInput(f"shard {shard}: {error}") from error
         return learner if learner.n_events > common.n_events or not task.merges else None
 
-    def nothing(_: Span) -> Learner | None:
+    def nothing(_: Span) -> Any:
         return None
 
     first, stop = task.within
@@ -148,12 +147,15 @@ def work(task: Task, opener: Opener) -> Outcome:
     return outcome
 
 
-def merging(common: Learner) -> Callable[[Learner, Learner], Learner]:
-    """Return a function that merges two learners which began as a common one into the first."""
+def merging(common: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that merges two learners which began as a common one into the first.
+
+    It merges by `merge_replica`, where a learner has it, see `MultiKernel.merge_replica`.
+    """
     n_events = int(common.n_events)
 
-    def merged(one: Learner, two: Learner) -> Learner:
-        if isinstance(one, MergesReplicas):
+    def merged(one: Any, two: Any) -> Any:
+        if hasattr(one, "merge_replica"):
             one.merge_replica(two, common)
         else:
             one.merge(two, common_events=n_events)
@@ -162,7 +164,7 @@ def merging(common: Learner) -> Callable[[Learner, Learner], Learner]:
     return merged
 
 
-def _follow(learner: Learner, batch: Batch) -> Answer:
+def _follow(learner: Any, batch: Batch) -> Answer:
     """Predict the events of a batch in turn, then learn each."""
     X = np.asarray(batch.X)
     if batch.columns is not None:
@@ -171,7 +173,7 @@ def _follow(learner: Learner, batch: Batch) -> Answer:
     return Answer(found, tuple(learner.classes), int(learner.n_events))
 
 
-def _arranged(learner: Learner, X: NDArray[Any], names: Sequence[Column]) -> NDArray[Any]:
+def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray[Any]:
     """Return events with the columns of a learner, which is given those that it has not met."""
     if X.ndim != 2 or X.shape[1] != len(names) or len(set(names)) != len(names):
         raise InvalidInput(
