@@ -145,13 +145,14 @@ class Sharded(Wrapper):
     @property
     def n_events(self) -> int:
         """Events learned by all shards."""
-        return sum(self._learned) + int(self.learner.n_events)
+        return int(sum(self._learned) + self.learner.n_events)
 
     @property
     def nbytes(self) -> int:
         """Memory of the open replica and of the states of the others, in bytes."""
-        states = [*self._done, *([] if self._common is None else [self._common])]
-        return int(self.learner.nbytes) + sum(state.nbytes for state in states)
+        held = sum(state.nbytes for state in self._done)
+        common = 0 if self._common is None else self._common.nbytes
+        return int(self.learner.nbytes) + held + common
 
     @property
     def events_at_once(self) -> int:
