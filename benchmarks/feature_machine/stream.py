@@ -87,14 +87,19 @@ def render(results: Mapping[str, Any]) -> str:
     """The table of all sets."""
     rows = []
     for name, one in results.items():
-        unit = "{:,.4g}" if one["task"] == "regression" else "{:.2f} %"
         for model, found in one["models"].items():
             rows.append(
                 [
                     f"{name.split('_')[0]}, {one['events']:,}: {model}",
-                    unit.format(found["error"]),
-                    unit.format(found["late"]),
+                    _cell(found["error"], one["task"]),
+                    _cell(found["late"], one["task"]),
                     f"{found['rate']:,.0f}",
                 ]
             )
     return common.table(["set, events: model", "MAE or error", "last half", "events/s"], rows)
+
+
+def _cell(error: float, task: str) -> str:
+    if task == "classification":
+        return f"{error:.2f} %"
+    return f"{error:,.0f}" if error >= 1_000.0 else f"{error:.3f}"
