@@ -187,7 +187,7 @@ def render_hour(found: Mapping[str, Any]) -> str:
         f"{common.table(header, rows)}\n2^{np.log2(found['features']):g} features in blocks of "
         f"{found['block']:,}, batches of {found['batch']:,}; {found['directions']} directions;\n"
         f"bends of 0 to 100% of Simard's; the goal is {GOAL}% within an hour on two cores, whose\n"
-        f"processor time this is, on one; two threads learn the first {found['events']:,} examples\n"
+        f"processor time this is, on one; two threads learn {found['events']:,} examples\n"
         f"{found['speedup']:.2f} times as fast; one seed"
     )
 
