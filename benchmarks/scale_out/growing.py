@@ -72,7 +72,7 @@ def _seconds(stream: Dataset, quick: bool) -> dict[str, Any]:
         for count in (1, 2):
             with TaskDivision(Processes(count)) as workers:
                 model = Sharded(plain(), workers=workers)
-                _timed(Sharded(plain(), workers=workers), stream.first(2000))  # they start
+                _timed(Sharded(plain(), workers=workers), stream.first(12_000))  # they start
                 found[str(count)].append(_timed(model, stream))
     return {"events": len(stream), **sizes, **found}
 
