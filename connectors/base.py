@@ -335,7 +335,10 @@ class Sink(Protocol):
         """Flush, and name this point (a JSON value); None where the sink cannot be rewound."""
 
     def rewind(self, mark: Any) -> None:
-        """Drop what was written after `mark` was taken; nothing happens on a mark of None."""
+        """Go back to where `mark` was taken; nothing happens on a mark of None.
+
+        What was written after it is dropped, or stays and is not written again.
+        """
 
     def close(self) -> None:
         """Flush and let go. May be called twice."""

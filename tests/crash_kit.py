@@ -225,7 +225,8 @@ def outputs(address: str, topic: str) -> dict[Position, list[dict[str, Any]]]:
     found: dict[Position, list[dict[str, Any]]] = defaultdict(list)
     for record in read_all(address, topic):
         headers = dict(record.headers)
-        assert sorted(headers) == ["streamk-offset", "streamk-partition", "streamk-topic"]
+        names = ("streamk-offset", "streamk-partition", "streamk-topic", "streamk-writer")
+        assert tuple(sorted(headers)) == names
         partition = b"%s:%s" % (headers["streamk-topic"], headers["streamk-partition"])
         found[partition.decode(), int(headers["streamk-offset"])].append(json.loads(record.value))
     return dict(found)

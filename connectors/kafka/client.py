@@ -25,6 +25,7 @@ __all__ = [
     "Client",
     "Failures",
     "Gone",
+    "Headers",
     "Reader",
     "Reading",
     "Records",
@@ -75,25 +76,43 @@ class TooLarge(Exception):
     """A record that is larger than the client sends; it says how large it may be."""
 
 
+Headers = Sequence[tuple[str, bytes | None]]
+"""The headers of a record."""
+
+
 class Records(NamedTuple):
-    """Consecutive records of one partition, as columns of one length."""
+    """Consecutive records of one partition, as columns of one length.
+
+    `headers` is empty where the reading does not ask for them.
+    """
 
     number: int
     offsets: Sequence[int]
     timestamps: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    headers: Sequence[Headers] = ()
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a topic is to be read; the fields are those of `KafkaSource`."""
+    """How a topic is to be read; the fields are those of `KafkaSource`, and two more.
+
+    Attributes
+    ----------
+    headers : bool
+        Whether records come with their headers.
+    polled : bool
+        Whether `Reader.read` is called; a reader may be there for questions alone.
+    """
 
     topic: str
-    group: str | None
-    group_instance_id: str | None
-    isolation_level: str
-    session_timeout: float
+    group: str | None = None
+    group_instance_id: str | None = None
+    isolation_level: str = "read_committed"
+    session_timeout: float = 45.0
+    headers: bool = False
+    polled: bool = True
 
 
 @dataclass(frozen=True)
@@ -153,8 +172,8 @@ class Reader(Protocol):
     def start(self, number: int) -> int:
         """The earliest offset that can be read."""
 
-    def end(self, number: int) -> int:
-        """One past the last offset that can be read now."""
+    def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
+        """One past the last offset that can be read now, of each partition."""
 
     def at_time(self, number: int, time: int) -> int | None:
         """The offset of the first record of this time (ms since 1970) or later; None: no such."""

@@ -72,7 +72,7 @@ class ConfluentReader:
     def __init__(self, consumer: Consumer, links: Links, reading: Reading, patience: float) -> None:
         self._consumer = consumer
         self.connected = links.connected
-        self._topic = reading.topic
+        self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._patience = patience
         self._positions: dict[int, int | None] = {}
@@ -175,6 +175,7 @@ class ConfluentReader:
                 [time for _, time in map(Message.timestamp, some)],
                 list(map(Message.key, some)),
                 list(map(Message.value, some)),
+                [message.headers() or () for message in some] if self._headers else (),
             )
             self._advance(number, records.offsets[-1] + 1)
             found.append(records)
@@ -253,15 +254,15 @@ class ConfluentReader:
 
     def start(self, number: int) -> int:
         """The earliest offset that can be read."""
-        return self._listed(number, OFFSET_BEGINNING)
+        return self._listed((number,), OFFSET_BEGINNING)[number]
 
-    def end(self, number: int) -> int:
-        """One past the last offset that can be read now."""
-        return self._listed(number, OFFSET_END)
+    def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
+        """One past the last offset that can be read now, of each partition."""
+        return self._listed(numbers, OFFSET_END)
 
     def at_time(self, number: int, time: int) -> int | None:
         """The offset of the first record of this time or later."""
-        found = self._listed(number, time)
+        found = self._listed((number,), time)[number]
         return None if found < 0 else found
 
     def committed(self, number: int) -> tuple[int, str] | None:
@@ -289,15 +290,15 @@ class ConfluentReader:
             self._closed = True
             self._consumer.close()
 
-    def _listed(self, number: int, which: int) -> int:
-        """Ask for the first offset, the last, or that of a time.
+    def _listed(self, numbers: Collection[int], which: int) -> dict[int, int]:
+        """Ask for the first offset, the last, or that of a time, of each partition.
 
         They go to the broker in place of a timestamp, as Kafka's protocol has it. The question
         for both at once, `get_watermark_offsets`, was seen to give the end as the start (2.15.0).
         """
-        asked = TopicPartition(self._topic, number, which)
-        (found,) = _ask(lambda left: self._consumer.offsets_for_times([asked], timeout=left))
-        return int(found.offset)
+        asked = [TopicPartition(self._topic, number, which) for number in sorted(numbers)]
+        found = _ask(lambda left: self._consumer.offsets_for_times(asked, timeout=left))
+        return {one.partition: int(one.offset) for one in found}
 
     def _one(self, number: int) -> TopicPartition:
         return TopicPartition(self._topic, number)

@@ -34,6 +34,8 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
         # A full queue is looked at again soon, not after a second.
         "fetch.queue.backoff.ms": 10,
     }
+    if not reading.polled:
+        settings["statistics.interval.ms"] = 0  # nobody would take them, and they would pile up
     if reading.group is not None:
         timeout = reading.session_timeout
         # Of the ways to divide partitions librdkafka has none that is sticky and revokes all

@@ -150,7 +150,7 @@ class PythonReader:
     def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
         self._consumer = consumer
         self.connected = functools.partial(is_connected, net)
-        self._topic = reading.topic
+        self._topic, self._headers = reading.topic, reading.headers
         self._mends = PollWorkarounds(consumer)
         self._closed = False
         self._away_since: float | None = None
@@ -191,6 +191,7 @@ class PythonReader:
                         [record.timestamp for record in records],
                         [record.key for record in records],
                         [record.value for record in records],
+                        [record.headers for record in records] if self._headers else (),
                     )
                     for tp, records in polled.items()
                     if records
@@ -252,10 +253,11 @@ class PythonReader:
         tp = self._one(number)
         return int(_ask(lambda left: self._consumer.beginning_offsets([tp], 1000 * left))[tp])
 
-    def end(self, number: int) -> int:
-        """One past the last offset that can be read now."""
-        tp = self._one(number)
-        return int(_ask(lambda left: self._consumer.end_offsets([tp], 1000 * left))[tp])
+    def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
+        """One past the last offset that can be read now, of each partition."""
+        every = self._all(numbers)
+        found = _ask(lambda left: self._consumer.end_offsets(every, 1000 * left))
+        return {tp.partition: int(end) for tp, end in found.items()}
 
     def at_time(self, number: int, time: int) -> int | None:
         """The offset of the first record of this time or later."""

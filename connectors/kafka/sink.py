@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
 from connectors.base import Output, Trouble
 from connectors.errors import BadRecord, ConnectorError
 from connectors.kafka.client import TooLarge, Writer, Writing, choose, errors
-from connectors.kafka.cluster import Cluster, split_partition
+from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
+from connectors.kafka.tail import Tail, origin_of
+from connectors.standing import Standing
 
 __all__ = ["KafkaSink"]
+
+_MOST_PARTITIONS = 1 << 12
+"""Partitions of inputs whose headers are kept."""
 
 
 class KafkaSink:
@@ -22,10 +28,14 @@ class KafkaSink:
 
     The record has the input's key and, in its headers, the input's position: ``streamk-topic``,
     ``streamk-partition`` and ``streamk-offset``, decimal numbers as text (for an input that did
-    not come from Kafka there is no topic, and the partition is the source's name of it).
+    not come from Kafka there is no topic, and the partition is the source's name of it). The header
+    ``streamk-writer`` tells the sink whose record it is: 12 hexadecimal digits, drawn at random for
+    a job and kept in its marks.
 
-    Within a run nothing is written twice. After a crash the outputs since the last checkpoint
-    are written again, with the same headers and value: a reader tells by the headers.
+    Nothing is written twice: after `rewind` the sink reads what it has written behind the mark, and
+    leaves out what stands there (`connectors.standing`). A topic may have several partitions, other
+    writers, and more partitions than before. Where records of the sink were deleted from the topic
+    meanwhile, they are written again.
 
     Parameters
     ----------
@@ -60,20 +70,34 @@ class KafkaSink:
         client: str | None = None,
     ) -> None:
         self._topic = topic
+        self._name = secrets.token_hex(6)
+        self._headers: dict[str, list[tuple[str, bytes]]] = {}
+        self._standing = Standing("")
+        self._from: Mapping[int, int] | None = None
+        """Where what stands there begins, while some of it is still to come again."""
         self._cluster = Cluster(
             servers, Security.load() if security is None else security, connect_timeout
         )
         self._encoder = msgspec.json.Encoder()
         self._closed = False
+        self._connections = contextlib.ExitStack()
         self._client = choose(client)
         self._writer: Writer = self._client.writer(self._cluster, Writing(topic, delivery_timeout))
         try:
+            self._connections.callback(self._writer.close)
             with errors(self._client, self._cluster, f"looking for topic {topic}"):
                 if not self._writer.find():
                     raise self._cluster.no_topic(topic, set())
+            self._tail = Tail(self._client, self._cluster, topic)
+            self._connections.callback(self._tail.close)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def address(self) -> str:
+        """The topic: by it a mark is known to be of this sink."""
+        return f"kafka:{self._topic}"
 
     def write(self, outputs: Sequence[Output]) -> None:
         """Hand the outputs to the producer; they are safe only after the next `flush`.
@@ -83,9 +107,10 @@ class KafkaSink:
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
         encode, send = self._encoder.encode, self._writer.send
         partition: str | None = None
-        for output in outputs:
+        for output in self._standing.without(outputs) if self._from is not None else outputs:
             if output.partition != partition:
-                partition, origin = output.partition, _origin(output.partition)
+                partition = output.partition
+                origin = self._headers.get(partition) or self._origin(partition)
             try:
                 value = encode(output.value)
             except (TypeError, ValueError) as error:
@@ -116,12 +141,32 @@ class KafkaSink:
                 f"because of {reason}"
             )
 
-    def mark(self) -> None:
-        """Flush; a topic cannot be rewound, so there is no mark."""
+    def _origin(self, partition: str) -> list[tuple[str, bytes]]:
+        if len(self._headers) >= _MOST_PARTITIONS:
+            self._headers.clear()
+        made = self._headers[partition] = origin_of(partition, self._name)
+        return made
+
+    def mark(self) -> dict[str, Any]:
+        """Flush, and return the name of the writer and the offset behind each partition."""
         self.flush()
+        if self._from is not None and self._standing.is_over():
+            self._from = None
+        ends = self._tail.ends() if self._from is None else self._from
+        return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
 
     def rewind(self, mark: Any) -> None:
-        """Do nothing: what was written stays."""
+        """Find what was written behind the mark: it stays, and is not written again.
+
+        Raises `ConnectorError` if that is no mark of this kind of sink.
+        """
+        if mark is None:
+            return
+        name, ends = _parsed(mark)
+        self.flush()
+        self._standing = self._tail.find(name, ends)
+        self._name, self._from = name, ends
+        self._headers.clear()
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone."""
@@ -132,23 +177,26 @@ class KafkaSink:
         if self._closed:
             return
         self._closed = True
-        try:
+        with self._connections:
             self.flush()
-        finally:
-            self._writer.close()
 
     def __repr__(self) -> str:
         return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _origin(partition: str) -> list[tuple[str, bytes]]:
-    """The headers that all outputs for a partition have in common."""
-    position = split_partition(partition)
-    if position is None:
-        return [("streamk-partition", partition.encode())]
-    topic, number = position
-    return [("streamk-topic", topic.encode()), ("streamk-partition", b"%d" % number)]
+class _Mark(msgspec.Struct, forbid_unknown_fields=True):
+    """What `KafkaSink.mark` returns."""
+
+    writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
+    ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
+
+
+def _parsed(mark: Any) -> tuple[str, dict[int, int]]:
+    try:
+        found = msgspec.convert(mark, _Mark, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
+    return found.writer, found.ends
 
 
 def _place(output: Output) -> str:

@@ -198,7 +198,7 @@ class KafkaSource:
         """
         number = self._known(partition)
         with self._errors(f"asking for the end of {partition}"):
-            return self._reader.end(number)
+            return self._reader.ends((number,))[number]
 
     def lag(self) -> int | None:
         """Offsets not polled yet, as of the last fetches; None before every partition had one."""

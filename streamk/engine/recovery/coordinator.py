@@ -196,11 +196,11 @@ class CheckpointCoordinator:
         self._origin = list(body.get("origin", []))
         self._places = self._feed.restore(body["feed"])
         self._group.restore(body)
-        self._at = found.epoch
         self._finished = body["finished"]
         self.saved_events = self._resumed = self._feed.sequencer.events
         self._restarts = Marks.from_json(body.get("restarts"))
         self._rewind(found)
+        self._at = found.epoch
         for partition, place in places(body).items():
             stop = self._group.stop_of(self._group.lineage, partition)
             if place < stop < math.inf:

@@ -1,0 +1,141 @@
+"""The end of an output topic: where it is, and which outputs of a writer stand there."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from connectors.errors import ConnectorError
+from connectors.kafka.client import Client, Headers, Reader, Reading, Records, errors
+from connectors.kafka.cluster import Cluster, partition_name, split_partition
+from connectors.standing import Standing
+
+__all__ = ["WRITER", "Tail", "origin_of"]
+
+_log = logging.getLogger("streamk.connectors")
+
+WRITER = "streamk-writer"
+"""The header that tells whose record it is."""
+_TOPIC, _PARTITION, _OFFSET = "streamk-topic", "streamk-partition", "streamk-offset"
+
+_AT_ONCE = 10_000
+"""Records of a poll."""
+_SILENCE = 10.0
+"""Seconds without a record after which the reason is told."""
+
+
+def origin_of(partition: str, writer: str) -> list[tuple[str, bytes]]:
+    """Return the headers that all outputs of a writer for a partition have in common."""
+    position = split_partition(partition)
+    if position is None:
+        where = [(_PARTITION, partition.encode())]
+    else:
+        topic, number = position
+        where = [(_TOPIC, topic.encode()), (_PARTITION, b"%d" % number)]
+    return [(WRITER, writer.encode()), *where]
+
+
+class Tail:
+    """The end of a topic, as far as it concerns one that writes to it.
+
+    Parameters
+    ----------
+    client : Client
+    cluster : Cluster
+    topic : str
+    """
+
+    def __init__(self, client: Client, cluster: Cluster, topic: str) -> None:
+        self._client, self._cluster, self._topic = client, cluster, topic
+        # Where the next record will stand, whatever others do: their open transactions included.
+        question = Reading(topic, isolation_level="read_uncommitted", polled=False)
+        self._asking: Reader = client.reader(cluster, question)
+
+    def ends(self) -> dict[int, int]:
+        """Return the offset behind the last record of each partition."""
+        with errors(self._client, self._cluster, f"asking for the end of {self._topic}"):
+            return dict(self._asking.ends(self._asking.numbers()))
+
+    def find(self, writer: str, after: Mapping[int, int]) -> Standing:
+        """Return the outputs of a writer that stand behind the offsets of some partitions.
+
+        A partition that `after` lacks, and one that ends before its offset because the topic was
+        made anew, is read from its start. Of transactions only those count that were committed;
+        waits for the end of those that are open.
+        """
+        standing = Standing(f"topic {self._topic!r}")
+        with errors(self._client, self._cluster, f"reading the end of {self._topic}"):
+            left = {}
+            for number, end in self.ends().items():
+                begin = after.get(number, 0)
+                start = max(self._asking.start(number), begin if begin <= end else 0)
+                if start < end:
+                    left[number] = start, end
+            for records in self._read(left) if left else ():
+                _collect(records, writer.encode(), standing)
+        if standing:
+            _log.info(
+                "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
+            )
+        return standing
+
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
+        """Yield the committed records of ranges of offsets, by partition."""
+        reader = self._client.reader(self._cluster, Reading(self._topic, headers=True))
+        with contextlib.closing(reader):
+            reader.take(ranges)
+            for number, (start, _) in ranges.items():
+                reader.place(number, start)
+            told, heard = False, time.monotonic()
+            while any(reader.position(number) < end for number, (_, end) in ranges.items()):
+                found = reader.read(_AT_ONCE, 0.2)
+                yield from found
+                if found:
+                    heard = time.monotonic()
+                elif not told and time.monotonic() - heard > _SILENCE:
+                    told = True
+                    _log.warning(
+                        "waiting for the end of topic %r: the transaction of another producer"
+                        " is open there, or no broker answers",
+                        self._topic,
+                    )
+
+    def close(self) -> None:
+        """Let go of the connections. May be called twice."""
+        self._asking.close()
+
+
+def _collect(records: Records, writer: bytes, standing: Standing) -> None:
+    """Take note of a writer's outputs among records."""
+    for headers, key, value in zip(records.headers, records.keys, records.values, strict=True):
+        place = _place(headers, writer)
+        if place is not None:
+            standing.add(*place, key, _content(value))
+
+
+def _place(headers: Headers, writer: bytes) -> tuple[str, int] | None:
+    """Return partition and offset of the input of a record; None for one of another writer."""
+    found = dict(headers)
+    if found.get(WRITER) != writer:
+        return None
+    try:
+        partition, offset = (found[_PARTITION] or b"").decode(), int(found[_OFFSET] or b"")
+        topic = found.get(_TOPIC)
+        name = partition if topic is None else partition_name(topic.decode(), int(partition))
+    except (KeyError, ValueError) as error:
+        raise ConnectorError(f"a record of the writer {writer!r} has other headers") from error
+    return name, offset
+
+
+def _content(value: bytes | None) -> dict[str, Any]:
+    """Return what a record says; what is no JSON object differs from all that is."""
+    with contextlib.suppress(msgspec.DecodeError):
+        found = msgspec.json.decode(value or b"")
+        if isinstance(found, dict):
+            return found
+    return {}

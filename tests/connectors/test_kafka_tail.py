@@ -1,0 +1,221 @@
+"""A sink that goes on after a crash: what stands in its topic is not written again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from crash_kit import read_all
+from kafka_kit import producer
+
+from connectors.base import Output
+from connectors.errors import ConnectorError
+from connectors.kafka import KafkaSink
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("kafka_client"),
+]
+
+MakeTopic = Callable[..., str]
+
+
+def outputs(start: int, stop: int, value: str = "v", *, keyed: bool = False) -> list[Output]:
+    return [
+        Output("clicks:3", i, i, b"%d" % (i % 7) if keyed else None, {"prediction": f"{value}{i}"})
+        for i in range(start, stop)
+    ]
+
+
+def sink(address: str, topic: str) -> Any:
+    return closing(KafkaSink((address,), topic))
+
+
+@contextmanager
+def admin(address: str) -> Iterator[Any]:
+    from kafka import KafkaAdminClient
+
+    with closing(KafkaAdminClient(bootstrap_servers=address)) as one:
+        yield one
+
+
+def offsets(address: str, topic: str) -> list[int]:
+    """The inputs of the records of a topic, ascending."""
+    return sorted(int(dict(one.headers)["streamk-offset"]) for one in read_all(address, topic))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_each_output_is_there_once(
+    partitions: int, keyed: bool, kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic(partitions)
+    with sink(kafka_address, topic) as first:
+        first.write(outputs(0, 100, keyed=keyed))
+        mark = first.mark()
+        first.write(outputs(100, 300, keyed=keyed))
+    with sink(kafka_address, topic) as second:
+        second.rewind(mark)
+        second.write(outputs(100, 150, keyed=keyed))
+        again = second.mark()
+        assert again == mark  # where what is still to come again begins
+        second.write(outputs(150, 310, keyed=keyed))
+        assert sum(second.mark()["ends"].values()) == 310
+    with sink(kafka_address, topic) as third:
+        third.rewind(again)
+        third.write(outputs(150, 320, keyed=keyed))
+    assert offsets(kafka_address, topic) == list(range(320))
+
+
+def test_a_sink_goes_back_itself(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(2)
+    with sink(kafka_address, topic) as one:
+        mark = one.mark()
+        one.write(outputs(0, 50))
+        one.rewind(mark)
+        one.write(outputs(0, 60))
+    assert offsets(kafka_address, topic) == list(range(60))
+
+
+def test_other_writers_count_for_nothing(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one, sink(kafka_address, topic) as other:
+        mark = one.mark()
+        other.write(outputs(0, 20))
+        other.flush()
+        with producer(kafka_address) as out:
+            for i in range(20):
+                out.send(topic, b"no JSON", headers=[("streamk-offset", b"%d" % i)])
+                out.send(topic, None, key=b"k")
+        one.write(outputs(0, 5))
+        one.rewind(mark)
+        one.write(outputs(0, 10))
+        assert sum(one.mark()["ends"].values()) == 20 + 40 + 10
+
+
+def test_what_says_something_else_stays(
+    kafka_address: str, kafka_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        mark = one.mark()
+        one.write(outputs(0, 10, "old"))
+    with sink(kafka_address, topic) as again, caplog.at_level(logging.WARNING):
+        again.rewind(mark)
+        again.write(outputs(0, 12, "new"))
+    assert offsets(kafka_address, topic) == list(range(12))
+    assert "clicks:3 offset 0 stands in topic" in caplog.text
+
+
+def test_records_that_were_deleted_are_written_again(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    from kafka import TopicPartition
+
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        mark = one.mark()
+        one.write(outputs(0, 20))
+    with admin(kafka_address) as client:
+        client.delete_records({TopicPartition(topic, 0): 15})
+    with sink(kafka_address, topic) as again:
+        again.rewind(mark)
+        again.write(outputs(0, 25))
+    assert offsets(kafka_address, topic) == list(range(25))
+
+
+def test_a_topic_that_was_made_anew(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    from kafka.admin import NewTopic
+
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        one.write(outputs(0, 100))
+        mark = one.mark()
+    with admin(kafka_address) as client:
+        client.delete_topics([topic])
+        deadline = time.monotonic() + 60
+        while topic in client.list_topics():
+            assert time.monotonic() < deadline
+        client.create_topics([NewTopic(topic, 2, 1)])
+    with sink(kafka_address, topic) as again:
+        again.rewind(mark)
+        again.write(outputs(100, 120))
+        again.flush()
+        again.rewind(mark)
+        again.write(outputs(100, 130))
+    assert offsets(kafka_address, topic) == list(range(100, 130))
+
+
+def test_partitions_that_came_later(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    from kafka.admin import NewPartitions
+
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        one.write(outputs(0, 10))
+        mark = one.mark()
+    with admin(kafka_address) as client:
+        client.create_partitions({topic: NewPartitions(4)})
+    for _ in range(2):
+        with sink(kafka_address, topic) as again:
+            again.rewind(mark)
+            again.write(outputs(10, 60))
+            again.flush()
+    assert offsets(kafka_address, topic) == list(range(60))
+
+
+def test_only_what_was_committed_stands_there(kafka_address: str, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        mark = one.mark()
+    headers = [
+        ("streamk-writer", mark["writer"].encode()),
+        ("streamk-topic", b"clicks"),
+        ("streamk-partition", b"3"),
+    ]
+    with producer(kafka_address, transactional_id=f"x-{topic}") as out:
+        out.init_transactions()
+        for i, ending in enumerate([out.abort_transaction, out.commit_transaction]):
+            out.begin_transaction()
+            out.send(
+                topic,
+                b'{"prediction":"v%d"}' % i,
+                headers=[*headers, ("streamk-offset", b"%d" % i)],
+            )
+            out.flush()
+            if i == 0:
+                ending()
+        # The second one is open, and the sink waits for its end.
+        later = threading.Timer(1.0, ending)
+        later.start()
+        with sink(kafka_address, topic) as again:
+            again.rewind(mark)
+            assert not later.is_alive()
+            again.write(outputs(0, 3))
+        later.join()
+    found = sorted(one.value for one in read_all(kafka_address, topic))  # the aborted one, too
+    assert found == [b'{"prediction":"v%d"}' % i for i in (0, 0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        17,
+        {},
+        {"writer": "x", "ends": {}},
+        {"writer": "0" * 12, "ends": {"0": -1}},
+        {"writer": "0" * 12, "ends": {"a": 1}},
+        {"writer": "0" * 12, "ends": {}, "more": 1},
+    ],
+)
+def test_marks_that_are_none(mark: Any, kafka_address: str, kafka_topic: MakeTopic) -> None:
+    with (
+        sink(kafka_address, kafka_topic()) as one,
+        pytest.raises(ConnectorError, match="no mark of a topic"),
+    ):
+        one.rewind(mark)
