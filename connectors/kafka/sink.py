@@ -201,7 +201,7 @@ class KafkaSink:
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """What `KafkaSink.mark` returns."""
+    """A mark, as `KafkaSink.mark` returns it."""
 
     writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
     ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]

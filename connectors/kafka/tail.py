@@ -122,7 +122,7 @@ class Tail:
                     )
 
     def close(self) -> None:
-        """Let go of the connections. May be called twice."""
+        """Close the connections. May be called twice."""
         self._asking.close()
 
 
