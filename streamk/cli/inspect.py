@@ -27,7 +27,8 @@ __all__ = ["main", "members"]
 
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
-that of one member or one epoch inside it. The exit status is 1 if anything is damaged.
+that of one member or one epoch inside it. The exit status is 1 if anything is
+damaged.
 
 examples:
   streamk inspect state

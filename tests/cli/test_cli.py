@@ -36,6 +36,7 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.learners.live import TOLERANCE
+from streamk.learners.sharded.learner import ROUND_EVENTS
 from streamk.losses import LOSSES
 
 ONE_KERNEL = ("--model", "doubly-stochastic")
@@ -87,6 +88,7 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     }
     assert shown.pop("seed") == 0
     assert shown.pop("serve_tolerance") == TOLERANCE
+    assert shown.pop("round_events") == ROUND_EVENTS
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
 
