@@ -186,7 +186,7 @@ def test_processes_end_with_the_rounds() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    with pytest.raises(InvalidInput, match="the processes are closed"):
+    with pytest.raises(InvalidInput, match="the workers are closed"):
         rounds.round([([[1.0]], ["a"]), None])
 
 
