@@ -360,7 +360,7 @@ class EventLog(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,5 +86,5 @@ class TopicLog:
             )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._writer.close()
