@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -13,10 +12,15 @@ from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.classes import Label, check_most
-from streamk.learners.common.predictor import Wrapper, aside, one_row
-from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
-from streamk.learners.sharded.predictions import Followed, joined
+from streamk.learners.common.classes import check_most
+from streamk.learners.common.predictor import OwnClasses, one_row
+from streamk.learners.common.prequential import (
+    Followed,
+    Prequential,
+    joined_by_class,
+    labels_or_none,
+    with_gaps,
+)
 from streamk.learners.sharded.reduction import Span, reduced
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
 from streamk.options import Whole
@@ -45,7 +49,7 @@ class Workers(Protocol):
         ...
 
 
-class Sharded(Wrapper):
+class Sharded(OwnClasses):
     """A learner that learns in rounds, each of several shards of consecutive events.
 
     Every shard of a round begins with a replica of the learner as it was at the beginning of the
@@ -118,7 +122,7 @@ class Sharded(Wrapper):
         self._length, self._count = self._plan(self._before)
         self._common = self.learner.state() if self._count > 1 else None
         self._done, self._learned = list[State](), list[int]()
-        self._classes: list[Label] = list(self.learner.classes)
+        self._classes = list(self.learner.classes)
 
     def _plan(self, n_events: int) -> tuple[int, int]:
         """Return the events of a shard and the shards of a round that begins after `n_events`."""
@@ -134,11 +138,6 @@ class Sharded(Wrapper):
     def takes_missing(self) -> bool:  # type: ignore[override]
         """Whether a value may be missing (NaN)."""
         return bool(self.learner.takes_missing)
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return tuple(self._classes)
 
     @property
     def n_events(self) -> int:
@@ -204,7 +203,7 @@ class Sharded(Wrapper):
             else:
                 found.append(self._follow(events[part], labels[part]))
             first = part.stop
-        return joined(found, self._classes if self.is_classifier else None)
+        return joined_by_class(found, self._classes if self.is_classifier else None)
 
     def _ends(self, n: int) -> list[int]:
         """Return where shards of this round end among the next n events; the last one may go on."""
@@ -259,11 +258,6 @@ class Sharded(Wrapper):
         else:
             self._go_on(columns)
         return followed
-
-    def _met(self, classes: Sequence[Label]) -> tuple[Label, ...]:
-        """Add classes to those that are known; return them."""
-        self._classes += [label for label in classes if label not in self._classes]
-        return tuple(classes)
 
     def _end_shard(self, state: State, n_events: int) -> None:
         self._done.append(state)
@@ -328,52 +322,6 @@ class Sharded(Wrapper):
             self._end_shard(self.learner.state(), int(self.learner.n_events))
             self._position = 0
         return self._merged({}, self.columns)
-
-    # Predicting, by the open replica
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Predict without a trace, see `MultiKernel.aside`."""
-        return aside(self.learner)
-
-    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (object) or numbers (float64), shape (n,)."""
-        return np.asarray(self.learner.predict_many(X))
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        """Return the label or number of one event x (d,)."""
-        return self.learner.predict_one(x)
-
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return probabilities (n, classes), float64, rows summing to 1."""
-        P = np.asarray(self.learner.predict_proba_many(X))
-        if tuple(self.learner.classes) == self.classes:
-            return P
-        spread = np.zeros((len(P), len(self._classes)))
-        spread[:, self._places()] = P
-        return spread
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
-        """Return the probability of each class for one event x (d,)."""
-        row = self.predict_proba_many(one_row(x))[0].tolist()
-        return dict(zip(self.classes, row, strict=True))
-
-    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
-        places = np.array(self._places(), np.intp)
-        found: NDArray[np.intp] = places[self.learner.choices(np.asarray(P)[:, places])]
-        return found
-
-    def _places(self) -> list[int]:
-        """Return the numbers of the classes that the open replica knows."""
-        return [self._classes.index(label) for label in self.learner.classes]
-
-    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the open replica's outputs before any decision, float64 (n, outputs)."""
-        return np.asarray(self.learner.decision_many(X))
-
-    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
-        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        return np.asarray(self.learner.decision_one(x))
 
     def __repr__(self) -> str:
         return f"Sharded({self.learner!r}, shards={self.shards}, round_events={self.round_events})"
