@@ -13,6 +13,7 @@ from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
+from streamk.learners.contest.learner import Contest
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
@@ -169,8 +170,11 @@ LEARNERS: dict[str, Any] = {
 }
 """The learners behind them, whose options they have."""
 LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-Sharded.INNER = LiveCompiled.INNER
-_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled, Sharded.TYPE: Sharded}
+Sharded.INNER = Contest.INNER = LiveCompiled.INNER
+_TYPES: dict[str, Any] = {
+    **LiveCompiled.INNER,
+    **{each.TYPE: each for each in (LiveCompiled, Sharded, Contest)},
+}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:

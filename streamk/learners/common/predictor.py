@@ -14,6 +14,7 @@ from streamk.features.columns import Column
 from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Classes, Label
 from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 
@@ -261,6 +262,19 @@ class OwnClasses(Wrapper):
         """Add classes to those that are known; return them."""
         self._classes += [label for label in classes if label not in self._classes]
         return tuple(classes)
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None."""
+        raise NotImplementedError
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d) with labels y (n,). Raises `InvalidInput` before learning."""
+        self.check_labels(y, len(np.asarray(X)))
+        self.predict_then_learn_many(X, y)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        self.learn_many(one_row(x), [y])
 
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace, see `MultiKernel.aside`."""

@@ -13,7 +13,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.learners.common.classes import check_most
-from streamk.learners.common.predictor import OwnClasses, one_row
+from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,
     Prequential,
@@ -166,15 +166,6 @@ class Sharded(OwnClasses):
         self.learner.add_columns(names)
 
     # Learning
-
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events X (n, d) with labels y (n,). Raises `InvalidInput` before learning."""
-        self.check_labels(y, len(np.asarray(X)))
-        self.predict_then_learn_many(X, y)
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x (d,) with label y."""
-        self.learn_many(one_row(x), [y])
 
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
