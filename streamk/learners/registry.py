@@ -241,6 +241,18 @@ def defaults(name: str) -> dict[str, Any]:
     return found
 
 
+def champion_state(state: State) -> State:
+    """Return the state of the model that predicts, where there are challengers beside it.
+
+    Examples
+    --------
+    >>> models = {name: create("multi-kernel", task="regression") for name in ("a", "b")}
+    >>> champion_state(Contest(models).state()).type
+    'multi-kernel'
+    """
+    return state.child("learner") if state.type == Contest.TYPE else state
+
+
 def from_state(state: State, **placing: Any) -> Learner:
     """Return the learner whose state this is, whatever its type.
 

@@ -95,7 +95,10 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
     }
     paths: dict[str, Any] = {
         "/predict": {"post": predict},
-        "/model": _get("The model: task, classes, columns, events learned, age in seconds"),
+        "/model": _get(
+            "The model: task, classes, columns, events learned, age in seconds, and the names of the"
+            " champion and its challengers"
+        ),
         "/metrics": _get("Figures for Prometheus"),
         "/healthz": _get("Whether the process answers"),
         "/readyz": _get("Whether there is a model to predict by, and new enough; 503 if not"),

@@ -15,9 +15,10 @@ from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential, score_classes, score_numbers
 from streamk.learners.contest.scores import Scores
+from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
-__all__ = ["Entry", "Scored", "check_name", "scored"]
+__all__ = ["Entry", "Scored", "check_name", "new_entry", "scored"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OWNER = "a model of a contest"
@@ -149,3 +150,18 @@ class Entry:
         if entry.wins + entry.losses > entry.compared:
             raise StateError(f"{_OWNER} has won and lost more often than it was compared")
         return entry
+
+
+def new_entry(name: str, learner: Any, *, window: int, began: int) -> Entry:
+    """Return the entry of a model that begins after so many labelled events.
+
+    Raises
+    ------
+    InvalidInput
+        If the name is none, or the model has learned.
+    """
+    check_name(name)
+    if learner.n_events:
+        raise InvalidInput(f"{name} has learned {learner.n_events} events already; give a new one")
+    scores = Scores(classification=learner.is_classifier, window=window)
+    return Entry(learner, fingerprint(learner.state()), scores, began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -21,17 +22,16 @@ from streamk.learners.common.prequential import (
     labels_or_none,
     with_gaps,
 )
-from streamk.learners.contest.entries import Entry, check_name, scored
-from streamk.learners.contest.evidence import evidence, needed
+from streamk.learners.contest.entries import Entry, check_name, new_entry, scored
 from streamk.learners.contest.promotions import Cause, Promotion, Promotions
-from streamk.learners.contest.scores import Scores
+from streamk.learners.contest.rule import Rule
 from streamk.options import Whole
-from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
 __all__ = ["Contest"]
 
 _OWNER = "a contest"
+_log = logging.getLogger("streamk.contest")
 _FLOAT64 = np.dtype(np.float64)
 WINDOW = 1000
 """Default of the events that windowed figures are about."""
@@ -102,10 +102,10 @@ class Contest(OwnClasses):
         Whole(least=1).check("window", window)
         if len(models) < 2:
             raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
-        self.promote_after, self.window = promote_after, window
+        self._rule, self.window = Rule(promote_after), window
         self.promotions = Promotions()
         self._entries: dict[str, Entry] = {}
-        self._events = self._tests = 0
+        self._events = 0
         self._classes = []
         self.champion = next(iter(models))
         self.learner = models[self.champion]
@@ -120,7 +120,6 @@ class Contest(OwnClasses):
         InvalidInput
             If the name is taken or none, or the model cannot be in this contest.
         """
-        check_name(name)
         if name in self._entries:
             raise InvalidInput(f"there is a model called {name!r} already; choose another name")
         if getattr(learner, "TYPE", None) not in self.INNER:
@@ -128,14 +127,9 @@ class Contest(OwnClasses):
                 f"{name}: {learner!r} cannot be in a contest; give one of the learners of streamk,"
                 " such as MultiKernel()"
             )
-        if learner.n_events:
-            raise InvalidInput(
-                f"{name} has learned {learner.n_events} events already; give a new one"
-            )
         if learner.is_classifier != self.is_classifier:
             raise InvalidInput(f"{name} and {self.champion} must be of the same task")
-        scores = Scores(classification=learner.is_classifier, window=self.window)
-        entry = Entry(learner, fingerprint(learner.state()), scores, self._events)
+        entry = new_entry(name, learner, window=self.window, began=self._events)
         if self.columns is not None and learner.columns is None:
             learner.add_columns(self.columns)
         self._entries[name] = entry
@@ -145,6 +139,22 @@ class Contest(OwnClasses):
                 f"{name} may have {learner.max_classes} classes, and there are"
                 f" {len(self._classes)} already; raise max_classes"
             )
+
+    def go_on_with(self, learner: Any) -> None:
+        """Have the champion be one that has learned alone; the challengers begin after it.
+
+        Parameters
+        ----------
+        learner : Learner
+            Of the kind that the champion is. Nothing was learned here.
+        """
+        self._entries[self.champion].learner = self.learner = learner
+        self._events, self._classes = int(learner.n_events), list(learner.classes)
+        for entry in self._challengers.values():
+            entry.began = self._events
+            self._met(entry.learner.classes)
+            if learner.columns is not None and entry.learner.columns is None:
+                entry.learner.add_columns(learner.columns)
 
     def drop(self, name: str) -> None:
         """Have a challenger leave. Raises `InvalidInput` unless there is one of that name."""
@@ -157,6 +167,11 @@ class Contest(OwnClasses):
     def models(self) -> dict[str, Any]:
         """The learners by their names, in the order in which they began."""
         return {name: entry.learner for name, entry in self._entries.items()}
+
+    @property
+    def promote_after(self) -> int:
+        """Events of a test; 0 for none."""
+        return self._rule.events
 
     @property
     def initial(self) -> dict[str, str]:
@@ -230,20 +245,14 @@ class Contest(OwnClasses):
         found: list[Followed] = []
         first = 0
         while first < len(events):
-            stop = first + self._until_test(known[first:])
+            stop = first + self._rule.until_test(known[first:], self._challengers)
             part = slice(first, stop)
             found.append(self._follow(events[part], labels[part], known[part]))
-            self._test()
+            better = self._rule.best(self._challengers)
+            if better is not None:
+                self._promote(better, "rule")
             first = stop
         return joined_by_class(found, self._classes if self.is_classifier else None)
-
-    def _until_test(self, known: NDArray[np.bool_]) -> int:
-        """Return after how many of the next events there may be a test; all if there is none."""
-        if not self.promote_after:
-            return len(known)
-        left = min(self.promote_after - entry.compared for entry in self._challengers.values())
-        rows = np.flatnonzero(known)
-        return len(known) if len(rows) < left else int(rows[left - 1]) + 1
 
     def _follow(self, X: NDArray[Any], y: list[Any], known: NDArray[np.bool_]) -> Followed:
         """Have all models predict and learn events, and compare; return the champion's part."""
@@ -266,23 +275,6 @@ class Contest(OwnClasses):
         for learner in self.models.values():
             self._met(learner.classes)
         return Followed(found[self.champion], tuple(self.learner.classes))
-
-    def _test(self) -> None:
-        """Test the challengers that were compared often enough, and promote the best that pass."""
-        if not self.promote_after:
-            return
-        passed: dict[str, float] = {}
-        due = [e for e in self._challengers.items() if e[1].compared >= self.promote_after]
-        for name, entry in due:
-            self._tests += 1
-            found = evidence(entry.wins, entry.losses)
-            if found >= needed(self._tests) and entry.gain > 0.0:
-                passed[name] = found
-        if passed:
-            self._promote(max(passed, key=lambda name: passed[name]), "rule")
-        else:
-            for _, entry in due:
-                entry.restart()
 
     # The champion
 
@@ -328,6 +320,7 @@ class Contest(OwnClasses):
         tested = (entry.wins, entry.losses) if by == "rule" else (0, 0)
         self.promotions.add(Promotion(self._events, name, self.champion, by, *tested))
         self.champion, self.learner = name, entry.learner
+        _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
         for each in self._entries.values():
             each.restart()
 
@@ -347,7 +340,7 @@ class Contest(OwnClasses):
             "promote_after": self.promote_after,
             "window": self.window,
             "events": self._events,
-            "tests": self._tests,
+            "tests": self._rule.tests,
             "classes": list[JSON](self._classes),
         }
         parts = {
@@ -392,12 +385,12 @@ class Contest(OwnClasses):
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
         contest = cls.__new__(cls)
         before = count(header, "promote_after", _OWNER)
-        contest.promote_after = before if promote_after is None else promote_after
+        contest._rule = Rule(before if promote_after is None else promote_after)
+        contest._rule.tests = count(header, "tests", _OWNER)
         contest.window = count(header, "window", _OWNER, least=1) if window is None else window
         contest.champion = str(header.get("champion"))
         contest.promotions = Promotions.from_json(header.get("promotions"))
         contest._events = count(header, "events", _OWNER)
-        contest._tests = count(header, "tests", _OWNER)
         contest._classes = listed(header, "classes", _OWNER)
         contest._entries = {}
         for data in listed(header, "models", _OWNER):
