@@ -96,7 +96,7 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
     paths: dict[str, Any] = {
         "/predict": {"post": predict},
         "/model": _get(
-            "The model: task, classes, columns, events learned, age in seconds, and the names of the"
+            "The model: task, classes, columns, events, age in seconds, and the names of the"
             " champion and its challengers"
         ),
         "/metrics": _get("Figures for Prometheus"),
