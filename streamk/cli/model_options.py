@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole
 
-__all__ = ["Setting", "build", "described", "learner_header", "options_of", "task_of"]
+__all__ = ["Setting", "build", "described", "learner_header", "options_of", "own_header", "task_of"]
 
 STEPS = ("constant", "inverse-time", "adagrad")
 """Rules with a size; `LADDER` has none."""
@@ -178,6 +178,21 @@ def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
     while "learner" in header.get("parts", {}):
         header = header["parts"]["learner"]
     return header
+
+
+def own_header(header: Mapping[str, Any], named: Collection[str]) -> Mapping[str, Any]:
+    """Return of a saved model's header that of the learner that is a job's own.
+
+    Of several that is the champion or else the first, of those that no ``--challenger`` has named.
+    """
+    from streamk.learners import Contest
+
+    if header["type"] != Contest.TYPE:
+        return learner_header(header)
+    names = [each["name"] for each in header["models"] if each["name"] not in named]
+    if not names or header["champion"] in names:
+        return learner_header(header)
+    return learner_header(header["parts"][f"challenger-{names[0]}"])
 
 
 def build(

@@ -13,10 +13,10 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
-from streamk.cli.job.challengers import add_challengers, contested, own_header
+from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
-from streamk.cli.model_options import build, task_of
+from streamk.cli.model_options import build, described, own_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
     Parser,
@@ -388,7 +388,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
-    model = contested(sharded(model, options, kept, stack), name, options, made)
+    model = sharded(model, options, kept, stack)
+    model = contested(model, name, options, partial(described, made=made))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
@@ -450,7 +451,8 @@ def _model(options: dict[str, Any], kept: Mapping[str, Any] | None) -> str:
     """The model's name: a job whose checkpoint has one goes on with it, or starts from one."""
     if "model" in options:
         return str(options["model"])
-    return MODEL if kept is None else str(own_header(kept, options)["type"])
+    named = {name for name, _ in options.get("challenger", ())}
+    return MODEL if kept is None else str(own_header(kept, named)["type"])
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from streamk.cli.model_options import described, learner_header
 from streamk.cli.parsing.arguments import Parser, UsageError, whole
 
-__all__ = ["add_challengers", "contested", "own_header"]
+__all__ = ["add_challengers", "contested"]
 
 
 def add_challengers(parser: Parser) -> None:
@@ -42,23 +41,9 @@ def _named_model(text: str) -> tuple[str, str]:
     return name.strip(), model.strip()
 
 
-def own_header(header: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return of a saved model's header that of the learner itself, or of one of several.
-
-    Of several that is the champion or else the first, of those that no ``--challenger`` names.
-    """
-    from streamk.learners import Contest
-
-    if header["type"] != Contest.TYPE:
-        return learner_header(header)
-    named = {name for name, _ in options.get("challenger", ())}
-    names = [each["name"] for each in header["models"] if each["name"] not in named]
-    if not names or header["champion"] in names:
-        return learner_header(header)
-    return learner_header(header["parts"][f"challenger-{names[0]}"])
-
-
-def contested(model: Any, name: str, options: Mapping[str, Any], build: Callable[..., Any]) -> Any:
+def contested(
+    model: Any, name: str, options: Mapping[str, Any], described: Callable[[str, str], Any]
+) -> Any:
     """Return the model with its challengers, if there are any.
 
     Parameters
@@ -67,8 +52,8 @@ def contested(model: Any, name: str, options: Mapping[str, Any], build: Callable
     name : str
         By which it was chosen; its own name among the challengers.
     options : mapping
-    build : callable
-        Makes a model of its name and settings, as `streamk.cli.model_options.build`.
+    described : callable
+        Makes a model of a text and the option that it was given by, for messages.
 
     Raises
     ------
@@ -98,7 +83,7 @@ def contested(model: Any, name: str, options: Mapping[str, Any], build: Callable
                 f"--challenger {challenger}={text}: {what} is called {challenger}; choose another"
                 " name"
             )
-        models[challenger] = described(text, f"--challenger {challenger}={text}", build)
+        models[challenger] = described(text, f"--challenger {challenger}={text}")
     return Contest(
         models,
         promote_after=options.get("promote_after", 0),
