@@ -35,7 +35,8 @@ def contest(models: Mapping[str, Any], X: Any, y: Sequence[Any], promote_after: 
     said: list[Any] = []
     promoted: list[tuple[int, str]] = []
     blocks: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
-    tests = labelled = 0
+    number = {name: n for n, name in enumerate(models)}  # of the test that each is in
+    tests, labelled = len(models) - 1, 0
     for x, label in zip(X, y, strict=True):
         answers = {
             name: model.predict_then_learn_many(x[None], [label]).predictions.tolist()[0]
@@ -54,19 +55,22 @@ def contest(models: Mapping[str, Any], X: Any, y: Sequence[Any], promote_after: 
                 due.append(name)
         better: list[tuple[Fraction, str]] = []
         for name in due:
-            block, blocks[name] = blocks[name], []
-            tests += 1
+            block = blocks[name]
             wins = sum(mine < its for mine, its in block)
             losses = sum(mine > its for mine, its in block)
             gain = math.fsum(its - mine for mine, its in block)
             wealth = mean_wealth(wins, losses)
-            if wealth * ERROR_RATE >= tests * (tests + 1) and gain > 0:
+            if wealth * ERROR_RATE >= number[name] * (number[name] + 1) and gain > 0:
                 better.append((wealth, name))
         if better:
             most = max(wealth for wealth, _ in better)
             champion = next(name for wealth, name in better if wealth == most)
             promoted.append((labelled, champion))
+            due = [name for name in models if name != champion]
             blocks = {name: [] for name in models}
+        for name in due:
+            tests += 1
+            number[name], blocks[name] = tests, []
     return Outcome(said, promoted, models)
 
 

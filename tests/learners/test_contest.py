@@ -357,6 +357,8 @@ def changed(change: Callable[[dict[str, Any]], None]) -> State:
         lambda header: header["models"][0].update(name="../a"),
         lambda header: header["models"][0].update(wins=10**6),
         lambda header: header["models"][0].update(began=10**6),
+        lambda header: header["models"][1].update(test=3),
+        lambda header: header.update(promote_after=10**6),
         lambda header: header["models"][0].update(initial=3),
         lambda header: header["models"].append(3),
         lambda header: header.update(events=3),

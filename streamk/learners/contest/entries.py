@@ -88,6 +88,8 @@ class Entry:
     scores : Scores
     began : int
         Labelled events of the contest before it began.
+    test : int
+        The number of the test that it is in, 0 if it is in none.
     compared, wins, losses : int
         Events on which it was compared with the champion in this test, and on how many of them it
         was better or worse.
@@ -96,12 +98,13 @@ class Entry:
         champion's.
     """
 
-    KEPT: ClassVar[tuple[str, ...]] = ("began", "compared", "wins", "losses")
+    KEPT: ClassVar[tuple[str, ...]] = ("began", "test", "compared", "wins", "losses")
 
     learner: Any
     initial: str
     scores: Scores
     began: int = 0
+    test: int = 0
     compared: int = 0
     wins: int = 0
     losses: int = 0
@@ -119,8 +122,9 @@ class Entry:
         # One after the other, so that the sum does not depend on the division into calls.
         self.gain = float(np.cumsum([self.gain, *better])[-1])
 
-    def restart(self) -> None:
-        """Begin another test."""
+    def restart(self, test: int) -> None:
+        """Begin the test of that number, or none if it is 0."""
+        self.test = test
         self.compared = self.wins = self.losses = 0
         self.gain = 0.0
 

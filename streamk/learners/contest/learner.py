@@ -133,6 +133,8 @@ class Contest(OwnClasses):
         if self.columns is not None and learner.columns is None:
             learner.add_columns(self.columns)
         self._entries[name] = entry
+        if name != self.champion:
+            self._rule.begin(entry)
         self._met(learner.classes)
         if self.is_classifier and len(self._classes) > self.max_classes:
             raise InvalidInput(
@@ -321,8 +323,9 @@ class Contest(OwnClasses):
         self.promotions.add(Promotion(self._events, name, self.champion, by, *tested))
         self.champion, self.learner = name, entry.learner
         _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
-        for each in self._entries.values():
-            each.restart()
+        entry.restart(0)
+        for each in self._challengers.values():
+            self._rule.begin(each)
 
     def __repr__(self) -> str:
         return f"Contest(champion={self.champion!r}, models={self.models!r})"
@@ -403,29 +406,32 @@ class Contest(OwnClasses):
             learner = cls.INNER[part.type].from_state(part, **(models or {}).get(name, {}))
             kept = state.child(f"entry-{name}")
             contest._entries[name] = Entry.restored(learner, data, kept, contest.window)
-            if contest.promote_after != before:
-                contest._entries[name].restart()
-        contest._check()
+        contest._check(before)
+        if contest.promote_after != before:
+            for entry in contest._challengers.values():
+                contest._rule.begin(entry)
         return contest
 
-    def _check(self) -> None:
-        """Raise StateError unless the parts of a state fit together."""
+    def _check(self, before: int) -> None:
+        """Raise StateError unless the parts of a state with tests of so many events fit."""
         fits = len(self._entries) > 1 and self.champion in self._entries
         if fits:
             self.learner = self._entries[self.champion].learner
-            fits = all(self._fits(entry) for entry in self._entries.values())
+            fits = all(self._fits(entry, before) for entry in self._entries.values())
+            begun = [entry.test for entry in self._challengers.values()]
+            fits = fits and all(bool(before) <= test <= self._rule.tests for test in begun)
         if not fits:
             raise StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
 
-    def _fits(self, entry: Entry) -> bool:
-        learner, most = entry.learner, self.promote_after
+    def _fits(self, entry: Entry, before: int) -> bool:
+        learner = entry.learner
         return (
             learner.is_classifier == self.is_classifier
             and learner.columns == self.columns
             and set(learner.classes) <= set(self._classes)
             and entry.began <= self._events
             and entry.scores.events <= self._events - entry.began
-            and (not most or entry.compared < most)
+            and (not before or entry.compared < before)
         )
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:

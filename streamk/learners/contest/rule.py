@@ -24,11 +24,17 @@ class Rule:
     Attributes
     ----------
     tests : int
-        Those so far: each takes its part of the error rate of a job.
+        Those that have begun. Each has its part of the error rate of a job from its beginning, so
+        that it does not depend on what comes out.
     """
 
     def __init__(self, events: int) -> None:
         self.events, self.tests = events, 0
+
+    def begin(self, entry: Entry) -> None:
+        """Begin a test of a challenger, and forget the one that it was in."""
+        self.tests += self.events > 0
+        entry.restart(self.tests if self.events else 0)
 
     def until_test(self, known: NDArray[np.bool_], challengers: Mapping[str, Entry]) -> int:
         """Return after how many of the next events a test may be due; all if none is.
@@ -46,20 +52,21 @@ class Rule:
         return len(known) if len(rows) < left else int(rows[left - 1]) + 1
 
     def best(self, challengers: Mapping[str, Entry]) -> str | None:
-        """Return the challenger to be promoted by the tests that are due, None if there is none.
+        """Return the challenger to be promoted by the tests that are due.
 
-        The tests of those that were compared often enough end here.
+        None if there is none; those that were tested are in their next tests then.
         """
         if not self.events:
             return None
-        passed: dict[str, float] = {}
-        for name, entry in challengers.items():
-            if entry.compared < self.events:
-                continue
-            self.tests += 1
-            found = evidence(entry.wins, entry.losses)
-            if found >= needed(self.tests) and entry.gain > 0.0:
-                passed[name] = found
-            else:
-                entry.restart()
-        return max(passed, key=lambda name: passed[name]) if passed else None
+        due = {name: each for name, each in challengers.items() if each.compared >= self.events}
+        found = {name: evidence(each.wins, each.losses) for name, each in due.items()}
+        passed = [
+            name
+            for name, each in due.items()
+            if found[name] >= needed(each.test) and each.gain > 0.0
+        ]
+        if passed:
+            return max(passed, key=lambda name: found[name])
+        for each in due.values():
+            self.begin(each)
+        return None
