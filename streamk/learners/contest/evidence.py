@@ -8,8 +8,8 @@ supermartingale, and so is its mean over λ between 0 and 1, an e-process: by Ma
 reaches 1 / α with probability α at most (Ville 1939; Waudby-Smith and Ramdas 2024). Nothing is
 assumed of how events depend on each other, or of how much the models learn meanwhile.
 
-A job tests again and again. The j-th test that it begins has α = 0.05 / (j (j + 1)), whose sum over all j is 0.05:
-with that probability, at most, a job ever promotes a challenger that is not better.
+A job tests again and again. The j-th test that it begins has α = 0.05 / (j (j + 1)), which sum to
+0.05: with that probability, at most, a job ever promotes a challenger that is not better.
 """
 
 from __future__ import annotations
