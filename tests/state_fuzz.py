@@ -37,6 +37,7 @@ import numpy as np
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Kernel, Polynomial, Zonal
 from streamk.learners import (
+    Contest,
     DoublyStochastic,
     MultiKernel,
     OnlineNystrom,
@@ -155,6 +156,16 @@ def _sharded(task: str) -> Any:
     return Sharded(create("doubly-stochastic", task=kind, **sizes), shards=2, round_events=7)
 
 
+def _contest(task: str) -> Any:
+    """Return a contest in which a challenger was promoted."""
+    small = {"task": "classification", "max_features": 64, "block_size": 64}
+    poor = create("doubly-stochastic", kernel="linear", step=1e-6, **small)
+    models = {"poor": poor, "good": create("doubly-stochastic", **small), "many": _multi(task)}
+    contest = Contest(models, promote_after=50)
+    contest.promote("good")
+    return contest
+
+
 LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "multi-kernel two": ("two", _multi),
     "multi-kernel three": ("three", lambda task: _multi(task, class_weight="balanced")),
@@ -191,6 +202,7 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "feature-machine": ("three", _feature_machine),
     "feature-machine numbers": ("numbers", lambda task: _feature_machine(task, 64)),
     "sharded": ("two", _sharded),
+    "contest": ("two", _contest),
     "multi-kernel new": ("two", _multi),
     "doubly-stochastic new": ("two", _adagrad),
     "online-nystrom new": ("numbers", _nystrom),

@@ -25,6 +25,8 @@ COMMANDS = {
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",
+    "promote": "make a challenger the champion of a job",
+    "rollback": "undo the last promotion of a job",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
 }

@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamk.cli.model_options import learner_header
-from streamk.cli.output.figures import compiled_lines, figure_rows, since_lines, sparkline
+from streamk.cli.output.figures import (
+    compiled_lines,
+    contest_rows,
+    figure_rows,
+    promotion_lines,
+    since_lines,
+    sparkline,
+)
 from streamk.cli.output.tables import columns, features, share, size
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
@@ -129,6 +136,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "array_bytes": found.model.nbytes,
             "compiled": getattr(model, "comparison", None),
             "rounds": _rounds(model),
+            "contest": getattr(model, "standings", None),
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],
@@ -233,6 +241,7 @@ def _text(summary: dict[str, Any]) -> str:
             else ()
         ),
     ]
+    rows += _contest(model["contest"])
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))
     rows.append((f"{len(model['columns'])} columns", share(model["columns"])))
@@ -253,6 +262,15 @@ def _text(summary: dict[str, Any]) -> str:
     ended = ", the stream has ended" if summary["finished"] else ""
     title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
     return f"{title}\n{_wrapped(rows)}"
+
+
+def _contest(contest: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The models of a contest with their figures, and the promotions."""
+    rows = []
+    for name, whole, last in contest_rows(contest)[1:]:
+        figures = f": {whole}, lately {last}" if whole else ""
+        rows.append(("contest", name + figures))
+    return rows + [("promoted", line) for line in promotion_lines(contest)]
 
 
 def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

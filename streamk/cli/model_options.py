@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole
 
-__all__ = ["Setting", "build", "learner_header", "options_of", "task_of"]
+__all__ = ["Setting", "build", "described", "learner_header", "options_of", "own_header", "task_of"]
 
 STEPS = ("constant", "inverse-time", "adagrad")
 """Rules with a size; `LADDER` has none."""
@@ -180,6 +180,21 @@ def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
     return header
 
 
+def own_header(header: Mapping[str, Any], named: Collection[str]) -> Mapping[str, Any]:
+    """Return of a saved model's header that of the learner that is a job's own.
+
+    Of several that is the champion or else the first, of those that no ``--challenger`` has named.
+    """
+    from streamk.learners import Contest
+
+    if header["type"] != Contest.TYPE:
+        return learner_header(header)
+    names = [each["name"] for each in header["models"] if each["name"] not in named]
+    if not names or header["champion"] in names:
+        return learner_header(header)
+    return learner_header(header["parts"][f"challenger-{names[0]}"])
+
+
 def build(
     name: str,
     *,
@@ -237,17 +252,39 @@ def _expert(text: str, task: str, seed: int) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
     from streamk.learners import Scaled
 
+    option = f"--expert {text}"
+    found = described(text, option, functools.partial(build, task=task, seed=seed))
+    if not isinstance(found, Scaled):
+        raise UsageError(f"{option}: {text.partition(':')[0]} is not a model of one kernel")
+    return found.learner
+
+
+def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
+    """Return the model of a text: its name, or "name:option=value,option=value".
+
+    Parameters
+    ----------
+    text : str
+    option : str
+        The option as it was given, for messages.
+    made : callable
+        `build` with what is not in the text.
+
+    Raises
+    ------
+    UsageError
+        If there is no such model or option, or a value is of no use.
+    BackendUnavailable
+        If there is no device for it.
+    """
     name, _, options = text.partition(":")
     try:
         settings = [named_value(one) for one in options.split(",")] if options else []
-        found = build(name, task=task, seed=seed, settings=settings)
+        return made(name, settings=settings)
     except (argparse.ArgumentTypeError, UsageError, InvalidInput) as error:
-        raise UsageError(f"--expert {text}: {str(error).removeprefix('--set ')}") from None
+        raise UsageError(f"{option}: {str(error).removeprefix('--set ')}") from None
     except BackendUnavailable as error:  # no fault of the command line
-        raise BackendUnavailable(f"--expert {text}: {error}") from None
-    if not isinstance(found, Scaled):
-        raise UsageError(f"--expert {text}: {name} is not a model of one kernel")
-    return found.learner
+        raise BackendUnavailable(f"{option}: {error}") from None
 
 
 def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -6,15 +6,17 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
+from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
-from streamk.cli.model_options import build, learner_header, task_of
+from streamk.cli.model_options import build, described, own_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
     Parser,
@@ -85,7 +87,7 @@ _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
     *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
-    *("workers", "shards", "round_events", "ray"),
+    *("workers", "shards", "round_events", "ray", "challenger", "promote_after"),
 )
 
 
@@ -186,6 +188,7 @@ def _parser() -> Parser:
         help="by how much the copy may be worse than the model: in accuracy and log loss, of"
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
+    add_challengers(parser)
     add_late(parser)
     add_sharding(parser)
     _add_running(parser)
@@ -371,7 +374,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     task = options.get("task") or _task(schema) or task_of(settings)
     kept = _kept(options)
     name, seed, experts = _model(options, kept), options.get("seed", 0), options.get("expert", [])
-    model = build(name, task=task, seed=seed, settings=settings, experts=experts)
+    made = partial(build, task=task, seed=seed)
+    model = made(name, settings=settings, experts=experts)
     is_compiled = kept is not None and kept["type"] == LiveCompiled.TYPE
     if options.get("serve_compiled") and kept is not None and not is_compiled:
         raise UsageError(
@@ -385,6 +389,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
     model = sharded(model, options, kept, stack)
+    model = contested(model, name, options, partial(described, made=made))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
@@ -446,7 +451,8 @@ def _model(options: dict[str, Any], kept: Mapping[str, Any] | None) -> str:
     """The model's name: a job whose checkpoint has one goes on with it, or starts from one."""
     if "model" in options:
         return str(options["model"])
-    return MODEL if kept is None else str(learner_header(kept)["type"])
+    named = {name for name, _ in options.get("challenger", ())}
+    return MODEL if kept is None else str(own_header(kept, named)["type"])
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

@@ -13,10 +13,9 @@ from streamk.distributed.division import TaskDivision, Workers
 from streamk.distributed.processes import Processes
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
-from streamk.learners.common.prequential import Prequential
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.learner import MOST_SHARDS
-from streamk.learners.sharded.predictions import Followed, joined
 from streamk.learners.sharded.reduction import reduced
 from streamk.learners.sharded.replicas import Answer, Batch, Task, merging, work
 from streamk.state import State
@@ -187,7 +186,7 @@ class Rounds(Closing):
             nothing: NDArray[Any] = np.empty(0, object if classifies else np.float64)
             return Prequential(nothing, np.empty((0, len(classes))) if classifies else None)
         some = Followed(found.prequential, found.classes)
-        return joined([some], classes if classifies else None)
+        return joined_by_class([some], classes if classifies else None)
 
 
 def _count(name: str, value: Any, most: int) -> int:

@@ -47,6 +47,8 @@ class Snapshot:
         The last checkpoint.
     trouble : str or None
         What the run waits for and for how long, such as "broker gone 12s".
+    contest : dict or None
+        `streamk.learners.Contest.standings`, where there are challengers.
     """
 
     events: int
@@ -63,6 +65,7 @@ class Snapshot:
     baselines: dict[str, float]
     epoch: int | None
     trouble: str | None = None
+    contest: dict[str, Any] | None = None
 
     def line(self) -> str:
         """At most 79 characters for a terminal.
@@ -84,6 +87,7 @@ class Snapshot:
             if place == 0 and self.baselines:
                 name, value = next(iter(self.baselines.items()))
                 parts.append((3, f" ({name.replace('_', ' ')} {figure(value)})"))
+        parts += [(4, f"  {name} {value}") for name, value in self._challengers().items()]
         if self.lag is not None:
             parts.append((1, f"  lag {short(self.lag)}"))
         parts += [(5, f"  {short(self.features)} feat"), (4, f"  {short(self.process_bytes)}")]
@@ -95,6 +99,17 @@ class Snapshot:
                 left -= len(parts[place][1])
                 kept.add(place)
         return "".join(parts[place][1] for place in sorted(kept))
+
+    def _challengers(self) -> dict[str, str]:
+        """Return the first figure of each challenger by its name."""
+        if self.contest is None:
+            return {}
+        found = {
+            name: next(iter(model["window"].values()), None)
+            for name, model in self.contest["models"].items()
+            if name != self.contest["champion"]
+        }
+        return {name: figure(value) for name, value in found.items() if value is not None}
 
 
 def short(number: float) -> str:
@@ -210,7 +225,7 @@ def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonFormatter())
     with ExitStack() as stack:
-        for log in (_log, logging.getLogger("streamk.compiling")):
+        for log in (_log, *map(logging.getLogger, ("streamk.compiling", "streamk.contest"))):
             stack.enter_context(_logged_by(log, handler))
         if isinstance(show, TerminalLine):
             stack.callback(stream.write, "\n")

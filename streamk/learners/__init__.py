@@ -2,6 +2,7 @@
 
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Ladder, Step
+from streamk.learners.contest.learner import Contest
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
@@ -18,6 +19,7 @@ __all__ = [
     "MODELS",
     "AdaGrad",
     "Constant",
+    "Contest",
     "DoublyStochastic",
     "EigenPro",
     "FeatureMachine",

@@ -13,6 +13,7 @@ from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
+from streamk.learners.contest.learner import Contest
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
@@ -169,8 +170,11 @@ LEARNERS: dict[str, Any] = {
 }
 """The learners behind them, whose options they have."""
 LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-Sharded.INNER = LiveCompiled.INNER
-_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled, Sharded.TYPE: Sharded}
+Sharded.INNER = Contest.INNER = LiveCompiled.INNER
+_TYPES: dict[str, Any] = {
+    **LiveCompiled.INNER,
+    **{each.TYPE: each for each in (LiveCompiled, Sharded, Contest)},
+}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -235,6 +239,18 @@ def defaults(name: str) -> dict[str, Any]:
             if parameter.default is not parameter.empty:
                 found[option] = parameter.default
     return found
+
+
+def champion_state(state: State) -> State:
+    """Return the state of the model that predicts, where there are challengers beside it.
+
+    Examples
+    --------
+    >>> models = {name: create("multi-kernel", task="regression") for name in ("a", "b")}
+    >>> champion_state(Contest(models).state()).type
+    'multi-kernel'
+    """
+    return state.child("learner") if state.type == Contest.TYPE else state
 
 
 def from_state(state: State, **placing: Any) -> Learner:

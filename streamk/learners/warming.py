@@ -14,6 +14,7 @@ from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import innermost
+from streamk.learners.contest.learner import Contest
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
@@ -38,7 +39,8 @@ def preparing(model: Learner) -> Iterator[None]:
     That takes some ten seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
-    many = isinstance(innermost(model), MultiKernel)
+    models = model.models.values() if isinstance(model, Contest) else (model,)
+    many = any(isinstance(innermost(each), MultiKernel) for each in models)
     task = "classification" if model.is_classifier else "regression"
     with _compiling(task) if many else nullcontext():
         yield

@@ -177,6 +177,8 @@ class _Server:
         about: dict[str, Any] = {
             "model": getattr(innermost(learner), "TYPE", type(learner).__name__),
             "task": "classification" if learner.is_classifier else "regression",
+            "champion": self._model.champion,
+            "challengers": list(self._model.challengers),
             "label": schema.label,
             "classes": list(learner.classes),
             "columns": [str(name) for name in learner.columns or ()],

@@ -100,7 +100,10 @@ def description(body: int, events: int, with_token: bool, learns: bool) -> dict[
     paths: dict[str, Any] = {
         "/predict": {"post": predict},
         **({"/learn": {"post": learn}} if learns else {}),
-        "/model": _get("The model: task, classes, columns, events learned, age in seconds"),
+        "/model": _get(
+            "The model: task, classes, columns, events, age in seconds, and the names of the"
+            " champion and its challengers"
+        ),
         "/metrics": _get("Figures for Prometheus"),
         "/healthz": _get("Whether the process answers"),
         "/readyz": _get("Whether there is a model to predict by, and new enough; 503 if not"),

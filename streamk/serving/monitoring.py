@@ -130,6 +130,18 @@ class JobMonitoring(_Requests):
             ("name", "of"),
             registry=registry,
         )
+        self._models = Gauge(
+            "streamk_job_model_figure",
+            "Figures of the champion and of its challengers, by the name of the model.",
+            ("model", "name", "of"),
+            registry=registry,
+        )
+        self._champion = Gauge(
+            "streamk_job_champion",
+            "Whether a model is the champion.",
+            ("model",),
+            registry=registry,
+        )
         self._waits = Gauge(
             "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
         )
@@ -144,4 +156,14 @@ class JobMonitoring(_Requests):
                 for name, value in last[of].items():
                     self._figures.labels(name, of).set(value)
             self._waits.set(last["trouble"] is not None)
+            if last["contest"] is not None:
+                self._compare(last["contest"])
         return super().text()
+
+    def _compare(self, contest: Mapping[str, Any]) -> None:
+        """Set the figures of all models of a contest."""
+        for model, figures in contest["models"].items():
+            self._champion.labels(model).set(model == contest["champion"])
+            for of in ("window", "whole"):
+                for name, value in figures[of].items():
+                    self._models.labels(model, name, of).set(value)

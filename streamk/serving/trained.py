@@ -18,9 +18,11 @@ from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.watching import marker
+from streamk.engine.recovery.opening import initials
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
 from streamk.learners.common.predictor import innermost
+from streamk.learners.registry import champion_state
 from streamk.learners.report import report
 from streamk.serving.following import Following
 
@@ -108,6 +110,10 @@ class TrainedModel:
         The columns, of mode "fixed".
     learner : Learner
         The model itself, of arrays.
+    champion : str or None
+        The name of the model, where challengers learn beside it.
+    challengers : tuple of str
+        Their names.
     """
 
     def __init__(
@@ -131,7 +137,10 @@ class TrainedModel:
         self._use(newest_of_all(self._directory, self._key))
 
     def _use(self, found: Checkpoint) -> None:
-        learner = from_state(found.model)
+        learner = from_state(champion_state(found.model))
+        models = list(initials(found.model))
+        self.champion = str(found.model.header["champion"]) if models else None
+        self.challengers = tuple(name for name in models if name != self.champion)
         data = found.body["training"]["schema"]
         saved = Schema(label=found.body["config"]["label"])
         if data is not None:

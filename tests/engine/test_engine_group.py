@@ -20,6 +20,7 @@ from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.checkpoints.locks import lock
 from streamk.engine.recovery.group import Owner, contents
 from streamk.errors import EngineError
+from streamk.learners import Contest, Scaled, from_state
 
 N = 400
 DATA, TIMES = split(N, 4)
@@ -164,6 +165,32 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(50, len(before.columns or ())))
     np.testing.assert_array_equal(merged.decision_many(X), before.decision_many(X))
     assert merged.n_events == before.n_events
+
+
+def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) -> None:
+    def several(*names: str) -> Contest:
+        return Contest({name: Scaled(learner(regularization=0.1 * len(name))) for name in names})
+
+    group: dict[str, tuple[int, str]] = {}
+
+    def other_lives_and_dies(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:], model=several("a", "bb"))
+        member.rebalance(ALL)
+
+    script, model = {4: other_lives_and_dies}, several("a", "bb", "ccc")
+    report = run(tmp_path, group, ALL[:2], script, model=model)
+    other = newest_checkpoint(tmp_path / "member-1")
+    assert other is not None
+    known = contents(other.body, from_state(other.model).n_events)[other.body["lineage"]]
+    assert isinstance(report.model, Contest)
+    assert not report.lost
+    assert 0 < known < N
+    assert report.model.n_events == N
+    assert {name: each.n_events for name, each in report.model.models.items()} == {
+        "a": N,
+        "bb": N,
+        "ccc": N - known,
+    }
 
 
 def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_guide_has_its_pages() -> None:
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
         *("factorization.md", "metrics.md", "serving.md", "running.md", "gallery.md", "words.md"),
         *("additions.md", "fast_prediction.md", "drift.md", "scale_out.md"),
-        "late_labels.md",
+        *("late_labels.md", "challengers.md"),
         *FOLLOWED,
     }
     contents = (DOCS / "contents.rst").read_text(encoding="utf-8").split()

@@ -22,7 +22,8 @@ from starlette.testclient import TestClient
 import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
-from streamk.learners import MultiKernel, create
+from streamk.engine.recovery.promotion import change_champion
+from streamk.learners import Contest, MultiKernel, create
 from streamk.serving import application as module
 from streamk.serving.application import Limits, application
 
@@ -60,6 +61,29 @@ def test_a_model_that_is_too_old_is_not_ready(state: Path) -> None:
         assert (found.status_code, found.json()["status"]) == (503, "the model is too old")
         assert client.get("/healthz").status_code == 200
         assert client.post("/predict", json=plain(STREAM[0])).status_code == 200
+
+
+def test_the_champion_answers_and_all_are_named(tmp_path: Path) -> None:
+    first, near = MultiKernel(), create("online-nystrom", task="classification")
+    learned(tmp_path, STREAM[:200], Contest({"first": first, "near": near}))
+    model, asked = streamk.load(tmp_path), [plain(event) for event in STREAM[200:]]
+    with TestClient(application(model)) as client:
+        about = client.get("/model").json()
+        assert (about["champion"], about["challengers"]) == ("first", ["near"])
+        assert about["model"] == "multi-kernel"
+        before = client.post("/predict", json=asked).json()
+        change_champion(tmp_path, lambda found: found.promote("near"))
+        assert model.refresh()
+        about = client.get("/model").json()
+        assert (about["champion"], about["challengers"]) == ("near", ["first"])
+        assert about["model"] == "online-nystrom"
+        after = client.post("/predict", json=asked).json()
+    for learner, found in ((first, before), (near, after)):
+        with_schema: Any = {"schema": model.schema, "learn": False, "sink": (sink := MemorySink())}
+        Engine(MemorySource(asked), learner, **with_schema).run()
+        assert [row["prediction"] for row in found] == [
+            output.value["prediction"] for output in sink.outputs
+        ]
 
 
 def plain(event: dict[str, Any]) -> dict[str, Any]:

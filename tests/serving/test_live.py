@@ -117,6 +117,19 @@ def test_figures_for_prometheus() -> None:
         assert client.get("/readyz").json() == {"status": "broker gone 12s"}
 
 
+def test_figures_of_challengers_for_prometheus() -> None:
+    figures = {"window": {"accuracy": 0.875}, "whole": {"accuracy": 0.75}}
+    history = filled(1)
+    models = {"first": {**figures}, "lean": {"window": {}, "whole": {}}}
+    history(snapshot(20, contest={"champion": "first", "models": models, "promotions": []}))
+    with TestClient(live_page(history)) as client:
+        text = client.get("/metrics").text
+        accuracy = 'streamk_job_model_figure{model="first",name="accuracy",of="whole"} 0.75'
+        assert accuracy in text
+        assert 'streamk_job_champion{model="first"} 1.0' in text
+        assert 'streamk_job_champion{model="lean"} 0.0' in text
+
+
 def test_a_token_is_asked_for_once_in_a_browser() -> None:
     with TestClient(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
         for path in ("/", "/points", "/events", "/metrics", "/page/page.js"):
@@ -142,11 +155,13 @@ def test_a_number_that_is_none_is_refused() -> None:
 
 
 @contextlib.contextmanager
-def job(home: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def job(
+    home: Path, port: int = 0, options: tuple[str, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start a job that reads a pipe; yield its process and the address of its page."""
     command = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamk", *command, "--http", f":{port}"],
+        [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
         cwd=home,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -281,4 +296,32 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         time.sleep(0.2)
         with job(tmp_path, port) as (again, _), feeding(again):
             page.wait_for_selector("#state.live", timeout=60_000)
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_the_page_of_a_champion_and_its_challengers(browser: Any, tmp_path: Path) -> None:
+    size = "block_size=64,max_features=64"
+    options = ("--model", "online-nystrom", "--set", "max_landmarks=1")
+    options += ("--challenger", f"lean-and-quick=doubly-stochastic:{size}")
+    options += ("--challenger", "near=online-nystrom", "--promote-after", "300")
+    wrong: list[str] = []
+    with job(tmp_path, options=options) as (process, address), feeding(process):
+        page = browser.new_page(viewport={"width": 1200, "height": 1300})
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(address)
+        page.wait_for_selector(r"text=/^after \d+ labels$/", timeout=60_000)
+        titles = page.locator("#charts h2").all_inner_texts()
+        assert "accuracy of each model, of the last events" in titles
+        assert "log loss of each model, of the last events" in titles
+        legends = page.locator("#charts .u-legend").all_inner_texts()
+        assert sum("(champion)" in text and "online-nystrom" in text for text in legends) == 2
+        folder = os.environ.get("STREAMK_SCREENSHOTS")
+        if folder:
+            page.screenshot(path=Path(folder) / "challengers.png", full_page=True)
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 400, "height": 800})
+        page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
+        if folder:
+            page.screenshot(path=Path(folder) / "challengers_narrow.png", full_page=True)
     assert not wrong

@@ -15,8 +15,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Engine
-from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable
-from streamk.learners import MultiKernel
+from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
+from streamk.engine.recovery.promotion import change_champion
+from streamk.learners import Contest, MultiKernel
 
 JOB = "memory://models/clicks"
 STREAM = events(300, seed=3)
@@ -47,6 +48,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(ObjectPath, name, told)
     return found
+
+
+def test_a_replica_follows_a_promotion() -> None:
+    def several() -> Contest:
+        return Contest({"first": MultiKernel(), "other": MultiKernel(seed=1)})
+
+    options: Any = {"label": "y", "ignore": ("id",), "checkpoint": JOB}
+    Engine(MemorySource(STREAM[:100]), several(), **options).run()
+    model = streamk.load(JOB)
+    assert (model.champion, model.challengers) == ("first", ("other",))
+    change_champion(location(JOB), lambda found: found.promote("other"))
+    assert model.refresh()
+    assert (model.champion, model.challengers) == ("other", ("first",))
+    report = Engine(MemorySource(STREAM), several(), **options).run()
+    assert isinstance(report.model, Contest)
+    assert report.model.champion == "other"
 
 
 def test_one_small_object_is_read_until_there_is_a_newer_one(asked: list[str]) -> None:

@@ -13,8 +13,10 @@ from streamk.engine.evaluation.confusion import Confusion
 __all__ = [
     "compiled_lines",
     "confusion_table",
+    "contest_rows",
     "fate_lines",
     "figure_rows",
+    "promotion_lines",
     "since_lines",
     "sparkline",
     "words",
@@ -93,6 +95,50 @@ def compiled_lines(figures: Figures | None) -> list[str]:
         for name in names
     ]
     return [f"{now}, {share}", f"{labels}; {apart}", ", ".join(beside)]
+
+
+def contest_rows(contest: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
+    """Name and first two figures of each model of a contest: of all its events, and of the last.
+
+    >>> figures = {"accuracy": 0.75, "log_loss": 0.5}
+    >>> model = {"began": 0, "events": 10, "whole": figures, "window": figures}
+    >>> later = {"began": 10, "events": 0, "whole": {}, "window": {}}
+    >>> for row in contest_rows({"champion": "a", "models": {"a": model, "b": later}}):
+    ...     print(row)
+    ('', 'accuracy, log loss', 'last ones')
+    ('a (champion)', '0.7500, 0.5000', '0.7500, 0.5000')
+    ('b from event 11', '', '')
+    """
+    if contest is None:
+        return []
+    models, champion = contest["models"], contest["champion"]
+    names = next(
+        (", ".join(map(words, one["whole"])) for one in models.values() if one["whole"]), ""
+    )
+    rows = [("", names, "last ones")]
+    for name, one in models.items():
+        since = f" from event {one['began'] + 1:,}" if one["began"] else ""
+        figures = (", ".join(f"{n:.4f}" for n in one[of].values()) for of in ("whole", "window"))
+        rows.append((name + (" (champion)" if name == champion else "") + since, *figures))
+    return rows
+
+
+def promotion_lines(contest: Mapping[str, Any] | None) -> list[str]:
+    """Each promotion of a contest in a line.
+
+    >>> one = {"events": 12000, "champion": "b", "former": "a", "by": "rule"}
+    >>> two = {"events": 15000, "champion": "a", "former": "b", "by": "rollback"}
+    >>> promotion_lines({"promotions": [one | {"wins": 60, "losses": 9}, two]})
+    ['b for a after 12,000 labels, by 60 wins to 9', 'a for b after 15,000 labels, by rollback']
+    """
+    lines = []
+    for one in [] if contest is None else contest["promotions"]:
+        by = one["by"]
+        if by == "rule":
+            by = f"{one['wins']:,} wins to {one['losses']:,}"
+        change = f"{one['champion']} for {one['former']}"
+        lines.append(f"{change} after {one['events']:,} labels, by {by}")
+    return lines
 
 
 def sparkline(values: Sequence[float | None], encoding: str | None, width: int = 32) -> str:

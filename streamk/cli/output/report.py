@@ -8,8 +8,10 @@ from typing import Any
 from streamk.cli.output.figures import (
     compiled_lines,
     confusion_table,
+    contest_rows,
     fate_lines,
     figure_rows,
+    promotion_lines,
     since_lines,
 )
 from streamk.cli.output.tables import columns, features, size
@@ -53,12 +55,14 @@ def as_json(report: Report) -> dict[str, Any]:
         "epoch": report.epoch,
         "absent_names": list(report.absent_names),
         "compiled": getattr(model, "comparison", None),
+        "contest": getattr(model, "standings", None),
     }
 
 
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
+    contest = getattr(model, "standings", None)
     kind = getattr(innermost(model), "TYPE", "")
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
@@ -72,6 +76,8 @@ def as_text(report: Report) -> str:
         table = confusion_table(report.confusion)
         if table:
             lines += [table, ""]
+        models = contest_rows(contest)
+        lines += [columns(models, indent="  ", numbers=True), ""] if models else []
         late = [f"  {line}" for line in since_lines(report.since)]
         lines += [*late, ""] if late else []
     events = f"{counts.learned:,} learned" if report.learns else f"{counts.predicted:,} predicted"
@@ -90,6 +96,7 @@ def as_text(report: Report) -> str:
         ),
     ]
     facts += [("compiled", line) for line in compiled_lines(getattr(model, "comparison", None))]
+    facts += [("champion", line) for line in promotion_lines(contest)]
     facts += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
         for one in report.lost

@@ -23,7 +23,7 @@ from streamk.engine.late.options import LateLabels
 from streamk.engine.order.clocks import NEVER
 from streamk.engine.order.feed import Holding, Positioned
 from streamk.errors import InvalidInput
-from streamk.learners import LiveCompiled
+from streamk.learners import Contest, LiveCompiled
 from streamk.learners.base import Learner
 
 __all__ = ["EVENTS", "LABELS", "JoinedSource", "joined"]
@@ -204,6 +204,10 @@ def joined(
     late.check(events, label)
     if not learn:
         raise InvalidInput("labels= is for a job that learns")
+    if isinstance(model, Contest):
+        raise InvalidInput(
+            "challengers do not take late labels; leave out labels=, or give the champion alone"
+        )
     if isinstance(model, LiveCompiled):
         raise InvalidInput(
             "a model that is served by a compiled copy does not take late labels; serve the model"

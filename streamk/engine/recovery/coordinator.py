@@ -21,6 +21,7 @@ from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.file_identity import fingerprint, renamed
 from streamk.engine.recovery.group import Group, Owner, places
 from streamk.engine.recovery.job import Job
+from streamk.engine.recovery.opening import Opening, tell_of_challengers
 from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.revisions import Revisions
 from streamk.engine.recovery.takeover import Takeover
@@ -93,7 +94,8 @@ class CheckpointCoordinator:
         self._finished = False
         # What only checkpoints are compared by takes a copy of the model.
         compared = store is not None or start_from is not None
-        initial = trainer.model.state() if compared else None
+        self._opening = Opening(trainer.model) if compared else None
+        initial = None if self._opening is None else self._opening.initial
         self._job = Job(config, initial, learns=trainer.learns)
 
     @property
@@ -167,6 +169,7 @@ class CheckpointCoordinator:
         else:
             return
         self._trainer.start_from(found.body["training"], self._opened(found))
+        tell_of_challengers(found.model, self._trainer.model)
         n_events = self._trainer.model.n_events
         self._group.begin_with(found.body, n_events)
         _log.info("starting from %s, %d events learned", found.path, n_events)
@@ -185,13 +188,13 @@ class CheckpointCoordinator:
 
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint, on the device and threads of this run's."""
-        model: Any = self._trainer.model
-        opened: Learner = type(model).from_state(found.model, **model.placing)
-        return opened
+        assert self._opening is not None
+        return self._opening.open(found.model)
 
     def _restore(self, found: Checkpoint) -> None:
-        body = found.body
-        self._trainer.restore(body["training"], self._opened(found))
+        body, trainer = found.body, self._trainer
+        trainer.restore(body["training"], self._opened(found) if trainer.learns else trainer.model)
+        tell_of_challengers(found.model, trainer.model)
         self._trainer.restore_held(found.held)
         self._origin = list(body.get("origin", []))
         self._places = self._feed.restore(body["feed"])
@@ -296,7 +299,13 @@ class CheckpointCoordinator:
         """Take over the models of dead members; True if checkpoints hold all of them."""
         assert self._store is not None
         return Takeover(
-            self._store, self._group, self._trainer, self._feed, self._is_of_this_job, self.save
+            self._store,
+            self._group,
+            self._trainer,
+            self._feed,
+            self._is_of_this_job,
+            self._opened,
+            self.save,
         ).run(before)
 
     def _is_of_this_job(self, found: Checkpoint) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from streamk.engine.checkpoints.reading import Checkpoint
+from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
 from streamk.packing import fingerprint
 from streamk.state import State
@@ -69,7 +70,8 @@ class Job:
         for name, mine in self._config.items():
             if name not in ("model", *but) and mine != theirs.get(name):
                 return name, theirs.get(name), mine
-        if found.body["initial"] == self.initial or not self._learns:
+        begun = {found.body["initial"], *initials(found.model).values()}
+        if self.initial in begun or not self._learns:
             return None
         mine, other = self._config["model"], theirs["model"]
         if mine == other:

@@ -15,6 +15,7 @@ from streamk.engine.recovery.group import Group, places
 from streamk.engine.recovery.peers import Peers, dead_member
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
+from streamk.learners.base import Learner
 
 __all__ = ["Takeover"]
 
@@ -32,6 +33,8 @@ class Takeover:
     feed : Feed
     fits : function
         Tells of a checkpoint whether it is of the same job.
+    opened : function
+        Returns the model of a checkpoint.
     save : function
         Writes a checkpoint of this member and commits it.
     """
@@ -43,11 +46,12 @@ class Takeover:
         trainer: Trainer,
         feed: Feed,
         fits: Callable[[Checkpoint], bool],
+        opened: Callable[[Checkpoint], Learner],
         save: Callable[[], None],
     ) -> None:
         self._store, self._group = store, group
         self._trainer, self._feed = trainer, feed
-        self._fits, self._save = fits, save
+        self._fits, self._opened, self._save = fits, opened, save
 
     def run(self, before: Mapping[str, Mapping[str, tuple[int, int]]]) -> bool:
         """Take over what can be; True if checkpoints hold all there is to know.
@@ -119,9 +123,9 @@ class Takeover:
     def _merge(self, found: Checkpoint) -> None:
         if not self._fits(found):
             raise StateError("it started from another model")
-        model, body = self._trainer.model, found.body
-        other, schema = type(model).from_state(found.model), body["training"]["schema"]
+        n_events, body = self._trainer.model.n_events, found.body
+        other, schema = self._opened(found), body["training"]["schema"]
         if schema is not None:
-            common = self._group.in_common(model.n_events, body, other.n_events)
+            common = self._group.in_common(n_events, body, other.n_events)
             self._trainer.absorb(other, Schema.from_json(schema), common)
         self._group.absorb(body, other.n_events)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.learners import Learner, LiveCompiled, MultiKernel
+from streamk.learners import Contest, Learner, LiveCompiled, MultiKernel
 from streamk.learners.report import attributions
 
 __all__ = ["Details"]
@@ -43,7 +43,11 @@ class Details:
     reasons: bool = False
 
     def check(self, model: Learner) -> None:
-        """Raise `InvalidInput` if a model cannot give them."""
+        """Raise `InvalidInput` if a model cannot give them, or one that may become champion."""
+        if isinstance(model, Contest):
+            for each in model.models.values():
+                self.check(each)
+            return
         if self.reasons and not model.takes_missing:
             raise InvalidInput("reasons are for models that take missing values")
         if self.interval is None:
@@ -64,6 +68,7 @@ class Details:
         The model is as it was afterwards.
         """
         found: dict[str, Any] = {}
+        model = model.learner if isinstance(model, Contest) else model
         if self.interval is not None:
             found["interval"] = self._interval(model, x) if model.n_events else None
         if self.reasons:

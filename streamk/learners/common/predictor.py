@@ -14,6 +14,7 @@ from streamk.features.columns import Column
 from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Classes, Label
 from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 
@@ -242,6 +243,82 @@ class Wrapper(OneAtATime, Predictor):
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
         found: NDArray[Any] = self.learner.check_labels(y, n)
         return found
+
+
+class OwnClasses(Wrapper):
+    """A wrapper that has an order of classes of its own, of which the learner inside knows some.
+
+    So the order of probabilities stays when another learner comes inside.
+    """
+
+    _classes: list[Label]
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return tuple(self._classes)
+
+    def _met(self, classes: Sequence[Label]) -> tuple[Label, ...]:
+        """Add classes to those that are known; return them."""
+        self._classes += [label for label in classes if label not in self._classes]
+        return tuple(classes)
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None."""
+        raise NotImplementedError
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d) with labels y (n,). Raises `InvalidInput` before learning."""
+        self.check_labels(y, len(np.asarray(X)))
+        self.predict_then_learn_many(X, y)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        self.learn_many(one_row(x), [y])
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Predict without a trace, see `MultiKernel.aside`."""
+        return aside(self.learner)
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (object) or numbers (float64), shape (n,)."""
+        return np.asarray(self.learner.predict_many(X))
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Return the label or number of one event x (d,)."""
+        return self.learner.predict_one(x)
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return probabilities (n, classes), float64, rows summing to 1."""
+        P = np.asarray(self.learner.predict_proba_many(X))
+        if tuple(self.learner.classes) == self.classes:
+            return P
+        spread = np.zeros((len(P), len(self._classes)))
+        spread[:, self._places()] = P
+        return spread
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Return the probability of each class for one event x (d,)."""
+        row = self.predict_proba_many(one_row(x))[0].tolist()
+        return dict(zip(self.classes, row, strict=True))
+
+    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
+        places = np.array(self._places(), np.intp)
+        found: NDArray[np.intp] = places[self.learner.choices(np.asarray(P)[:, places])]
+        return found
+
+    def _places(self) -> list[int]:
+        """Return the numbers of the classes that the learner inside knows."""
+        return [self._classes.index(label) for label in self.learner.classes]
+
+    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the outputs of the learner inside before any decision, float64 (n, outputs)."""
+        return np.asarray(self.learner.decision_many(X))
+
+    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
+        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
+        return np.asarray(self.learner.decision_one(x))
 
 
 def innermost(learner: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -9,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.common.classes import Label, stand_in
+
+LEAST_PROBABILITY = 1e-15
+"""Of a true class, for the logarithm, as in River and scikit-learn."""
 
 
 class Prequential(NamedTuple):
@@ -185,3 +189,71 @@ def joined(parts: Sequence[Prequential], learner: WithClasses) -> Prequential:
 def _covers_classes(one: Prequential, learner: WithClasses) -> bool:
     """Return whether predictions have a column for each class that the learner knows by now."""
     return one.probabilities is None or one.probabilities.shape[1] == len(learner.classes)
+
+
+class Followed(NamedTuple):
+    """Predictions of some events, and the classes that their probabilities are of."""
+
+    prequential: Prequential
+    classes: tuple[Label, ...]
+
+
+def joined_by_class(found: Sequence[Followed], classes: Sequence[Label] | None) -> Prequential:
+    """Return consecutive predictions of learners that know different classes as one.
+
+    Parameters
+    ----------
+    found : sequence of Followed
+        In the order of their events.
+    classes : sequence of labels or None
+        Those that any of them knew, in the order of the probabilities; None for regression.
+
+    Examples
+    --------
+    >>> one = Prequential(np.array(["a"], object), np.array([[1.0]]))
+    >>> two = Prequential(np.array(["b"], object), np.array([[0.25, 0.75]]))
+    >>> parts = [Followed(one, ("a",)), Followed(two, ("a", "b"))]
+    >>> joined_by_class(parts, ["a", "b"]).probabilities
+    array([[1.  ,  nan],
+           [0.25, 0.75]])
+    """
+    n = sum(len(one.prequential.predictions) for one in found)
+    dtype: Any = np.float64 if classes is None else object
+    predictions = np.empty(n, dtype)
+    P = None if classes is None else np.full((n, len(classes)), np.nan)
+    places = {label: place for place, label in enumerate(classes or ())}
+    first = 0
+    for (labels, given), known in found:
+        part = slice(first, first + len(labels))
+        predictions[part], first = labels, part.stop
+        if P is not None and given is not None and known:
+            P[part, [places[label] for label in known]] = given
+    return Prequential(predictions, P)
+
+
+def score_classes(
+    probabilities: NDArray[np.float64],
+    predictions: Sequence[Any],
+    classes: Sequence[Any],
+    labels: Sequence[Any],
+) -> NDArray[np.float64]:
+    """Return the hit, 0 or 1, and the log loss of each prediction, float64 (n, 2).
+
+    Probabilities (n, classes) are NaN where a class was not known.
+    """
+    number = {label: k for k, label in enumerate(classes)}
+    truth = [number.get(label, -1) for label in labels]
+    p = probabilities[np.arange(len(truth)), truth]
+    if -1 in truth:
+        p[[k < 0 for k in truth]] = 0.0
+    scores = np.empty((len(truth), 2))
+    scores[:, 0] = list(map(operator.eq, predictions, labels))
+    # The greater of NaN and a number is the number.
+    scores[:, 1] = -np.log(np.fmin(np.fmax(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
+    return scores
+
+
+def score_numbers(predictions: NDArray[np.float64], labels: Sequence[float]) -> NDArray[np.float64]:
+    """The absolute and the squared error of each prediction, float64 (n, 2)."""
+    errors = predictions - np.asarray(labels, dtype=np.float64)
+    return np.column_stack([np.abs(errors), np.square(errors)])

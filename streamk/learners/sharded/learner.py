@@ -14,10 +14,15 @@ from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.classes import Label, check_most
-from streamk.learners.common.predictor import one_row
-from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
-from streamk.learners.sharded.predictions import ByReplica, Followed, joined
+from streamk.learners.common.classes import check_most
+from streamk.learners.common.predictor import OwnClasses
+from streamk.learners.common.prequential import (
+    Followed,
+    Prequential,
+    joined_by_class,
+    labels_or_none,
+    with_gaps,
+)
 from streamk.learners.sharded.reduction import Span, reduced
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
 from streamk.learners.sharded.round import Common, Round, plan
@@ -51,7 +56,7 @@ class _Begun(NamedTuple):
     outcome: Callable[[], Outcome]
 
 
-class Sharded(ByReplica):
+class Sharded(OwnClasses):
     """A learner that learns in rounds, each of several shards of consecutive events.
 
     Every shard of a round begins with a replica of the learner as it was at the beginning of the
@@ -125,7 +130,7 @@ class Sharded(ByReplica):
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0
-        self._classes: list[Label] = list(learner.classes)
+        self._classes = list(learner.classes)
         self._restart()
 
     def _restart(self) -> None:
@@ -147,6 +152,11 @@ class Sharded(ByReplica):
         return Round(base, base.n_events, length, count)
 
     # What it is
+
+    @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """Whether a value may be missing (NaN)."""
+        return bool(self.learner.takes_missing)
 
     @property
     def n_events(self) -> int:
@@ -186,15 +196,6 @@ class Sharded(ByReplica):
 
     # Learning
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events X (n, d) with labels y (n,). Raises `InvalidInput` before learning."""
-        self.check_labels(y, len(np.asarray(X)))
-        self.predict_then_learn_many(X, y)
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x (d,) with label y."""
-        self.learn_many(one_row(x), [y])
-
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
 
@@ -225,7 +226,7 @@ class Sharded(ByReplica):
                 part = slice(first, first + ends[-1])
                 found += self._follow_together(events[part], labels[part], ends)
                 first = part.stop
-        return joined(found, self._classes if self.is_classifier else None)
+        return joined_by_class(found, self._classes if self.is_classifier else None)
 
     def _follow(self, X: NDArray[Any], y: list[Any]) -> Followed:
         """Have the open replica follow events of its shard."""
@@ -318,11 +319,6 @@ class Sharded(ByReplica):
         is_last = now.left == ends[-1]
         placing = self.learner.placing
         return Task(now.base.state, placing, now.count, within, batches, begun, merges=is_last)
-
-    def _met(self, classes: Sequence[Label]) -> tuple[Label, ...]:
-        """Add classes to those that are known; return them."""
-        self._classes += [label for label in classes if label not in self._classes]
-        return tuple(classes)
 
     def _go_on(self, columns: Sequence[Column] | None) -> None:
         """Open the replica of the next shard, of the next round after the last one."""

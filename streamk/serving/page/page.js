@@ -2,7 +2,7 @@
 
 // The points of the job, drawn as they come. A browser that was away asks for those it missed.
 
-const COLOURS = ["#2a78c8", "#c9622b", "#7a7a74", "#3f9a62"];
+const COLOURS = ["#2a78c8", "#c9622b", "#7a7a74", "#3f9a62", "#9066c9", "#b08a1e"];
 const names = (text) => text.replaceAll("_", " ");
 const number = (value, digits = 3) =>
   value === null || value === undefined ? "–"
@@ -41,6 +41,12 @@ function figures(point) {
     const [other, beside] = baselines[0] || [];
     found.push([names(name), number(value), i || !other ? "" : `${names(other)} ${number(beside)}`]);
   });
+  if (point.contest) {
+    const { champion, models, promotions } = point.contest;
+    const last = promotions.at(-1);
+    const more = last ? `after ${number(last.events)} labels` : `of ${Object.keys(models).length} models`;
+    found.push(["champion", champion, more]);
+  }
   found.push(["behind the source", number(point.lag), "events"]);
   found.push(["of no use", number(point.bad), "events"]);
   found.push(["memory", bytes(point.process_bytes), `model ${bytes(point.model_bytes)}`]);
@@ -74,6 +80,7 @@ function layout(point) {
       lines: [[names(name), (p) => p.window[name]], ["all events", (p) => p.whole[name]]],
     });
   }
+  if (point.contest) made.push(...contest(point));
   made.push({ title: "events a second", lines: [["events/s", (p) => p.events_per_s]] });
   if (point.lag !== null) {
     made.push({ title: "behind the source, events", lines: [["lag", (p) => p.lag]] });
@@ -86,6 +93,19 @@ function layout(point) {
     ],
   });
   return made;
+}
+
+function contest(point) {
+  // A line for each model, the champion's broad.
+  const { champion, models } = point.contest;
+  return Object.keys(point.window).slice(0, 2).map((name) => ({
+    title: `${names(name)} of each model, of the last events`,
+    lines: Object.keys(models).map((model) => [
+      model === champion ? `${model} (champion)` : model,
+      (p) => p.contest?.models[model]?.window[name],
+      model === champion,
+    ]),
+  }));
 }
 
 function build(point) {
@@ -102,10 +122,10 @@ function build(point) {
       height: 190,
       series: [
         { value: (_, t) => (t === null ? "–" : new Date(t * 1000).toLocaleTimeString()) },
-        ...lines.map(([label], i) => ({
+        ...lines.map(([label, , broad], i) => ({
           label,
           stroke: COLOURS[i % COLOURS.length],
-          width: i ? 1 : 2,
+          width: broad ?? i === 0 ? 2 : 1,
           points: { show: false },
           value: (_, v) => number(v),
         })),
@@ -120,7 +140,9 @@ function draw() {
   if (!points.length) return;
   const point = points.at(-1);
   figures(point);
-  const kinds = [Object.keys(point.window), Object.keys(point.baselines), point.lag === null];
+  const { champion, models } = point.contest ?? {};
+  const kinds = [point.window, point.baselines, models ?? {}].map(Object.keys);
+  kinds.push(point.lag === null, champion);
   const shape = JSON.stringify(kinds);
   if (shape !== draw.shape) {
     draw.shape = shape;

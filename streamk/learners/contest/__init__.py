@@ -1,0 +1,1 @@
+"""A champion that predicts, and challengers that learn beside it."""
