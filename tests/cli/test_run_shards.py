@@ -17,11 +17,13 @@ from kafka_kit import producer
 from ray_kit import real_ray
 
 from streamk.engine import newest_checkpoint
+from streamk.learners import Sharded
+from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 
 SET = ("--model", "doubly-stochastic", "--set", "max_features=64", "--set", "block_size=64")
 SHARDS = ("--shards", "2", "--round-events", "64")
-N = 6000
+N, HALF = 6000, 3350
 
 
 def stream() -> list[dict[str, Any]]:
@@ -115,6 +117,76 @@ def test_ray_gives_the_same(alone: tuple[Path, bytes, str]) -> None:
         assert run(folder, "ray", "--workers", "2", "--ray", "local") == (said, model)
 
 
+def begun(folder: Path, name: str, first: str, *more: str) -> tuple[list[Any], Any]:
+    """Run a job over the later events with the model of another; return predictions and model."""
+    streamk(*arguments(name, "later.ndjson"), "--start-from", first, *more, cwd=folder)
+    return said(folder, name), newest_checkpoint(folder / name)
+
+
+def said(folder: Path, name: str) -> list[Any]:
+    lines = (folder / f"{name}.out").read_text().splitlines()
+    return [(one["prediction"], one["probabilities"]) for one in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def halves(alone: tuple[Path, bytes, str]) -> Path:
+    """The folder, with the events in two files, and jobs over the first of them."""
+    folder, events = alone[0], stream()
+    (folder / "earlier.ndjson").write_bytes(ndjson(events[:HALF]))
+    (folder / "later.ndjson").write_bytes(ndjson(events[HALF:]))
+    run(folder, "first", "--workers", "2", source="earlier.ndjson")
+    plain = ("run", "file:earlier.ndjson", "--label", "y", *SET, "--quiet")
+    streamk(*plain, "--checkpoint", "plain", cwd=folder)
+    return folder
+
+
+def test_a_job_goes_on_with_the_round_of_another(halves: Path) -> None:
+    whole = newest_checkpoint(halves / "alone")
+    found, last = begun(halves, "same", "first")
+    assert found == said(halves, "alone")[HALF:]
+    assert whole is not None
+    assert fingerprint(last.model) == fingerprint(whole.model)
+
+
+def test_a_model_without_shards_begins_a_job_with_workers(halves: Path) -> None:
+    found, last = begun(halves, "from-plain", "plain", "--workers", "2")
+    plain = newest_checkpoint(halves / "plain")
+    assert plain is not None
+    expected, model = by_hand(Sharded(from_state(plain.model), shards=2, round_events=64))
+    assert [one for one, _ in found] == expected
+    assert fingerprint(last.model) == fingerprint(model.state())
+
+
+def test_a_model_in_shards_begins_jobs_without_and_with_others(halves: Path) -> None:
+    first = newest_checkpoint(halves / "first")
+    assert first is not None
+    plain = ("run", "file:later.ndjson", "--label", "y", *SET, "--to", "file:to-plain.out")
+    streamk(*plain, "--checkpoint", "to-plain", "--start-from", "first", cwd=halves)
+    merged = Sharded.from_state(first.model).merged()
+    expected, model = by_hand(merged)
+    assert [one for one, _ in said(halves, "to-plain")] == expected
+    last = newest_checkpoint(halves / "to-plain")
+    assert last is not None
+    assert fingerprint(last.model) == fingerprint(model.state())
+
+    others = ("--shards", "3", "--round-events", "50")
+    streamk(*plain, *others, "--checkpoint", "three", "--start-from", "first", cwd=halves)
+    merged = Sharded.from_state(first.model).merged()
+    _, model = by_hand(Sharded(merged, shards=3, round_events=50))
+    last = newest_checkpoint(halves / "three")
+    assert last is not None
+    assert fingerprint(last.model) == fingerprint(model.state())
+
+
+def by_hand(model: Any) -> tuple[list[Any], Any]:
+    """Have a model follow the later events one by one; return predictions and the model."""
+    found = []
+    for event in stream()[HALF:]:
+        x = [event.get(name, 0.0) for name in model.columns]
+        found += model.predict_then_learn_many([x], [event.get("y")]).predictions.tolist()
+    return found, model
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -139,3 +211,4 @@ def test_a_job_keeps_its_shards(alone: tuple[Path, bytes, str]) -> None:
     streamk(*plain, "--checkpoint", "plain", cwd=folder)
     _, err = streamk(*plain, "--checkpoint", "plain", "--workers", "2", cwd=folder, status=2)
     assert "learned without shards" in " ".join(err.split())
+    assert "--start-from plain" in " ".join(err.split())

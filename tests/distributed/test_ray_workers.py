@@ -17,6 +17,7 @@ from streamk.packing import fingerprint
 from tests.rounds_kit import events, model
 
 N, SHARDS, LENGTH = 300, 4, 6
+LIMITS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 
 @pytest.fixture
@@ -63,6 +64,22 @@ def test_there_is_an_actor_at_least(fake: Fake) -> None:
     fake()
     with pytest.raises(InvalidInput, match="count=0"):
         RayWorkers(0)
+
+
+def test_actors_take_one_thread_unless_told_otherwise(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    ray = fake()
+    RayWorkers(1)
+    chosen = {"env_vars": {"OMP_NUM_THREADS": "4"}, "pip": ["some"]}
+    RayWorkers(1, options={"num_gpus": 1, "runtime_env": chosen})
+    (one, _), (two, _) = ray.hired
+    assert one["runtime_env"] == {"env_vars": dict.fromkeys(LIMITS, "1")}
+    assert two["num_gpus"] == 1
+    variables = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "4"}
+    assert two["runtime_env"] == {"env_vars": variables, "pip": ["some"]}
 
 
 @pytest.fixture(scope="module")

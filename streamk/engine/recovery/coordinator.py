@@ -28,10 +28,13 @@ from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners import LiveCompiled
 from streamk.learners.base import Learner
+from streamk.learners.sharded.reopening import reopened
 
 __all__ = ["CheckpointCoordinator"]
 
 _log = logging.getLogger("streamk.engine")
+_FREE_AT_START = "encoding", "delimiter", "max_skew", "labels", "shards"
+"""Options that a job may have otherwise than the one with whose model it begins."""
 
 
 class CheckpointCoordinator:
@@ -162,7 +165,7 @@ class CheckpointCoordinator:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
-            self._job.check(found, but=("encoding", "delimiter", "max_skew", "labels"))
+            self._job.check(found, but=_FREE_AT_START)
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return
@@ -185,8 +188,7 @@ class CheckpointCoordinator:
 
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint, on the device and threads of this run's."""
-        model: Any = self._trainer.model
-        opened: Learner = type(model).from_state(found.model, **model.placing)
+        opened: Learner = reopened(found.model, self._trainer.model)
         return opened
 
     def _restore(self, found: Checkpoint) -> None:

@@ -436,6 +436,7 @@ class Trainer:
         """
         try:
             self.model, schema, self._classes = model, data["schema"], None
+            self._learned = self._taken, getattr(model, "events_left", 0)
             self._began = schema is not None
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:

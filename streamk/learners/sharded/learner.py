@@ -33,6 +33,8 @@ _LEAST = 256
 """Events of a shard in a round at least, where `round_events` is not less."""
 _BEFORE = 8
 """How many times the events of a round must have been learned before it."""
+OPTIONS = "shards", "round_events"
+"""Names of the attributes that say how a stream is cut."""
 _OWNER = "a sharded learner"
 _FLOAT64 = np.dtype(np.float64)
 
@@ -312,16 +314,21 @@ class Sharded(Wrapper):
         InvalidInput
             If the two differ in an option, naming it.
         """
-        for name in ("shards", "round_events"):
+        for name in OPTIONS:
             if getattr(self, name) != getattr(other, name):
                 raise InvalidInput(f"learners that merge must have the same {name}")
-        mine = self._ended()
-        mine.merge(other._ended(), common_events=common_events)
+        mine = self.merged()
+        mine.merge(other.merged(), common_events=common_events)
         self.learner = mine
         self._restart()
 
-    def _ended(self) -> Any:
-        """Return what the shards come to so far."""
+    def around(self, learner: Any) -> Self:
+        """Return another learner in shards as this one is, which begins with a round."""
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return type(self)(learner, **options, workers=self.workers)
+
+    def merged(self) -> Any:
+        """Return the learner that the shards come to so far; this one must not go on after that."""
         if self._common is None:
             return self.learner
         if self._position:
