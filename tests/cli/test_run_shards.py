@@ -80,18 +80,48 @@ def test_any_number_of_workers_gives_the_same(alone: tuple[Path, bytes, str]) ->
 @pytest.mark.slow
 def test_a_killed_job_goes_on_with_other_workers(alone: tuple[Path, bytes, str]) -> None:
     folder, said, model = alone
-    command = [sys.executable, "-m", "streamk", *arguments("killed"), "--workers", "2"]
-    for epoch in (2, 4):
-        job = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 120.0
-        while job.poll() is None and time.monotonic() < until:
-            found = newest_checkpoint(folder / "killed") if (folder / "killed").exists() else None
-            if found is not None and found.epoch >= epoch:
-                break
-            time.sleep(0.005)
-        job.send_signal(signal.SIGKILL)
-        job.wait()
+    kill(folder, "killed", (*arguments("killed"), "--workers", "2"))
     assert run(folder, "killed", "--workers", "1") == (said, model)
+
+
+def kill(folder: Path, name: str, job: tuple[str, ...]) -> None:
+    """Start a job twice, and kill it when it has written some checkpoints."""
+    command = [sys.executable, "-m", "streamk", *job]
+    for epoch in (2, 4):
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + 120.0
+            while process.poll() is None and time.monotonic() < until:
+                found = newest_checkpoint(folder / name) if (folder / name).exists() else None
+                if found is not None and found.epoch >= epoch:
+                    break
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_late_labels_are_learned_by_workers(alone: tuple[Path, bytes, str]) -> None:
+    """Bit for bit as by shards alone, though killed twice, with other workers then."""
+    folder = alone[0]
+    events = [{"id": n, "at": 10 * n, **event} for n, event in enumerate(stream())]
+    labels = [
+        {"id": event["id"], "at": event["at"] + 1500, "y": event.pop("y")}
+        for event in events
+        if "y" in event
+    ]
+    (folder / "unlabelled.ndjson").write_bytes(ndjson(events))
+    (folder / "labels.ndjson").write_bytes(ndjson(labels))
+    late = ("--labels", "file:labels.ndjson", "--key", "id", "--time", "at", "--ignore", "at")
+
+    def job(name: str) -> tuple[str, ...]:
+        return (*arguments(name, "unlabelled.ndjson"), *late, "--max-skew", "inf")
+
+    streamk(*job("late"), cwd=folder)
+    kill(folder, "late-killed", (*job("late-killed"), "--workers", "2"))
+    out, _ = streamk(*job("late-killed"), "--workers", "1", "--json", cwd=folder)
+    assert json.loads(out)["fates"]["joined"] == len(labels)
+    assert results(folder, "late-killed") == results(folder, "late")
+    shown, _ = streamk("inspect", "late", "--json", cwd=folder)
+    assert json.loads(shown)["checkpoints"][-1]["model"]["rounds"]["count"] > 40
 
 
 @pytest.mark.kafka
