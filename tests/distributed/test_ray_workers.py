@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray_kit import Fake, faking, two_raylets
 
+from streamk.cli.job import shards
 from streamk.distributed import RayWorkers, TaskDivision, actors
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.learners import Sharded
@@ -86,6 +89,27 @@ def test_actors_take_one_thread_unless_told_otherwise(
 def cluster() -> Iterator[Any]:
     with two_raylets() as found:
         yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placing", [{"backend": "cupy"}, {"placings": [{"backend": "cupy"}]}])
+def test_actors_of_a_model_on_gpus_have_one_each(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, placing: dict[str, Any]
+) -> None:
+    """Ray has them to itself, and shows each actor its own; the model computes on the first seen."""
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(shards, "_connect", lambda *_: None)
+
+    def ask(_: Any) -> tuple[Any, ...]:
+        return tuple(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *LIMITS))
+
+    with ExitStack() as stack:
+        model = SimpleNamespace(placing=placing)
+        division = shards._workers(2, "auto", model, stack)
+        actors = division._workers._workers
+        found = [cluster.ray.get(actor.__ray_call__.remote(ask)) for actor in actors]
+    assert sorted(found) == [("0", *["1"] * 4), ("1", *["1"] * 4)]
 
 
 @pytest.mark.slow
