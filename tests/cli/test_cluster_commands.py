@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import secrets
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
 from kafka_kit import producer
+from process_kit import HAS_PROC, end_all
 from ray_kit import real_ray
 
 from streamk.engine import newest_checkpoint
@@ -28,7 +26,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "scale_out.md"
 HERE = "127.0.0.1"
 NODE = "--num-cpus 1 --object-store-memory 80000000"
 MODEL = "--model doubly-stochastic --set max_features=64 --set block_size=64 --round-events 64"
-PATIENCE = 60.0
 N = 2500
 
 
@@ -46,32 +43,7 @@ def environment() -> Iterator[dict[str, str]]:
         try:
             yield found
         finally:
-            stop_all(found["RAY_TMPDIR"])
-
-
-def stop_all(folder: str) -> int:
-    """End all processes that have this folder for Ray's files; return how many there were."""
-    stopped = 0
-    until = time.monotonic() + PATIENCE
-    while found := started(folder):
-        assert time.monotonic() < until, f"Ray's processes {found} do not end"
-        for process in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        stopped = max(stopped, len(found))
-        time.sleep(0.05)
-    return stopped
-
-
-def started(folder: str) -> list[int]:
-    """Return the processes, zombies left out, that have this folder for Ray's files."""
-    wanted, found = f"RAY_TMPDIR={folder}".encode(), []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            ours = wanted in (path / "environ").read_bytes().split(b"\0")
-            if ours and int(path.name) != os.getpid():
-                found.append(int(path.name))
-    return found
+            end_all("RAY_TMPDIR", found["RAY_TMPDIR"])
 
 
 def commands(port: int, source: str, out: Path) -> list[str]:
@@ -94,7 +66,7 @@ def commands(port: int, source: str, out: Path) -> list[str]:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.skipif(not HAS_PROC, reason="needs /proc")
 def test_the_commands_of_the_page(
     tmp_path: Path,
     environment: dict[str, str],
@@ -127,7 +99,7 @@ def test_the_commands_of_the_page(
     assert two is not None
     assert fingerprint(one.model) == fingerprint(two.model)
     assert one.model.header["rounds"] > 5
-    assert stop_all(environment["RAY_TMPDIR"]) > 3
+    assert end_all("RAY_TMPDIR", environment["RAY_TMPDIR"]) > 3
 
 
 def run(line: str, home: Path, environment: dict[str, str]) -> str:

@@ -96,7 +96,7 @@ def cluster() -> Iterator[Any]:
 def test_actors_of_a_model_on_gpus_have_one_each(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, placing: dict[str, Any]
 ) -> None:
-    """Ray has them to itself, and shows each actor its own; the model computes on the first seen."""
+    """Ray shows each actor its own, and the model computes on the first that it sees."""
     for name in LIMITS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(shards, "_connect", lambda *_: None)

@@ -134,6 +134,7 @@ def _connect(address: str, stack: ExitStack) -> None:
     except (ConnectionError, ValueError, OSError) as error:
         raise UsageError(
             f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start"
-            " one with `ray start --head`, or give --ray local"
+            " one with `ray start --head`, set RAY_AUTH_MODE and RAY_AUTH_TOKEN as it has them, or"
+            " give --ray local"
         ) from None
     stack.callback(ray.shutdown)
