@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,57 @@ def test_a_topic_is_learned_by_workers(alone: tuple[Path, bytes, str], kafka_add
     expected = [json.loads(line) for line in said.splitlines()]
     assert [line["prediction"] for line in lines] == [line["prediction"] for line in expected]
     assert found[1] == model
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_files_first_then_a_live_topic(
+    tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
+) -> None:
+    """A first model from a folder of Parquet files begins the job on the topic, both with workers.
+
+    Their predictions and model are those of one job over all events.
+    """
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pip install 'streamk[parquet]'")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(1)
+    events = [
+        {"a": a, "b": b, "y": "same" if a * b > 0 else "other"}
+        for a, b in rng.normal(size=(N, 2)).round(3).tolist()
+    ]
+    (tmp_path / "year").mkdir()
+    for month, first in enumerate(range(0, HALF, 1000)):
+        part = pyarrow.Table.from_pylist(events[first : min(first + 1000, HALF)])
+        parquet.write_table(part, tmp_path / "year" / f"{month:02}.parquet")
+    (tmp_path / "all.ndjson").write_bytes(ndjson(events))
+    run(tmp_path, "all", source="all.ndjson")
+    run(tmp_path, "first", "--workers", "2", source="parquet:year/")
+
+    topic, later = kafka_topic(), events[HALF:]
+    more = ("--start-from", "first", "--workers", "2", "--max-events", str(len(later)))
+    command = (*arguments("live", f"kafka://{kafka_address}/{topic}"), *more)
+    with producer(kafka_address, linger_ms=20) as out:
+
+        def send(some: list[dict[str, Any]]) -> None:
+            for event in some:
+                out.send(topic, json.dumps(event).encode(), partition=0)
+            out.flush()
+
+        send(later[:1500])
+        with subprocess.Popen([sys.executable, "-m", "streamk", *command], cwd=tmp_path) as job:
+            wait_for(tmp_path / "live.out", lines=1500)
+            send(later[1500:])
+            assert job.wait(120) == 0
+    assert said(tmp_path, "live") == said(tmp_path, "all")[HALF:]
+    assert results(tmp_path, "live")[1] == results(tmp_path, "all")[1]
+
+
+def wait_for(out: Path, lines: int) -> None:
+    """Wait until a job has written so many predictions."""
+    until = time.monotonic() + 120.0
+    while not out.exists() or out.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < until, "the job makes no progress"
+        time.sleep(0.02)
 
 
 @pytest.mark.slow
