@@ -1,12 +1,14 @@
-"""Parquet: a file as a source, a directory of files as a sink. Needs pyarrow."""
+"""Parquet: a file or a directory of files as a source, a directory as a sink. Needs pyarrow."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,47 +32,68 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-class ParquetSource(SourceBase):
-    """The rows of a Parquet file as dicts, read a row group at a time; one partition.
+class _RowGroup(NamedTuple):
+    """A part of a file that is read at once."""
 
-    The position of an event is its row. `seek` goes to the row group by the file's own index.
+    path: Path
+    number: int
+
+
+class ParquetSource(SourceBase):
+    """The rows of a Parquet file, or of a directory of them, as dicts; one partition.
+
+    The files of a directory, those below it included, are read in the order of their paths. They
+    are read a row group at a time. The position of an event is its row, counted through all files,
+    and `seek` goes to the row group by their own indexes: files that come later must have names
+    that come later.
 
     Raises
     ------
     Unavailable
-        If there is no such file, or no pyarrow.
+        If there is no such file, none in the directory, or no pyarrow.
     BadRecord
-        If it is no Parquet file.
+        If one is no Parquet file.
     """
 
     encoding = "dict"
 
     def __init__(self, path: Path) -> None:
-        pyarrow = self._pyarrow = _pyarrow()
-        self._partition = path.name
-        try:
-            self._file = pyarrow.parquet.ParquetFile(existing_file(path))
-        except pyarrow.ArrowInvalid as error:
-            raise BadRecord(f"{path} is no Parquet file: {error}") from error
-        groups = range(self._file.metadata.num_row_groups)
-        sizes = [self._file.metadata.row_group(g).num_rows for g in groups]
+        self._pyarrow = _pyarrow()
+        self._partition = path.name or path.resolve().name
+        self._groups: list[_RowGroup] = []
+        sizes = []
+        for each in _files(path):
+            with self._opened(each) as file:
+                metadata = file.metadata
+                for number in range(metadata.num_row_groups):
+                    self._groups.append(_RowGroup(each, number))
+                    sizes.append(metadata.row_group(number).num_rows)
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self._end = int(self._starts[-1])
         self._rows: list[dict[str, Any]] = []  # read and not given yet, from `_taken` on
         self._taken = 0
-        self.seek(self._partition, 0)
+        self._batches: Generator[list[dict[str, Any]], None, None] = self._tables(0)
+        self._ordinal = 0
 
-    def _tables(self, offset: int) -> Iterator[list[dict[str, Any]]]:
+    def _opened(self, path: Path) -> Any:
+        try:
+            return self._pyarrow.parquet.ParquetFile(existing_file(path))
+        except self._pyarrow.ArrowInvalid as error:
+            raise BadRecord(f"{path} is no Parquet file: {error}") from error
+
+    def _tables(self, offset: int) -> Generator[list[dict[str, Any]], None, None]:
         """Lists of rows from `offset` on."""
         group = int(np.searchsorted(self._starts, offset, side="right")) - 1
         skip = offset - int(self._starts[group])
-        groups = list(range(group, len(self._starts) - 1))
-        for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
-            if skip >= batch.num_rows:
-                skip -= batch.num_rows
-                continue
-            yield _rows(self._in_microseconds(batch.slice(skip)))
-            skip = 0
+        for path, groups in groupby(self._groups[group:], key=attrgetter("path")):
+            with self._opened(path) as file:
+                numbers = [one.number for one in groups]
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=numbers):
+                    if skip >= batch.num_rows:
+                        skip -= batch.num_rows
+                        continue
+                    yield _rows(self._in_microseconds(batch.slice(skip)))
+                    skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
         """A batch whose times are no finer than Python's."""
@@ -86,7 +109,7 @@ class ParquetSource(SourceBase):
         return batch
 
     def partitions(self) -> tuple[str, ...]:
-        """The file's name."""
+        """The name of the file, or of the directory."""
         return (self._partition,)
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
@@ -102,15 +125,15 @@ class ParquetSource(SourceBase):
         return [Chunk(self._partition, offsets, offsets, values)]
 
     def seek(self, partition: str, offset: int) -> None:
-        """Go to a row. Raises `OffsetOutOfRange` outside the file."""
+        """Go to a row. Raises `OffsetOutOfRange` where there is none."""
         if not 0 <= offset <= self._end:
             raise OffsetOutOfRange(
                 f"{self._partition} holds {self._end} rows, there is no offset {offset}",
                 partition=partition,
                 offset=offset,
             )
-        self._ordinal = offset
-        self._batches = self._tables(offset) if offset < self._end else iter(())
+        self._batches.close()
+        self._ordinal, self._batches = offset, self._tables(offset)
         self._rows, self._taken = [], 0
 
     def start(self, partition: str) -> int:
@@ -130,8 +153,18 @@ class ParquetSource(SourceBase):
         return self._ordinal == self._end
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file that is read."""
+        self._batches.close()
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that an address names, in their order."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.rglob("*.parquet"))
+    if not found:
+        raise Unavailable(f"{path} is a directory without a file *.parquet")
+    return found
 
 
 def _rows(batch: Any) -> list[dict[str, Any]]:

@@ -264,11 +264,11 @@ def number(header: Mapping[str, Any], name: str, owner: str, domain: Domain = FI
 
 
 def listed(header: Mapping[str, Any], name: str, owner: str) -> list[Any]:
-    """Return a list of a header; raise StateError unless it is one."""
+    """Return a copy of a list of a header; raise StateError unless it is one."""
     value = header.get(name)
     if not isinstance(value, list):
         raise StateError(f"{name!r} of {owner} must be a list, not {value!r}")
-    return value
+    return list(value)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class SlowSink(NDJSONSink):
 
     def write(self, outputs: Sequence[Output]) -> None:
         super().write(outputs)
-        time.sleep(0.03)
+        time.sleep(0.1)
 
 
 def records(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -53,7 +53,7 @@ def write(directory: Path, n: int = EVENTS) -> None:
         (directory / f"{name}.ndjson").write_text(text)
 
 
-def engine(directory: Path, sink: Any, **options: Any) -> Engine:
+def engine(directory: Path, sink: Any, *, model: Any = None, **options: Any) -> Engine:
     late = LateLabels(
         open_source(f"file:{directory}/labels.ndjson"),
         key="id",
@@ -64,7 +64,7 @@ def engine(directory: Path, sink: Any, **options: Any) -> Engine:
     )
     return Engine(
         open_source(f"file:{directory}/events.ndjson"),
-        MultiKernel(seed=1, pending_bytes=60_000),
+        model or MultiKernel(seed=1, pending_bytes=60_000),
         label="y",
         labels=late,
         ignore=("at",),

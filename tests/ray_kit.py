@@ -113,14 +113,18 @@ def faking(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> Fake:
 
 @contextmanager
 def two_raylets() -> Iterator[Any]:
-    """Ray with two raylets on this machine, `head` and `second`, which may be killed."""
+    """Ray with two raylets on this machine, `head` and `second`, which may be killed.
+
+    The first one has two GPUs, as far as Ray knows.
+    """
     with real_ray() as ray:
         from ray.cluster_utils import Cluster
 
         node = {"num_cpus": 2, "object_store_memory": 80 << 20}
         # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
         quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
-        head = {"include_dashboard": False, "_system_config": quick, **node}
+        # Ray counts GPUs, and numbers them for its actors, whether there are any or not.
+        head = {"include_dashboard": False, "_system_config": quick, "num_gpus": 2, **node}
         both = Cluster(initialize_head=True, head_node_args=head)
         try:
             second = both.add_node(**node)

@@ -22,8 +22,14 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache
-def _cores() -> int:
-    return os.cpu_count() or 1  # asking the system takes as long as learning an event
+def cores() -> int:
+    """Return how many threads to take by default: `OMP_NUM_THREADS`, or a thread for each core.
+
+    It is asked once in a process.
+    """
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    chosen = int(first) if first.isdecimal() else 0
+    return chosen or os.cpu_count() or 1  # asking the system takes as long as learning an event
 
 
 def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | None = None) -> None:
@@ -37,9 +43,9 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
     work : callable
         Takes a slice of range(n).
     threads : int, optional
-        At most so many; all cores by default.
+        At most so many; by default those of `cores`.
     """
-    threads = threads or _cores()
+    threads = threads or cores()
     parts = min(threads, n, 1 + flops // PARALLEL_FLOPS)
     if parts < 2:
         work(slice(0, n))

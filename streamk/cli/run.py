@@ -372,7 +372,9 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
     task = options.get("task") or _task(schema) or task_of(settings)
-    kept = _kept(options)
+    own = _kept("checkpoint", options)
+    first = _kept("start_from", options) if own is None else None
+    kept = own or first
     name, seed, experts = _model(options, kept), options.get("seed", 0), options.get("expert", [])
     made = partial(build, task=task, seed=seed)
     model = made(name, settings=settings, experts=experts)
@@ -388,7 +390,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
-    model = sharded(model, options, kept, stack)
+    model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(described, made=made))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
@@ -435,16 +437,14 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
     return source
 
 
-def _kept(options: dict[str, Any]) -> Mapping[str, Any] | None:
-    """The header of the model that the job goes on with or starts from, None if it begins anew."""
+def _kept(place: str, options: dict[str, Any]) -> Mapping[str, Any] | None:
+    """The header of the model in the place that an option names; None if there is none."""
     from streamk.engine import Key, kept_model
 
+    if place not in options:
+        return None
     key = Key.read(options["state_key"]) if "state_key" in options else None
-    for name in ("checkpoint", "start_from"):
-        header = kept_model(options[name], key) if name in options else None
-        if header is not None:
-            return header
-    return None
+    return kept_model(options[place], key)
 
 
 def _model(options: dict[str, Any], kept: Mapping[str, Any] | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from streamk.distributed.actors import Closing
 from streamk.distributed.messages import answered
+from streamk.distributed.thread_limits import limited_threads
 from streamk.errors import InvalidInput, WorkerLost
 
 
@@ -19,7 +20,8 @@ class Processes(Closing):
 
     A process knows nothing but the task that it is sent. One that dies is replaced by another,
     which is sent the task again, so the result is the same. They live until `close`, or the end of
-    a ``with`` statement, and end with the process that started them.
+    a ``with`` statement, and end with the process that started them. Each takes one thread, unless
+    `OMP_NUM_THREADS` or a variable of one library, such as `NUMBA_NUM_THREADS`, says otherwise.
 
     Parameters
     ----------
@@ -103,7 +105,8 @@ class Processes(Closing):
     def _start(self) -> tuple[Any, Connection]:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(there,), daemon=True)
-        process.start()
+        with limited_threads():
+            process.start()
         there.close()  # else its end would not be seen here
         return process, here
 

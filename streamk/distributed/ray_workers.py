@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from streamk.distributed.actors import Actors
 from streamk.distributed.messages import answered
+from streamk.distributed.thread_limits import one_thread_each
 from streamk.errors import InvalidInput
 
 
@@ -15,7 +17,9 @@ class RayWorkers(Actors):
 
     An actor knows nothing but the task that it is sent. One that dies, as with its machine, is
     replaced by another anywhere in the cluster, which is sent the task again, so the result is the
-    same. `ray.init` comes before. They live until `close`, or the end of a ``with`` statement.
+    same. `ray.init` comes before. They live until `close`, or the end of a ``with`` statement. Each
+    takes one thread, unless `OMP_NUM_THREADS` or a variable of one library, such as
+    `NUMBA_NUM_THREADS`, is set here, or among the ``env_vars`` of Ray's option `runtime_env`.
 
     Parameters
     ----------
@@ -40,8 +44,12 @@ class RayWorkers(Actors):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidInput(f"count={count!r} must be an int of at least 1")
-        chosen = {"num_cpus": 1} if options is None else options
-        super().__init__(_Worker, [()] * count, options=chosen, max_restarts=max_restarts)
+        chosen: Mapping[str, Any] = {"num_cpus": 1} if options is None else options
+        given = chosen.get("runtime_env", {})
+        variables = given.get("env_vars", {})
+        variables = {**one_thread_each({**os.environ, **variables}), **variables}
+        limited = {**chosen, "runtime_env": {**given, "env_vars": variables}}
+        super().__init__(_Worker, [()] * count, options=limited, max_restarts=max_restarts)
 
     def answer(self, place: int, message: bytes) -> bytes:
         """Return what an actor makes of a message; threads may wait for several at once.

@@ -6,7 +6,6 @@ ever a matter of speed: what comes out is the same, bit for bit.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import CHUNK, LANES, Backend, Basis, Hadamard, chunks_of
-from streamk.backends.threads import PARALLEL_FLOPS, divide
+from streamk.backends.threads import PARALLEL_FLOPS, cores, divide
 from streamk.features.without_frequencies import make_sampler
 from streamk.kernels import Kernel
 
@@ -64,7 +63,7 @@ class FeatureBlocks:
         self.d = len(keys)
         """Columns of mapped points."""
         # A device other than the host divides work by itself.
-        self._threads = (threads or os.cpu_count() or 1) if backend.xp is np else 1
+        self._threads = (threads or cores()) if backend.xp is np else 1
         self._sampler = make_sampler(
             sampler,
             kernel,

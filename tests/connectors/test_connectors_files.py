@@ -317,6 +317,45 @@ def test_what_is_damaged_within_is_an_error(tmp_path: Path, suffix: str) -> None
         drain(open_source(f"file:{path}"))
 
 
+def test_the_files_of_a_directory_are_one_partition(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    year = tmp_path / "year"
+    with pytest.raises(Unavailable, match="no file"):
+        open_source(f"parquet:{year}")
+    (year / "month=02").mkdir(parents=True)
+    with pytest.raises(Unavailable, match=r"without a file \*\.parquet"):
+        open_source(f"parquet:{year}")
+    sizes = {"a.parquet": 10, "b.parquet": 0, "month=02/a.parquet": 5, "z.parquet": 7}
+    (year / "_SUCCESS").touch()
+    rows = [{"n": n} for n in range(sum(sizes.values()))]
+    first = 0
+    for name, size in sizes.items():
+        part = arrow.table({"n": list(range(first, first + size))}, arrow.schema([("n", "int64")]))
+        parquet.write_table(part, year / name, row_group_size=4)
+        first += size
+    source = open_source(f"parquet:{year}/")
+    assert source.partitions() == ("year",)
+    assert source.end("year") == len(rows)
+    whole = drain(source, 3)
+    assert values(whole) == rows
+    assert offsets(whole) == list(range(len(rows)))
+    for offset in range(len(rows) + 1):
+        source.seek("year", offset)
+        assert values(drain(source, 5)) == rows[offset:]
+    with pytest.raises(OffsetOutOfRange):
+        source.seek("year", len(rows) + 1)
+    source.seek("year", 3)
+    source.poll(2, 0.0)
+    (year / "month=02" / "a.parquet").unlink()
+    with pytest.raises(Unavailable, match="no file"):
+        drain(source)
+    source.close()
+    (year / "z.parquet").write_text("no")
+    with pytest.raises(BadRecord, match=r"z\.parquet is no Parquet file"):
+        open_source(f"parquet:{tmp_path}/year")
+
+
 def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")

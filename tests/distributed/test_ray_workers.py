@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray_kit import Fake, faking, two_raylets
 
+from streamk.cli.job import shards
 from streamk.distributed import RayWorkers, TaskDivision, actors
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.learners import Sharded
@@ -17,6 +20,7 @@ from streamk.packing import fingerprint
 from tests.rounds_kit import events, model
 
 N, SHARDS, LENGTH = 300, 4, 6
+LIMITS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 
 @pytest.fixture
@@ -65,10 +69,47 @@ def test_there_is_an_actor_at_least(fake: Fake) -> None:
         RayWorkers(0)
 
 
+def test_actors_take_one_thread_unless_told_otherwise(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    ray = fake()
+    RayWorkers(1)
+    chosen = {"env_vars": {"OMP_NUM_THREADS": "4"}, "pip": ["some"]}
+    RayWorkers(1, options={"num_gpus": 1, "runtime_env": chosen})
+    (one, _), (two, _) = ray.hired
+    assert one["runtime_env"] == {"env_vars": dict.fromkeys(LIMITS, "1")}
+    assert two["num_gpus"] == 1
+    variables = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "4"}
+    assert two["runtime_env"] == {"env_vars": variables, "pip": ["some"]}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     with two_raylets() as found:
         yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placing", [{"backend": "cupy"}, {"placings": [{"backend": "cupy"}]}])
+def test_actors_of_a_model_on_gpus_have_one_each(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, placing: dict[str, Any]
+) -> None:
+    """Ray shows each actor its own, and the model computes on the first that it sees."""
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(shards, "_connect", lambda *_: None)
+
+    def ask(_: Any) -> tuple[Any, ...]:
+        return tuple(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *LIMITS))
+
+    with ExitStack() as stack:
+        model = SimpleNamespace(placing=placing)
+        division = shards._workers(2, "auto", model, stack)
+        actors = division._workers._workers
+        found = [cluster.ray.get(actor.__ray_call__.remote(ask)) for actor in actors]
+    assert sorted(found) == [("0", *["1"] * 4), ("1", *["1"] * 4)]
 
 
 @pytest.mark.slow

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from streamk.backends import threads
 from streamk.distributed import Processes, TaskDivision
 from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import LiveCompiled, MultiKernel, Sharded, create
@@ -158,6 +160,18 @@ def test_resumes_in_the_midst_of_a_round_with_other_workers(
     assert labels == resumed.predict_many(X[:5]).tolist()
 
 
+def test_a_learner_that_goes_on_leaves_the_state_that_it_was_made_of() -> None:
+    X, y = stream("classification")
+    first = made("doubly-stochastic", "classification")
+    first.predict_then_learn_many(X[:110], y[:110])
+    state = first.state()
+    before = fingerprint(state)
+    resumed = Sharded.from_state(state)
+    resumed.predict_then_learn_many(X[110:], ["new", *y[111:]])
+    resumed.merged()
+    assert fingerprint(state) == before
+
+
 def test_a_class_of_one_shard_has_probabilities_in_all() -> None:
     X, y = events(N, "classification")
     y[FIRST + 1] = "new"
@@ -208,6 +222,35 @@ def test_stale_rounds_are_begun_before_those_before_them_are_merged(two: TaskDiv
     assert ",".join(told) == "begin 0,begin 1,wait 0,begin 2,wait 1,begin 3,wait 2,wait 3"
     assert sharded.rounds == 4
     assert sharded.events_at_once == 4 * SHARDS * LENGTH
+
+
+NAMES = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize("own", [{}, {"OMP_NUM_THREADS": "3"}, {"NUMBA_NUM_THREADS": "2"}])
+def test_a_process_takes_one_thread_unless_told_otherwise(
+    own: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    with Processes(1) as processes:
+        assert dict(os.environ) == before
+        found = Path(f"/proc/{processes.pids[0]}/environ").read_bytes().decode().split("\0")
+    chosen = dict(one.split("=", 1) for one in found if one.startswith(NAMES))
+    others = dict.fromkeys(NAMES[-1:] if "OMP_NUM_THREADS" in own else NAMES, "1")
+    assert chosen == {**others, **own}
+
+
+def test_the_default_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, expected in (("3", 3), ("2,4", 2), ("many", os.cpu_count()), ("", os.cpu_count())):
+        threads.cores.cache_clear()
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert threads.cores() == expected
+    threads.cores.cache_clear()
 
 
 @pytest.mark.parametrize("staleness", [0, 1])

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import late_job
 import numpy as np
@@ -18,6 +20,7 @@ from engine_kit import Crash, CrashingSink, same_model
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
+from streamk.learners import MultiKernel, Sharded
 from streamk.state import State
 
 
@@ -28,9 +31,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_crashes_leave_no_trace(files: Path, tmp_path: Path) -> None:
+def in_shards() -> Sharded:
+    return Sharded(MultiKernel(seed=1), shards=2, round_events=25)
+
+
+@pytest.mark.parametrize("make", [lambda: None, in_shards])
+def test_crashes_leave_no_trace(files: Path, tmp_path: Path, make: Callable[[], Any]) -> None:
     rng, plain, sink = random.Random(0), MemorySink(), CrashingSink()
-    expected = late_job.engine(files, plain).run()
+    expected = late_job.engine(files, plain, model=make()).run()
     fates = expected.fates
     assert min(fates.joined, fates.early, fates.defaulted, fates.overflow, fates.too_late) > 0
     assert min(fates.duplicates, fates.conflicts, fates.duplicate_events) > 0
@@ -38,7 +46,8 @@ def test_crashes_leave_no_trace(files: Path, tmp_path: Path) -> None:
     while True:
         sink.left = rng.randrange(1, 5) if crashes < 4 else 10**9
         every = rng.choice([50, 100])
-        job = late_job.engine(files, sink, checkpoint=tmp_path, checkpoint_every=every)
+        options = {"checkpoint": tmp_path, "checkpoint_every": every}
+        job = late_job.engine(files, sink, model=make(), **options)
         try:
             report = job.run()
             break
@@ -64,24 +73,18 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
         for name in ("events.ndjson", "labels.ndjson"):
             shutil.copy(files / name, path / name)
     late_job.main(str(whole))
-    rng, kills = random.Random(7), 0
+    rng = random.Random(7)
     command = [sys.executable, late_job.__file__, str(killed)]
-    for _ in range(50):
+    for epoch in (2, 3, 4, None):
         with subprocess.Popen(command, cwd=Path(late_job.__file__).parent) as process:
-            if kills < 3:
-                before = len(list((killed / "checkpoint").glob("member-0/0*")))
-                while process.poll() is None and not before:
-                    time.sleep(0.01)
-                    before = len(list((killed / "checkpoint").glob("member-0/0*")))
-                try:
-                    process.wait(rng.uniform(0.5, 3.0))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    kills += 1
-        if process.returncode == 0:
-            break
+            if epoch is None:
+                assert process.wait() == 0
+                break
+            while process.poll() is None and _epoch(killed) < epoch:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0.0, 0.05))
+            process.kill()
         assert process.returncode == -9
-    assert kills
     a, b = (newest_checkpoint(path / "checkpoint" / "member-0") for path in (whole, killed))
     assert a is not None
     assert b is not None
@@ -93,6 +96,11 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
     assert a.body["training"] == b.body["training"]
     name = "predictions.ndjson"
     assert (whole / name).read_bytes() == (killed / name).read_bytes()
+
+
+def _epoch(path: Path) -> int:
+    found = (path / "checkpoint").glob("member-0/0*")
+    return max((int(one.name) for one in found), default=0)
 
 
 def test_a_changed_option_is_refused(files: Path, tmp_path: Path) -> None:

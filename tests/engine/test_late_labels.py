@@ -16,7 +16,9 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels
 from streamk.engine.late.join import Join, Learn, Predict
 from streamk.errors import EngineError, InvalidInput
-from streamk.learners import MultiKernel
+from streamk.learners import MultiKernel, Sharded, create
+from streamk.learners.registry import from_state
+from streamk.learners.sharded.replicas import Outcome, Task, work
 
 FOREVER = float("inf")
 
@@ -120,9 +122,15 @@ def partitions_of(draw: Any, names: list[str], value: Any) -> dict[str, list[tup
     }
 
 
+def in_shards(columns: tuple[str, ...]) -> Sharded:
+    """A learner that begins with rounds after 16 events."""
+    return Sharded(learner(columns=columns), shards=2, round_events=1)
+
+
+@pytest.mark.parametrize("make", [learner, in_shards])
 @settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_predictions_and_model_are_those_of_the_plain_join(data: Any) -> None:
+@given(data=st.data())
+def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any) -> None:
     events = partitions_of(
         data.draw,
         ["0", "1"],
@@ -137,13 +145,13 @@ def test_predictions_and_model_are_those_of_the_plain_join(data: Any) -> None:
     report, sink = run(
         events,
         labels,
-        learner(columns=("a", "b")),
+        make(columns=("a", "b")),
         whim=data.draw(st.integers(0, 100)),
         timeout=None if timeout is None else timeout / 1000,
         default=default,
         held_events=most,
     )
-    naive, model = NaiveJoin(timeout, most, default), learner(columns=("a", "b"))
+    naive, model = NaiveJoin(timeout, most, default), make(columns=("a", "b"))
     merged = in_order(
         {f"labels/{name}": of for name, of in labels.items()}
         | {f"stream/{name}": of for name, of in events.items()}
@@ -214,6 +222,41 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     assert same_model(report.model, model)
     assert same_model(report.model, plain)
     assert report.fates.joined == report.counts.learned == 400
+
+
+class Counting:
+    """Workers in this process, which count the shards that they are given at once."""
+
+    def __init__(self) -> None:
+        self.shards = list[int]()
+
+    def work(self, task: Task) -> Outcome:
+        self.shards.append(len(task.batches))
+        return work(task, from_state)
+
+
+@pytest.mark.parametrize("kind", ["three", "numbers"])
+@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
+def test_workers_learn_late_and_change_nothing(name: str, kind: str) -> None:
+    events, labels = stream(600, delay=200, kind=kind)
+    events = [(time, {**x, "c": 1.0} if i > 400 else x) for i, (time, x) in enumerate(events)]
+    task = "regression" if kind == "numbers" else "classification"
+
+    def learned(workers: Any, whim: int) -> tuple[Any, list[Any]]:
+        inner = create(name, task=task, **({"max_features": 64} if name[0] == "d" else {}))
+        model = Sharded(inner, shards=3, round_events=20, workers=workers)
+        report, sink = run({"0": events}, {"0": labels}, model, whim=whim)
+        return report, [output.value for output in sink.outputs]
+
+    alone, said = learned(None, 0)
+    workers = Counting()
+    report, found = learned(workers, 7)
+    assert found == said
+    assert same_model(report.model, alone.model)
+    assert report.whole == alone.whole
+    assert report.fates.joined == report.counts.learned == 600
+    assert sum(workers.shards) > 9
+    assert max(workers.shards) == 3
 
 
 def test_equal_events_are_learned_by_what_was_said_of_each() -> None:

@@ -18,6 +18,7 @@ from streamk.cli import main
 from streamk.engine import Engine, Report
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.learners import Sharded
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
 
@@ -74,6 +75,22 @@ def test_another_model_or_label_is_refused(tmp_path: Path) -> None:
         run(LIVE, start_from=tmp_path, label="c")
     with pytest.raises(StateError, match=r"model regularization=0\.0, this run has 0\.5"):
         run(LIVE, start_from=tmp_path, model=learner(regularization=0.5))
+    with pytest.raises(StateError, match=r"model regularization=0\.0, this run has 0\.5"):
+        run(LIVE, start_from=tmp_path, model=Sharded(learner(regularization=0.5)))
+    with pytest.raises(StateError, match="model type='doubly-stochastic', this run has 'sharded'"):
+        run(LIVE, checkpoint=tmp_path, model=Sharded(learner()))
+
+
+def test_shards_may_begin_and_end_from_one_job_to_the_next(tmp_path: Path) -> None:
+    sharded = {"shards": 2, "round_events": 4}
+    run(HISTORY, checkpoint=tmp_path / "plain")
+    found = run(LIVE, start_from=tmp_path / "plain", model=Sharded(learner(), **sharded))
+    assert found.model.rounds == 80 // 8
+    assert found.model.n_events == 200
+    run(HISTORY, checkpoint=tmp_path / "shards", model=Sharded(learner(), **sharded))
+    plain = run(LIVE, start_from=tmp_path / "shards")
+    assert type(plain.model) is type(learner())
+    assert plain.model.n_events == 200
 
 
 def test_figures_sinks_and_threads_may_change_between_runs(tmp_path: Path) -> None:

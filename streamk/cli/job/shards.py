@@ -50,17 +50,21 @@ def add_sharding(parser: Parser) -> None:
 
 
 def sharded(
-    model: Any, options: dict[str, Any], kept: Mapping[str, Any] | None, stack: ExitStack
+    model: Any,
+    options: dict[str, Any],
+    own: Mapping[str, Any] | None,
+    first: Mapping[str, Any] | None,
+    stack: ExitStack,
 ) -> Any:
     """Return the model, in shards where workers or shards are asked for, or were before.
 
-    `kept` is the header of the model that the job goes on with, if there is one. Raises
-    `UsageError`.
+    `own` is the header of the model that the job goes on with, and `first` that of another job's
+    with which it may begin; None where there is none. Raises `UsageError`.
     """
     from streamk.learners import LiveCompiled, Sharded
     from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
 
-    workers, was = options.get("workers", 1), kept is not None and kept["type"] == Sharded.TYPE
+    workers, was = options.get("workers", 1), _in_shards(own)
     if not (was or "shards" in options or "workers" in options):
         for name in ("round_events", "staleness", "ray"):
             if name in options:
@@ -68,22 +72,27 @@ def sharded(
         return model
     if isinstance(model, LiveCompiled):
         raise UsageError("--serve-compiled and --workers or --shards exclude each other; leave one")
-    if "labels" in options:
-        raise UsageError("--labels and --workers or --shards exclude each other; leave one")
-    if kept is not None and not was:
+    if own is not None and not was:
         raise UsageError(
             "this job has a model that was learned without shards; leave --workers and --shards"
-            " out, or begin without that model in another directory"
+            " out, or begin another job with that model: --start-from"
+            f" {options['checkpoint']} --checkpoint ANOTHER"
         )
-    defaults = {"shards": max(SHARDS, workers), "round_events": ROUND_EVENTS, "staleness": 0}
+    before: Any = first if first is not None and _in_shards(first) else {}
+    defaults = {
+        "shards": max(before.get("shards", SHARDS), workers),
+        "round_events": before.get("round_events", ROUND_EVENTS),
+        "staleness": before.get("staleness", 0),
+    }
     chosen = {}
     for name, default in defaults.items():
-        chosen[name] = options.get(name, default) if kept is None else kept[name]
+        chosen[name] = options.get(name, default) if own is None else own[name]
         if options.get(name, chosen[name]) != chosen[name]:
             flag = name.replace("_", "-")
             raise UsageError(
                 f"--{flag} {options[name]}: this job's model has {chosen[name]}; leave the option"
-                " out"
+                " out, or begin another job with that model: --start-from"
+                f" {options['checkpoint']} --checkpoint ANOTHER"
             )
     if workers > chosen["shards"]:
         raise UsageError(
@@ -93,17 +102,30 @@ def sharded(
     return Sharded(model, **chosen, workers=_workers(workers, options.get("ray"), model, stack))
 
 
+def _in_shards(header: Mapping[str, Any] | None) -> bool:
+    """Return whether a model that was saved is in shards."""
+    from streamk.learners import Sharded
+
+    return header is not None and header["type"] == Sharded.TYPE
+
+
 def _workers(count: int, address: str | None, model: Any, stack: ExitStack) -> Any:
     """Return workers, None where this process does it alone."""
     from streamk.distributed import Processes, RayWorkers, TaskDivision
 
     if address is not None:
         _connect(address, stack)
-        gpus = {"num_gpus": 1} if model.placing.get("backend") == "cupy" else {"num_cpus": 1}
-        return stack.enter_context(TaskDivision(RayWorkers(count, options=gpus)))
+        takes = {"num_gpus": 1} if _on_gpu(model.placing) else {"num_cpus": 1}
+        return stack.enter_context(TaskDivision(RayWorkers(count, options=takes)))
     if count == 1:
         return None
     return stack.enter_context(TaskDivision(Processes(count)))
+
+
+def _on_gpu(placing: Mapping[str, Any]) -> bool:
+    """Return whether a model, or one of its external experts, computes on a GPU."""
+    experts = placing.get("placings", ())
+    return placing.get("backend") == "cupy" or any(_on_gpu(expert) for expert in experts)
 
 
 def _connect(address: str, stack: ExitStack) -> None:
@@ -120,6 +142,7 @@ def _connect(address: str, stack: ExitStack) -> None:
     except (ConnectionError, ValueError, OSError) as error:
         raise UsageError(
             f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start"
-            " one with `ray start --head`, or give --ray local"
+            " one with `ray start --head`, set RAY_AUTH_MODE and RAY_AUTH_TOKEN as it has them, or"
+            " give --ray local"
         ) from None
     stack.callback(ray.shutdown)

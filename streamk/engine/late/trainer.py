@@ -131,6 +131,7 @@ class LateTrainer(Trainer):
         whole = some.batch
         if refused is not None:
             some = some.before(refused.row)
+        self._taken += len(batch)
         self._hand_over(len(batch), partial(self._follow, some), partial(self._write, some))
         if refused is not None:
             self.settle()
@@ -138,10 +139,12 @@ class LateTrainer(Trainer):
 
     def _follow(self, taken: Taken) -> Followed:
         try:
-            return self._work.follow(taken)
+            found = self._work.follow(taken)
         except InvalidInput as error:
             where = taken.batch.span
             raise EngineError(f"the model refuses an event {where}: {error}") from error
+        self._note_learned(len(taken.batch))
+        return found
 
     def _write(self, taken: Taken, followed: Callable[[], Followed]) -> None:
         """Write predictions and what cannot be used, and count and score."""

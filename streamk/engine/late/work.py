@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +88,7 @@ class LateWork:
 
     def follow(self, taken: Taken) -> Followed:
         """Predict, hold and learn what a batch brings. Raises `InvalidInput` as the model does."""
-        batch = _Batch(self, taken)
+        batch = (_InTurn if self._holds is None else _ByNumber)(self, taken)
         learned = self.model.n_events
         event, answer, classes = self.join.event, self.join.label, self._classes
         clocks = taken.batch.clocks.tolist()
@@ -111,59 +110,59 @@ class LateWork:
     def _has_room(self, label: Label, classes: set[Label]) -> bool:
         return label in classes or not beyond(classes, [label], self.model.max_classes)
 
-    def predict(
-        self, taken: Taken, rows: list[int], slots: list[int]
-    ) -> tuple[Prequential, list[dict[str, Any]]]:
-        """Predict the next events, all of them held or none, and put them into their slots."""
-        model, X = self.model, taken.X[rows]
+    def predict(self, taken: Taken, rows: list[int], slots: list[int]) -> Prequential:
+        """Have a model that holds predictions predict events, all of them held or none."""
+        model = self.model
+        X = taken.X[rows]
         known = 0 if model.columns is None else len(model.columns)
-        seen = X if X.shape[1] == known else np.ascontiguousarray(X[:, :known])
-        details = [] if self._details is None else [self._details.of(model, x) for x in seen]
-        unlabelled, holds = [None] * len(X), slots[0] >= 0
+        seen, holds = _cut(X, known), slots[0] >= 0
         numbers = range(self.number, self.number + len(X))
         if model.columns is None:
             found = nothing(model, len(X))
-        elif holds and self._holds is not None:
-            found = self._holds.predict_held_many(seen, numbers)
         elif holds:
-            found = model.predict_then_learn_many(seen, unlabelled)
+            found = self._holds.predict_held_many(seen, numbers)
         else:
             with aside(model):
-                found = model.predict_then_learn_many(seen, unlabelled)
+                found = model.predict_then_learn_many(seen, [None] * len(X))
         if holds:
             self.number += len(X)
+            said = self.coded(found)
             width = taken.width[rows].tolist()
-            said = self._coded(found)
             self.held.put(slots, X, width, found.probabilities, said, numbers)
-        return found, details
+        return found
 
-    def _coded(self, found: Prequential) -> Sequence[float] | Floats:
-        """Return predicted numbers, or the numbers of predicted classes."""
+    @property
+    def has_details(self) -> bool:
+        """Whether details of each prediction are wanted."""
+        return self._details is not None
+
+    def details(self, X: Floats) -> list[dict[str, Any]]:
+        """Return the details of the next events X (n, d), if they are wanted."""
+        if self._details is None:
+            return []
+        known = len(self.model.columns or ())
+        return [self._details.of(self.model, x) for x in _cut(X, known)]
+
+    def coded(self, found: Prequential) -> Floats:
+        """Return predicted numbers, or the numbers of predicted classes, -1 for none."""
         if not self.model.is_classifier:
             return found.predictions
         codes = {(type(label), label): n for n, label in enumerate(self.model.classes)}
-        return [codes.get((type(one), one), -1) for one in found.predictions.tolist()]
+        return np.array([codes.get((type(one), one), -1) for one in found.predictions.tolist()])
 
-    def learn(self, slots: list[int], labels: list[Any], columns: tuple[Name, ...]) -> None:
-        """Learn events out of their slots; the columns that they brought come before them."""
-        widths = self.held.width[slots].tolist()
-        start, model = 0, self.model
-        for n, width in enumerate(widths):
-            known = -1 if model.columns is None else len(model.columns)
-            if width > known:
-                self._learn(slots[start:n], labels[start:n])
-                model.add_columns(columns[max(known, 0) : width])
-                start = n
-        self._learn(slots[start:], labels[start:])
-
-    def _learn(self, slots: list[int], labels: list[Any]) -> None:
-        if not slots:
-            return
+    def learn(self, slots: list[int], labels: list[Any]) -> None:
+        """Have a model that holds predictions learn events out of their slots."""
         X = self.held.rows(slots, len(self.model.columns or ()))
-        if self._holds is None:
-            self.model.learn_many(X, labels)
-        else:
-            self._holds.learn_held_many(X, labels, self.held.number[slots].tolist())
+        self._holds.learn_held_many(X, labels, self.held.number[slots].tolist())
+
+    def lacks(self, width: int) -> bool:
+        """Return whether an event has columns that the model does not know."""
+        columns = self.model.columns
+        return columns is None or width > len(columns)
+
+    def grow(self, width: int, columns: tuple[Name, ...]) -> None:
+        """Give the model the columns that an event has."""
+        self.model.add_columns(columns[len(self.model.columns or ()) : width])
 
     def scores(self, slots: list[int]) -> Prequential:
         """Return what was predicted of held events, with the classes that are known now."""
@@ -178,15 +177,11 @@ class LateWork:
         return Prequential(answers, P)
 
 
-class _Batch:
-    """The runs of a batch: events that are predicted, or learned, one after the other."""
+class _Steps:
+    """The steps of a batch, which a model follows in their order."""
 
     def __init__(self, work: LateWork, taken: Taken) -> None:
         self._work, self._taken = work, taken
-        self._predicts: tuple[list[int], list[int]] = [], []
-        self._filled: set[int] = set()
-        """Slots that the events to be predicted next are put into."""
-        self._learns: tuple[list[int], list[Any]] = [], []
         self._rows: list[int] = []
         self._at: list[int] = []
         self._labels: list[Any] = []
@@ -197,22 +192,10 @@ class _Batch:
 
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far."""
-        slots = self._predicts[1]
-        # A slot that was filled in this run may have become free again by an overflow.
-        mixed = slots and (slots[-1] < 0) != (slot < 0)
-        if self._learns[0] or mixed or (slot >= 0 and slot in self._filled):
-            self.flush()
-        self._predicts[0].append(self._taken.rows[row])
-        self._predicts[1].append(slot)
-        self._filled.add(slot)
         self._rows.append(row)
 
     def learn(self, row: int, slot: int, label: Any) -> None:
         """Have an event learned after all that is to be predicted so far."""
-        if self._predicts[0]:
-            self.flush()
-        self._learns[0].append(slot)
-        self._learns[1].append(label)
         self._at.append(row)
         self._labels.append(label)
 
@@ -225,17 +208,7 @@ class _Batch:
 
     def flush(self) -> None:
         """Do what is to be done so far."""
-        work = self._work
-        if self._predicts[0]:
-            (rows, slots), self._predicts = self._predicts, ([], [])
-            self._filled.clear()
-            found, details = work.predict(self._taken, rows, slots)
-            self._pieces.append(found)
-            self._details += details
-        if self._learns[0]:
-            (slots, labels), self._learns = self._learns, ([], [])
-            self._scored.append(work.scores(slots))
-            work.learn(slots, labels, self._taken.columns)
+        raise NotImplementedError
 
     def result(self, drifts: list[int]) -> Followed:
         """Return what came of it all."""
@@ -251,3 +224,165 @@ class _Batch:
             drifts,
             self._bad,
         )
+
+
+class _ByNumber(_Steps):
+    """Steps for a model that holds predictions: runs of events to predict, or to learn."""
+
+    def __init__(self, work: LateWork, taken: Taken) -> None:
+        super().__init__(work, taken)
+        self._predicts: tuple[list[int], list[int]] = [], []
+        self._filled: set[int] = set()
+        """Slots that the events to be predicted next are put into."""
+        self._learns: tuple[list[int], list[Any]] = [], []
+
+    def predict(self, row: int, slot: int) -> None:
+        slots = self._predicts[1]
+        # A slot that was filled in this run may have become free again by an overflow.
+        mixed = slots and (slots[-1] < 0) != (slot < 0)
+        if self._learns[0] or mixed or (slot >= 0 and slot in self._filled):
+            self.flush()
+        self._predicts[0].append(self._taken.rows[row])
+        self._predicts[1].append(slot)
+        self._filled.add(slot)
+        super().predict(row, slot)
+
+    def learn(self, row: int, slot: int, label: Any) -> None:
+        if self._predicts[0]:
+            self.flush()
+        work = self._work
+        width = int(work.held.width[slot])
+        if work.lacks(width):
+            self.flush()
+            work.grow(width, self._taken.columns)
+        self._learns[0].append(slot)
+        self._learns[1].append(label)
+        super().learn(row, slot, label)
+
+    def flush(self) -> None:
+        work = self._work
+        if self._predicts[0]:
+            (rows, slots), self._predicts = self._predicts, ([], [])
+            self._filled.clear()
+            self._details += work.details(self._taken.X[rows])
+            self._pieces.append(work.predict(self._taken, rows, slots))
+        if self._learns[0]:
+            (slots, labels), self._learns = self._learns, ([], [])
+            self._scored.append(work.scores(slots))
+            work.learn(slots, labels)
+
+
+class _Fresh(NamedTuple):
+    """An event that is predicted in the next call, and then held.
+
+    Attributes
+    ----------
+    place : int
+        In the call.
+    row : int
+        Of the values of the batch.
+    number : int
+    """
+
+    place: int
+    row: int
+    number: int
+
+
+class _InTurn(_Steps):
+    """Steps for a model that keeps nothing of a prediction: events in one call, some with labels.
+
+    An event is in the call once without a label, as it is predicted, and once with it, as it is
+    learned; what is predicted of it then is nobody's. So a model that has its own ways to learn
+    many events at once, such as one in shards, is given many.
+    """
+
+    def __init__(self, work: LateWork, taken: Taken) -> None:
+        super().__init__(work, taken)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._y: list[Any] = []
+        self._asked: tuple[list[int], list[int]] = [], []
+        """Places in the call, and rows of the values, of events to predict."""
+        self._fresh: dict[int, _Fresh] = {}
+        """The last event of the call in each slot."""
+        self._early: tuple[list[int], list[int]] = [], []
+        """Places of events to learn, and the slots of those held since before the call."""
+        self._anew: tuple[list[int], list[int]] = [], []
+        """Places of events to learn, and those of their predictions in the call."""
+
+    def predict(self, row: int, slot: int) -> None:
+        values = self._taken.rows[row]
+        if self._work.has_details:
+            self.flush()  # they are of the model that predicts this event
+            self._details += self._work.details(self._taken.X[[values]])
+        place = len(self._y)
+        self._asked[0].append(place)
+        self._asked[1].append(values)
+        self._y.append(None)
+        if slot >= 0:
+            self._fresh[slot] = _Fresh(place, values, self._work.number)
+            self._work.number += 1
+        super().predict(row, slot)
+
+    def learn(self, row: int, slot: int, label: Any) -> None:
+        work = self._work
+        fresh = self._fresh.get(slot)
+        width = int(work.held.width[slot] if fresh is None else self._taken.width[fresh.row])
+        if work.lacks(width):
+            self.flush()
+            work.grow(width, self._taken.columns)
+            fresh = None
+        places, sources = self._early if fresh is None else self._anew
+        places.append(len(self._y))
+        sources.append(slot if fresh is None else fresh.place)
+        self._y.append(label)
+        super().learn(row, slot, label)
+
+    def flush(self) -> None:
+        if not self._y:
+            return
+        work, model, taken, n = self._work, self._work.model, self._taken, len(self._y)
+        (asked, values), (early, slots), (anew, sources) = self._asked, self._early, self._anew
+        if model.columns is None:  # so that there is nothing to learn
+            found = nothing(model, n)
+        else:
+            X = np.empty((n, len(model.columns)))
+            X[asked] = _cut(taken.X[values], X.shape[1])
+            X[early] = work.held.rows(slots, X.shape[1])
+            X[anew] = X[sources]
+            found = model.predict_then_learn_many(X, self._y)
+        self._pieces.append(_some(found, asked))
+        if early or anew:
+            learned = joined([work.scores(slots), _some(found, sources)], model)
+            self._scored.append(_some(learned, np.argsort([*early, *anew])))
+        self._hold(found)
+        self._restart()
+
+    def _hold(self, found: Prequential) -> None:
+        """Put the events that were predicted into their slots."""
+        if not self._fresh:
+            return
+        fresh, taken = list(self._fresh.values()), self._taken
+        values = [one.row for one in fresh]
+        some = _some(found, [one.place for one in fresh])
+        self._work.held.put(
+            list(self._fresh),
+            taken.X[values],
+            taken.width[values].tolist(),
+            some.probabilities,
+            self._work.coded(some),
+            [one.number for one in fresh],
+        )
+
+
+def _some(found: Prequential, places: list[int] | NDArray[np.intp]) -> Prequential:
+    """Return the predictions at some places."""
+    P = found.probabilities
+    return Prequential(found.predictions[places], None if P is None else P[places])
+
+
+def _cut(X: Floats, width: int) -> Floats:
+    """Return events without the columns that come later."""
+    return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])

@@ -33,6 +33,8 @@ from streamk.learners.base import Learner
 __all__ = ["CheckpointCoordinator"]
 
 _log = logging.getLogger("streamk.engine")
+_FREE_AT_START = "encoding", "delimiter", "max_skew", "labels", "shards"
+"""Options that a job may have otherwise than the one with whose model it begins."""
 
 
 class CheckpointCoordinator:
@@ -164,7 +166,7 @@ class CheckpointCoordinator:
             self._origin = list(found.body.get("origin", []))
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
-            self._job.check(found, but=("encoding", "delimiter", "max_skew", "labels"))
+            self._job.check(found, but=_FREE_AT_START)
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return

@@ -8,6 +8,7 @@ from typing import Any
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
+from streamk.learners import Sharded
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -29,20 +30,23 @@ class Job:
 
     def __init__(self, config: Mapping[str, Any], initial: State | None, *, learns: bool) -> None:
         self._config, self._learns = dict(config), learns
-        self.initial = ""
-        """Digest of the first model."""
+        self.initial = self._learner = ""
+        """Digests of the first model, and of the learner that is in shards, if one is."""
         if initial is not None:
-            self.initial = fingerprint(initial)
+            self.initial = self._learner = fingerprint(initial)
             self._config["model"] = initial.header
+            if initial.type == Sharded.TYPE:
+                self._learner = fingerprint(initial.child("learner"))
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of a checkpoint's manifest."""
-        return {"config": self._config, "initial": self.initial}
+        return {"config": self._config, "initial": self.initial, "learner": self._learner}
 
     def check(self, found: Checkpoint, but: Collection[str] = ()) -> None:
         """Raise `StateError` unless a checkpoint is of this stream and this model.
 
-        Of the options of the stream those named in `but` may differ.
+        Of the options of the stream those named in `but` may differ; so may the shards of the
+        model, if "shards" is among them.
         """
         if "batch_size" in found.body["config"]:
             raise StateError(
@@ -71,14 +75,25 @@ class Job:
             if name not in ("model", *but) and mine != theirs.get(name):
                 return name, theirs.get(name), mine
         begun = {found.body["initial"], *initials(found.model).values()}
-        if self.initial in begun or not self._learns:
+        own = {self.initial}
+        if "shards" in but:
+            begun.add(found.body.get("learner", found.body["initial"]))
+            own.add(self._learner)
+        if begun & own or not self._learns:
             return None
         mine, other = self._config["model"], theirs["model"]
+        if "shards" in but:
+            mine, other = _in_shards(mine), _in_shards(other)
         if mine == other:
             return "the model's arrays", "others", "these"
         name, other, mine = _difference(other, mine)
         parts = [part for part in name.split(".") if part not in ("parts", "learner")]
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
+
+
+def _in_shards(header: Any) -> Any:
+    """Return the header of the learner in shards, or the header itself where there are none."""
+    return header["parts"]["learner"] if header["type"] == Sharded.TYPE else header
 
 
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:

@@ -19,6 +19,7 @@ from streamk.declared import listed, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Contest
 from streamk.learners.base import Learner
+from streamk.learners.sharded.reopening import reopened
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -72,16 +73,21 @@ class Opening:
             If it cannot be opened, or the champion is no model of this run.
         """
         if self._model is not Contest:
-            return self._opened(self._champion_of(state), self._placing)
+            return self._like(self._champion_of(state), self._opened(self._fresh, self._placing))
         if state.type != Contest.TYPE:
             contest: Any = self._opened(self._fresh, self._placing)
             own = contest.learner
-            contest.go_on_with(type(own).from_state(state, **own.placing))
+            contest.go_on_with(self._like(state, own))
             return contest  # type: ignore[no-any-return]
         return self._with_challengers(state)
 
     def _opened(self, state: State, placing: Mapping[str, Any]) -> Learner:
         opened: Learner = self._model.from_state(state, **placing)
+        return opened
+
+    def _like(self, state: State, model: Learner) -> Learner:
+        """Return the model whose state this is, in shards as another one is or in none."""
+        opened: Learner = reopened(state, model)
         return opened
 
     def _champion_of(self, state: State) -> State:

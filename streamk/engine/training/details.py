@@ -60,7 +60,9 @@ class Details:
                 "serve the model itself"
             )
         if model.is_classifier or not isinstance(model, MultiKernel):
-            raise InvalidInput("intervals are for numbers predicted by the model multi-kernel")
+            raise InvalidInput(
+                "intervals are for numbers predicted by the model multi-kernel, without shards"
+            )
 
     def of(self, model: Learner, x: NDArray[np.float64]) -> dict[str, Any]:
         """Return the details of an event x (d,), by name; None where nothing is learned yet.

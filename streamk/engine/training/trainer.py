@@ -281,8 +281,12 @@ class Trainer:
             if start < len(X):
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
-        self._learned = self._learned[0] + len(batch), getattr(model, "events_left", 0)
+        self._note_learned(len(batch))
         return Predicted(joined(pieces, model), model.classes, details, drifts)
+
+    def _note_learned(self, n: int) -> None:
+        """Note that n of the events taken are learned, and what is left of the model's round."""
+        self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
@@ -436,6 +440,7 @@ class Trainer:
         """
         try:
             self.model, schema, self._classes = model, data["schema"], None
+            self._learned = self._taken, getattr(model, "events_left", 0)
             self._began = schema is not None
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:

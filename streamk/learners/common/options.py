@@ -39,7 +39,11 @@ SEED = Whole(least=0, most=2**64 - 1)
 MAX_CLASSES = Whole(
     least=2, since=2, resource=True, about="labels past so many classes are bad events"
 )
-THREADS = Whole(optional=True, saved=False, about="all cores by default; results are the same")
+THREADS = Whole(
+    optional=True,
+    saved=False,
+    about="OMP_NUM_THREADS, or all cores, by default; results are the same",
+)
 
 
 def check_classification(**options: object) -> None:

@@ -102,7 +102,8 @@ class MultiKernel(HeldLearning):
     pending_bytes : int, default 8 MiB
         Memory for predictions of events whose labels are still to come; the oldest are dropped.
     threads : int, optional
-        Of predicting many events; all cores by default. Results do not depend on it.
+        Of predicting many events; `OMP_NUM_THREADS`, or all cores, by default. Results do not
+        depend on it.
 
     Raises
     ------

@@ -37,6 +37,8 @@ ROUND_EVENTS = 4096
 """Default of the events of a shard in a round, at most."""
 MOST_SHARDS = 4096
 MOST_STALE = 16
+OPTIONS = "shards", "round_events", "staleness"
+"""Names of the attributes that say how a stream is cut."""
 _OWNER = "a sharded learner"
 _FLOAT64 = np.dtype(np.float64)
 
@@ -383,16 +385,21 @@ class Sharded(OwnClasses):
         InvalidInput
             If the two differ in an option, naming it.
         """
-        for name in ("shards", "round_events", "staleness"):
+        for name in OPTIONS:
             if getattr(self, name) != getattr(other, name):
                 raise InvalidInput(f"learners that merge must have the same {name}")
-        mine = self._ended()
-        mine.merge(other._ended(), common_events=common_events)
+        mine = self.merged()
+        mine.merge(other.merged(), common_events=common_events)
         self.learner = mine
         self._restart()
 
-    def _ended(self) -> Any:
-        """Return what the shards come to so far."""
+    def around(self, learner: Any) -> Self:
+        """Return another learner in shards as this one is, which begins with a round."""
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return type(self)(learner, **options, workers=self.workers)
+
+    def merged(self) -> Any:
+        """Return the learner that the shards come to so far; this one must not go on after that."""
         now = self._round
         if now.base is None:
             return self.learner
