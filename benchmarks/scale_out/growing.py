@@ -34,18 +34,18 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     for label in SETS:
         stream = load(label, data, quick=quick)
         for name in MODELS:
-            one, _ = _accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS[:1] if quick else SHARDS:
                 model = Sharded(create(name, task=stream.task, seed=1), shards=shards)
-                right, rounds = _accuracy(model, stream)
+                right, rounds = accuracy(model, stream)
                 row[str(shards)] = {"points": right - one, "rounds": rounds}
             common.note(f"  {label}, {name}: {row}")
             found[f"{label}: {name}"] = row
     return {"streams": found, "seconds": _seconds(load(TIMED, data, quick=quick), quick)}
 
 
-def _accuracy(model: Any, stream: Dataset) -> tuple[float, int]:
+def accuracy(model: Any, stream: Dataset) -> tuple[float, int]:
     """Return progressive accuracy in per cent, and the rounds that it took."""
     y = (stream.y * 1).tolist()
     model.add_columns(stream.columns)
