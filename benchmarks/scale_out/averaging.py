@@ -29,7 +29,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     """Accuracy of one, and points gained by shards, by stream and model."""
     found: dict[str, Any] = {}
     covtype = load("covtype_subset93k", data, quick=quick)
-    for stream in (covtype, clusters(3_000 if quick else EVENTS)):
+    for stream in (covtype, clusters(6_000 if quick else EVENTS)):
         for name in MODELS:
             one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
