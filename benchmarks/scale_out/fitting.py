@@ -4,13 +4,13 @@ Rounds of `streamk.learners.Sharded` with 4 shards are measured with 1 and 2 wor
 of its own that is asked by a thread of its own, so that each has its seconds. The least squares of
 relative errors, none of them negative, tell what an event, a shard and a task take a worker, and
 what a round and a worker take the driver. Bandwidth and latency are those of the pipe between two
-processes. Then the same rounds are measured as users have them, with several processes of
-`streamk.distributed.Processes`, and put beside the prediction. All is measured twice, and the faster
-one counts. 4 workers share the cores of the machine, so that no more than the driver's part, which
-was not fitted to them, can be held against the prediction.
+processes.
 
-The learning of all events by the model without shards, and of those before the first round, is told
-by the seconds of an event of the first ones in the rounds, likewise the faster of two times.
+Then the same rounds are measured as users have them, by `streamk.distributed.Processes`, and put
+beside the prediction. 4 workers share the cores of the machine, so that no more than the driver's
+part, which was not fitted to them, can be held against the prediction. All rounds are measured
+twice, and the faster time counts. What the model takes without shards, and before the first round,
+is told by as many events as come before that, likewise.
 """
 
 from __future__ import annotations
@@ -208,8 +208,7 @@ def _beside(cases: Mapping[str, Any]) -> str:
     rows = []
     for case, one in cases.items():
         serial, alone = one["alone"] * one["before"], one["alone"] * one["events"]
-        name = f"{case}, {one['events']:,} events: no shards"
-        rows.append([name, f"{alone:.1f}", *[""] * 5])
+        rows.append([f"{case}, {one['events']:,} events", f"{alone:.1f}", *[""] * 5])
         for count, measured in one["measured"].items():
             costs, predicted = one["costs"], one["predicted"][count]
             driver = one["rounds"] * (costs["driver_round"] + int(count) * costs["driver_worker"])

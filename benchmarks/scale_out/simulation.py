@@ -1,9 +1,8 @@
 """Rounds of up to 1,024 workers, simulated with the constants that were fitted to 1 and 2.
 
 Each worker has a shard of its own. A worker's seconds in a round are multiplied by a draw of a
-log-normal law, as wide as measured rounds say. The link between the driver and the workers carries
-what a pipe between two processes does, about as much as an Ethernet of 10 Gbit/s. Beside the star,
-which is what streamk does, stands a tree, which is not built.
+log-normal law, as wide as measured rounds say. Machines are joined by links of 10 Gbit/s with 0.2 ms
+of latency. Beside the star, which is what streamk does, stands a tree, which is not built.
 
 Nothing else is in it: no worker dies, and neither reading nor decoding events, nor writing their
 predictions, takes the driver time. All rounds are whole, of 4,096 events a shard, unless a stream's
@@ -31,6 +30,7 @@ from streamk.learners.sharded.learner import ROUND_EVENTS
 WORKERS = tuple(1 << k for k in range(1, 11))
 STREAMS = 1_000_000, 10_000_000, 100_000_000
 """Events of streams that are simulated from their beginning."""
+NETWORK = Link(bandwidth=1.25e9, latency=2e-4)
 RATES = 10_000, 20_000, 50_000, 100_000, 200_000, 500_000
 """Events a second."""
 _PAYS = 1.05
@@ -46,13 +46,12 @@ def measure(costs: Mapping[str, Any], *, quick: bool) -> dict[str, Any]:
         What `benchmarks.scale_out.fitting.measure` found.
     quick : bool
     """
-    link = Link(**costs["link"])
     workers = WORKERS[:2] if quick else WORKERS
     found: dict[str, Any] = {}
     for case, one in costs["cases"].items():
         case_costs = Costs(**one["costs"])
         for design in DESIGNS:
-            speeds = {n: _events_per_second(case_costs, link, n, design) for n in workers}
+            speeds = {n: _events_per_second(case_costs, n, design) for n in workers}
             alone = 1.0 / case_costs.event
             found[f"{case}, {design}"] = {
                 "alone": alone,
@@ -60,7 +59,7 @@ def measure(costs: Mapping[str, Any], *, quick: bool) -> dict[str, Any]:
                 "pays_to": pays_to({1: alone, **speeds}),
                 "workers": {str(rate): workers_for(rate, {1: alone, **speeds}) for rate in RATES},
                 "streams": {
-                    str(events): _best(case_costs, link, events, workers, design)
+                    str(events): _best(case_costs, events, workers, design)
                     for events in STREAMS[: 1 if quick else None]
                 },
             }
@@ -68,9 +67,9 @@ def measure(costs: Mapping[str, Any], *, quick: bool) -> dict[str, Any]:
     return found
 
 
-def _events_per_second(costs: Costs, link: Link, workers: int, design: str) -> float:
+def _events_per_second(costs: Costs, workers: int, design: str) -> float:
     seconds = mean_round(
-        costs, link, each=ROUND_EVENTS, shards=workers, workers=workers, design=design
+        costs, NETWORK, each=ROUND_EVENTS, shards=workers, workers=workers, design=design
     )
     return workers * ROUND_EVENTS / seconds
 
@@ -124,11 +123,9 @@ def stream_seconds(costs: Costs, link: Link, events: int, workers: int, design: 
     return seconds
 
 
-def _best(
-    costs: Costs, link: Link, events: int, workers: tuple[int, ...], design: str
-) -> dict[str, float]:
+def _best(costs: Costs, events: int, workers: tuple[int, ...], design: str) -> dict[str, float]:
     """Return with how many workers a stream is learned fastest, and how many times as fast."""
-    seconds = {n: stream_seconds(costs, link, events, n, design) for n in workers}
+    seconds = {n: stream_seconds(costs, NETWORK, events, n, design) for n in workers}
     best = min(seconds, key=seconds.__getitem__)
     return {"workers": best, "speed_up": events * costs.event / seconds[best]}
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,13 +13,14 @@ from numpy.typing import NDArray
 
 from benchmarks.scale_out.cost_model import Link
 from streamk.distributed import Processes, TaskDivision
+from streamk.distributed.messages import Message
 from streamk.learners import Sharded
 from streamk.state import State
 
 Events: TypeAlias = tuple[NDArray[Any], list[Any]]
 _STARTED = 2500
 """Events with which workers start, before anything is measured."""
-_ECHOED, _ECHOES = 16 << 20, 20
+_SENT, _TURNS = 16 << 20, 20
 
 
 @dataclass
@@ -63,7 +62,7 @@ class TimedWorkers:
     def __len__(self) -> int:
         return len(self._workers)
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
+    def answer(self, messages: Sequence[bytes]) -> list[Message]:
         """Return what each process makes of its message."""
         found = list(self._threads.map(_timed, self._workers, messages))
         answers = [answer for answer, _ in found]
@@ -82,7 +81,7 @@ class TimedWorkers:
             worker.close()
 
 
-def _timed(worker: Processes, message: bytes) -> tuple[bytes, float]:
+def _timed(worker: Processes, message: bytes) -> tuple[Message, float]:
     began = time.perf_counter()
     (answer,) = worker.answer([message])
     return answer, time.perf_counter() - began
@@ -123,34 +122,17 @@ def total(rounds: Sequence[Round]) -> float:
 
 
 def measured_link() -> Link:
-    """Measure the pipe to another process."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_echo, args=(there,), daemon=True)
-    process.start()
-    there.close()
-    try:
-        small, large = (_round_trip(here, b"x" * size) for size in (1, _ECHOED))
-    finally:
-        here.close()
-        process.join()
-    return Link(bandwidth=2 * _ECHOED / (large - small), latency=small / 2)
+    """Measure what carries messages to a process: it answers that they are no tasks."""
+    with Processes(1) as worker:
+        small, large = (_seconds_there(worker, bytes(size)) for size in (8, _SENT))
+    return Link(bandwidth=_SENT / (large - small), latency=small / 2)
 
 
-def _round_trip(connection: Connection, message: bytes) -> float:
-    """Return the median seconds of sending a message and receiving it back."""
+def _seconds_there(worker: Processes, message: bytes) -> float:
+    """Return the median seconds until a process has answered a message."""
     seconds = []
-    for _ in range(_ECHOES):
+    for _ in range(_TURNS):
         began = time.perf_counter()
-        connection.send_bytes(message)
-        connection.recv_bytes()
+        worker.answer([message])
         seconds.append(time.perf_counter() - began)
     return float(np.median(seconds[1:]))
-
-
-def _echo(connection: Connection) -> None:
-    try:
-        while True:
-            connection.send_bytes(connection.recv_bytes())
-    except EOFError:
-        return

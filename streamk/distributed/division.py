@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from streamk.distributed.actors import Closing
-from streamk.distributed.messages import outcome, task_message
+from streamk.distributed.messages import Message, outcome, task_message
 from streamk.learners.sharded.replicas import Outcome, Task
 
 
@@ -17,7 +17,7 @@ class Workers(Protocol):
 
     def __len__(self) -> int: ...
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
+    def answer(self, messages: Sequence[bytes]) -> Sequence[Message]:
         """Return `streamk.distributed.messages.answered` of each message, one a worker."""
         ...
 

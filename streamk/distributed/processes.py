@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import socket
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
+
 from streamk.distributed.actors import Closing
-from streamk.distributed.messages import answered
+from streamk.distributed.messages import Message, answered
 from streamk.errors import InvalidInput, WorkerLost
+
+_SIZE = 8
+"""Bytes of the size of a message."""
 
 
 class Processes(Closing):
@@ -49,7 +54,7 @@ class Processes(Closing):
         self._context = multiprocessing.get_context("spawn")
         self._max_restarts = max_restarts
         self._left = [max_restarts] * count
-        self._workers: list[tuple[Any, Connection]] = []
+        self._workers: list[tuple[Any, socket.socket]] = []
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -70,7 +75,7 @@ class Processes(Closing):
         """Processes that were replaced so far."""
         return sum(self._max_restarts - left for left in self._left)
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
+    def answer(self, messages: Sequence[bytes]) -> list[Message]:
         """Return what each process, one for each message, makes of its own.
 
         Raises
@@ -98,8 +103,8 @@ class Processes(Closing):
             process.close()
         self._workers = []
 
-    def _start(self) -> tuple[Any, Connection]:
-        here, there = self._context.Pipe()
+    def _start(self) -> tuple[Any, socket.socket]:
+        here, there = socket.socketpair()
         process = self._context.Process(target=_serve, args=(there,), daemon=True)
         process.start()
         there.close()  # else its end would not be seen here
@@ -108,17 +113,17 @@ class Processes(Closing):
     def _send(self, place: int, message: bytes) -> bool:
         """Send a task; return whether the process is there to take it."""
         try:
-            self._workers[place][1].send_bytes(message)
+            _send(self._workers[place][1], message)
         except OSError:
             return False
         return True
 
-    def _receive(self, place: int, message: bytes, waits: bool) -> bytes:
+    def _receive(self, place: int, message: bytes, waits: bool) -> Message:
         """Wait for an answer; where the process died before it came, ask its successor."""
         while True:
             if waits:
                 with contextlib.suppress(EOFError, OSError):
-                    return self._workers[place][1].recv_bytes()
+                    return _received(self._workers[place][1])
             self._replace(place)
             waits = self._send(place, message)
 
@@ -138,9 +143,33 @@ class Processes(Closing):
         self._workers[place] = self._start()
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: socket.socket) -> None:
     """Do the tasks that come, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its processes by itself
     with contextlib.suppress(EOFError, OSError):
         while True:
-            connection.send_bytes(answered(connection.recv_bytes()))
+            _send(connection, answered(_received(connection)))
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    """Send a message, its size before it."""
+    connection.sendall(len(message).to_bytes(_SIZE, "little"))
+    connection.sendall(message)
+
+
+def _received(connection: socket.socket) -> memoryview:
+    """Return the next message. Raises `EOFError` if the other end is closed."""
+    return _filled(connection, int.from_bytes(_filled(connection, _SIZE), "little"))
+
+
+def _filled(connection: socket.socket, size: int) -> memoryview:
+    # Read into one place: a connection of multiprocessing makes room for all that is missing at
+    # each read, by which 50 MB take five times as long.
+    whole = np.empty(size, np.uint8).data
+    rest = whole
+    while rest:
+        n = connection.recv_into(rest)
+        if not n:
+            raise EOFError
+        rest = rest[n:]
+    return whole
