@@ -11,6 +11,7 @@ workers has binary digits, and the driver sends and receives no more than events
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,9 +47,13 @@ class Link:
         return n_bytes / self.bandwidth
 
 
+ONE_MACHINE = Link(bandwidth=math.inf, latency=1e-4)
+"""Between processes, where moving bytes is among the processor seconds of either."""
+
+
 @dataclass(frozen=True)
 class Costs:
-    """Seconds and bytes of the parts of a round.
+    """Processor seconds and bytes of the parts of a round.
 
     Attributes
     ----------
@@ -60,7 +65,7 @@ class Costs:
     driver_round, driver_worker : float
         Seconds of the driver for a round, and for each worker besides.
     spread : float
-        Standard deviation of the logarithm of a worker's seconds in a round.
+        Standard deviation of the logarithm of a worker's seconds over its processor seconds.
     state, sent, received : float
         Bytes of a model, of an event that is sent, and of its prediction that comes back.
     """

@@ -1,10 +1,11 @@
 """The constants of the model of a round's cost, fitted to measured rounds; and what it predicts.
 
 Rounds of `streamk.learners.Sharded` with 4 shards are measured with 1 and 2 workers, each a process
-of its own that is asked by a thread of its own, so that each has its seconds. The least squares of
-relative errors, none of them negative, tell what an event, a shard and a task take a worker, and
-what a round and a worker take the driver. Bandwidth and latency are those of the pipe between two
-processes.
+of its own that is asked by a thread of its own. The least squares of relative errors, none of them
+negative, tell what an event, a shard and a task take a worker, and what a round and a worker take
+the driver, in processor seconds: moving bytes on one machine is among them, and other programs are
+not. By how much some workers come later than others, with others in their way, is told by the
+seconds until an outcome is there, divided by the processor seconds in it.
 
 Then the same rounds are measured as users have them, by `streamk.distributed.Processes`, and put
 beside the prediction. 4 workers share the cores of the machine, so that no more than the driver's
@@ -26,13 +27,12 @@ from scipy.optimize import nnls
 from benchmarks import common
 from benchmarks.data import Directory, load
 from benchmarks.scale_out import replicas
-from benchmarks.scale_out.cost_model import Costs, Link, first_events, mean_round
+from benchmarks.scale_out.cost_model import ONE_MACHINE, Costs, first_events, mean_round
 from benchmarks.scale_out.timed_rounds import (
     Events,
     Round,
     TimedWorkers,
     fastest_rounds,
-    measured_link,
     total,
 )
 from streamk.distributed import Processes
@@ -53,7 +53,6 @@ _TIMES = 2
 
 def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     """The link, and costs, measured and predicted seconds of each case."""
-    link = measured_link()
     found: dict[str, Any] = {}
     for case, (name, options, most) in list(CASES.items())[: 1 if quick else None]:
         stream = load(STREAM, data, quick=quick)
@@ -61,11 +60,10 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
         found[case] = _case(
             replicas.model(name, stream, **sizes),
             _repeated(replicas.events(stream), len(stream) if quick else most),
-            link,
             quick=quick,
         )
         common.note(f"  {case}: {found[case]}")
-    return {"link": dataclasses.asdict(link), "cases": found}
+    return found
 
 
 def _repeated(events: Events, n: int) -> Events:
@@ -74,7 +72,7 @@ def _repeated(events: Events, n: int) -> Events:
     return X[rows], [y[row] for row in rows.tolist()]
 
 
-def _case(model: Learner, events: Events, link: Link, *, quick: bool) -> dict[str, Any]:
+def _case(model: Learner, events: Events, *, quick: bool) -> dict[str, Any]:
     X, y = events
     before = len(y) // 2 if quick else first_events(SHARDS)
     times = 1 if quick else _TIMES
@@ -86,7 +84,7 @@ def _case(model: Learner, events: Events, link: Link, *, quick: bool) -> dict[st
         rounds[count] = fastest_rounds(begin, rest, TimedWorkers(count), times)
         measured[str(count)] = total(fastest_rounds(begin, rest, Processes(count), times))
     state = begin.child("learner").nbytes
-    costs = fitted({count: rounds[count] for count in FITTED if count in rounds}, link, state)
+    costs = fitted({count: rounds[count] for count in FITTED if count in rounds}, state)
     lengths = [one.each for one in rounds[FITTED[0]]]
     return {
         "events": before + SHARDS * sum(lengths),
@@ -95,11 +93,8 @@ def _case(model: Learner, events: Events, link: Link, *, quick: bool) -> dict[st
         "alone": _alone(model, rest, before, times),
         "costs": dataclasses.asdict(costs),
         "measured": measured,
-        "predicted": {str(count): _predicted(costs, link, lengths, count) for count in rounds},
-        "driver": {
-            str(count): sum(one.seconds - max(one.workers) for one in found)
-            for count, found in rounds.items()
-        },
+        "predicted": {str(count): _predicted(costs, lengths, count) for count in rounds},
+        "driver": {str(count): sum(one.driver for one in found) for count, found in rounds.items()},
     }
 
 
@@ -114,9 +109,9 @@ def _alone(model: Learner, events: Events, n: int, times: int) -> float:
     return min(seconds) / n
 
 
-def _predicted(costs: Costs, link: Link, lengths: Sequence[int], workers: int) -> float:
+def _predicted(costs: Costs, lengths: Sequence[int], workers: int) -> float:
     return sum(
-        mean_round(costs, link, each=each, shards=SHARDS, workers=workers, rounds=20)
+        mean_round(costs, ONE_MACHINE, each=each, shards=SHARDS, workers=workers, rounds=20)
         for each in lengths
     )
 
@@ -127,38 +122,36 @@ def _sharded(model: Learner, quick: bool) -> Sharded:
     return Sharded(model, shards=SHARDS, **options)
 
 
-def fitted(rounds: Mapping[int, Sequence[Round]], link: Link, state: float) -> Costs:
+def fitted(rounds: Mapping[int, Sequence[Round]], state: float) -> Costs:
     """Return the costs of rounds by the number of workers.
 
     Parameters
     ----------
     rounds : mapping of int to sequence of Round
-    link : Link
     state : float
         Bytes of a model.
     """
-    busy, driver, sizes = [], [], []
+    busy, driver, sizes, late = [], [], [], []
     for count, some in rounds.items():
         own = SHARDS / count
         for one in some:
-            sent = link.seconds(one.sent + one.received) + 2.0 * link.latency
-            busy += [([own * one.each, own, 1.0], taken - sent) for taken in one.workers]
-            driver.append(([1.0, float(count)], one.seconds - max(one.workers)))
+            busy += [([own * one.each, own, 1.0], taken) for taken in one.workers]
+            driver.append(([1.0, float(count)], one.driver))
             sizes.append((own * one.each, one.sent - state, one.received - state))
+            late += np.log(np.divide(one.waited, one.workers)).tolist()
     event, shard, task = _relative(busy)
     fixed, worker = _relative(driver)
-    ratios = [np.log(taken / np.dot(row, (event, shard, task))) for row, taken in busy]
-    n, sent_bytes, received_bytes = np.array(sizes).sum(axis=0).tolist()
+    n, sent, received = np.array(sizes).sum(axis=0).tolist()
     return Costs(
         event=event,
         task=task,
         shard=shard,
         driver_round=fixed,
         driver_worker=worker,
-        spread=float(np.std(ratios)),
+        spread=float(np.std(late)),
         state=float(state),
-        sent=max(0.0, sent_bytes / n),
-        received=max(0.0, received_bytes / n),
+        sent=max(0.0, sent / n),
+        received=max(0.0, received / n),
     )
 
 
@@ -172,36 +165,15 @@ def _relative(found: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ..
 
 def render(found: Mapping[str, Any]) -> str:
     """The constants, and seconds measured and predicted."""
-    link, cases = found["link"], found["cases"]
     rows = []
-    for case, one in cases.items():
-        c = one["costs"]
-        parts = [1e6 * c["event"]]
-        parts += [1e3 * c[name] for name in ("shard", "task", "driver_worker", "driver_round")]
-        rows.append(
-            [
-                case,
-                *(f"{part:,.1f}" for part in parts),
-                f"{100 * c['spread']:.0f}%",
-                _mb(c["state"]),
-            ]
-        )
-    bandwidth, latency = link["bandwidth"] / 1e9, 1e6 * link["latency"]
-    head = [
-        f"fitted, {bandwidth:.2f} GB/s, {latency:.0f} µs",
-        "event, µs",
-        "shard, ms",
-        "task",
-        "driver: worker",
-        "round",
-        "spread",
-        "state",
-    ]
-    return f"{common.table(head, rows)}\n\n{_beside(cases)}"
-
-
-def _mb(n_bytes: float) -> str:
-    return f"{n_bytes / 1e6:.1f} MB"
+    for case, one in found.items():
+        costs = one["costs"]
+        parts = [1e6 * costs["event"]]
+        parts += [1e3 * costs[name] for name in ("shard", "task", "driver_worker", "driver_round")]
+        sizes = [f"{100 * costs['spread']:.0f}%", f"{costs['state'] / 1e6:.1f} MB"]
+        rows.append([case, *(f"{part:,.1f}" for part in parts), *sizes])
+    head = ["fitted", "event, µs", "shard, ms", "task", "driver: worker", "round"]
+    return f"{common.table([*head, 'spread', 'state'], rows)}\n\n{_beside(found)}"
 
 
 def _beside(cases: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Rounds of up to 1,024 workers, simulated with the constants that were fitted to 1 and 2.
 
 Each worker has a shard of its own. A worker's seconds in a round are multiplied by a draw of a
-log-normal law, as wide as measured rounds say. Machines are joined by links of 10 Gbit/s with 0.2 ms
-of latency. Beside the star, which is what streamk does, stands a tree, which is not built.
+log-normal law, as wide as measured rounds say. Machines have links of 10 Gbit/s with 0.2 ms of
+latency. Beside the star, which is what streamk does, stands a tree, which is not built.
 
 Nothing else is in it: no worker dies, and neither reading nor decoding events, nor writing their
 predictions, takes the driver time. All rounds are whole, of 4,096 events a shard, unless a stream's
@@ -48,7 +48,7 @@ def measure(costs: Mapping[str, Any], *, quick: bool) -> dict[str, Any]:
     """
     workers = WORKERS[:2] if quick else WORKERS
     found: dict[str, Any] = {}
-    for case, one in costs["cases"].items():
+    for case, one in costs.items():
         case_costs = Costs(**one["costs"])
         for design in DESIGNS:
             speeds = {n: _events_per_second(case_costs, n, design) for n in workers}

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.scale_out.cost_model import Link
 from streamk.distributed import Processes, TaskDivision
 from streamk.distributed.messages import Message
 from streamk.learners import Sharded
@@ -20,7 +20,6 @@ from streamk.state import State
 Events: TypeAlias = tuple[NDArray[Any], list[Any]]
 _STARTED = 2500
 """Events with which workers start, before anything is measured."""
-_SENT, _TURNS = 16 << 20, 20
 
 
 @dataclass
@@ -32,15 +31,19 @@ class Round:
     each : int
         Events of a shard.
     seconds : float
-    workers : list of float
-        Seconds from sending a task to the outcome, of each worker.
+    driver : float
+        Processor seconds of the driver.
+    workers, waited : list of float
+        Of each worker, its processor seconds, and those until its outcome was there.
     sent, received : float
         Bytes of a message to a worker, and of one back; the mean of all workers.
     """
 
     each: int
     seconds: float = 0.0
+    driver: float = 0.0
     workers: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
     sent: float = 0.0
     received: float = 0.0
 
@@ -65,10 +68,11 @@ class TimedWorkers:
     def answer(self, messages: Sequence[bytes]) -> list[Message]:
         """Return what each process makes of its message."""
         found = list(self._threads.map(_timed, self._workers, messages))
-        answers = [answer for answer, _ in found]
+        answers, busy, waited = map(list, zip(*found, strict=True))
         self.last = Round(
             0,
-            workers=[seconds for _, seconds in found],
+            workers=busy,
+            waited=waited,
             sent=float(np.mean([len(message) for message in messages])),
             received=float(np.mean([len(answer) for answer in answers])),
         )
@@ -81,10 +85,16 @@ class TimedWorkers:
             worker.close()
 
 
-def _timed(worker: Processes, message: bytes) -> tuple[Message, float]:
-    began = time.perf_counter()
+def _timed(worker: Processes, message: bytes) -> tuple[Message, float, float]:
+    (pid,) = worker.pids
+    before, began = _processor_seconds(pid), time.perf_counter()
     (answer,) = worker.answer([message])
-    return answer, time.perf_counter() - began
+    return answer, _processor_seconds(pid) - before, time.perf_counter() - began
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return for how long the first thread of a process has run, as Linux tells it."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
 
 
 def fastest_rounds(
@@ -107,10 +117,11 @@ def _followed(model: Sharded, events: Events, workers: TimedWorkers | Processes)
     while first + model.events_left <= len(y):
         length = model.events_left
         part = slice(first, first + length)
-        began = time.perf_counter()
+        began, before = time.perf_counter(), time.process_time()
         model.predict_then_learn_many(X[part], y[part])
         one = workers.last if isinstance(workers, TimedWorkers) else Round(0)
-        one.each, one.seconds = length // model.shards, time.perf_counter() - began
+        one.seconds, one.driver = time.perf_counter() - began, time.process_time() - before
+        one.each = length // model.shards
         found.append(one)
         first = part.stop
     return found
@@ -119,20 +130,3 @@ def _followed(model: Sharded, events: Events, workers: TimedWorkers | Processes)
 def total(rounds: Sequence[Round]) -> float:
     """Return the seconds of all rounds."""
     return sum(one.seconds for one in rounds)
-
-
-def measured_link() -> Link:
-    """Measure what carries messages to a process: it answers that they are no tasks."""
-    with Processes(1) as worker:
-        small, large = (_seconds_there(worker, bytes(size)) for size in (8, _SENT))
-    return Link(bandwidth=_SENT / (large - small), latency=small / 2)
-
-
-def _seconds_there(worker: Processes, message: bytes) -> float:
-    """Return the median seconds until a process has answered a message."""
-    seconds = []
-    for _ in range(_TURNS):
-        began = time.perf_counter()
-        worker.answer([message])
-        seconds.append(time.perf_counter() - began)
-    return float(np.median(seconds[1:]))

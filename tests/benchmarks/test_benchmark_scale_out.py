@@ -40,7 +40,7 @@ def test_costs_and_many_shards_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = json.loads(out.read_text())["results"]
     assert found["averaging"]["clusters: multi-kernel"]["2"]["rounds"] == 3
     assert found["reduction"]["multi-kernel, elec2"]["2"]["merge"] > 0.0
-    costs = found["cost"]["cases"]["2^14 features"]["costs"]
+    costs = found["cost"]["2^14 features"]["costs"]
     assert found["simulation"]["2^14 features, star"]["alone"] == 1.0 / costs["event"]
     text = scale_out.render({**json.loads(out.read_text()), "results": found})
     assert max(map(len, text.splitlines())) <= 100

@@ -109,9 +109,9 @@ def test_constants_are_found_again() -> None:
         own = SHARDS / count
         for each in (8, 16, 32):
             sent, received = 100.0 + own * each * 10.0, 100.0 + own * each
-            busy = COSTS.task + own * (COSTS.shard + each * COSTS.event)
-            worker = busy + LINK.seconds(sent + received) + 2 * LINK.latency
+            busy = [COSTS.task + own * (COSTS.shard + each * COSTS.event)] * count
             driver = COSTS.driver_round + count * COSTS.driver_worker
-            found.append(Round(each, worker + driver, [worker] * count, sent, received))
-    found_costs = dataclasses.asdict(fitted(rounds, LINK, COSTS.state))
+            waited = [2.0 * seconds for seconds in busy]
+            found.append(Round(each, 0.0, driver, busy, waited, sent, received))
+    found_costs = dataclasses.asdict(fitted(rounds, COSTS.state))
     assert found_costs == pytest.approx(dataclasses.asdict(COSTS), abs=1e-9)
