@@ -45,8 +45,9 @@ def run(argv: Sequence[str] | None = None) -> None:
         return fitted
 
     def simulated(data: Directory, *, quick: bool) -> dict[str, Any]:
-        earlier = parts.kept(common.RESULTS / f"{NAME}.json").get("cost")
-        known = fitted or (None if quick else earlier) or cost(data, quick=quick)
+        earlier = {} if quick else parts.kept(common.RESULTS / f"{NAME}.json").get("cost", {})
+        earlier.pop("origin", None)
+        known = fitted or earlier or cost(data, quick=quick)
         return simulation.measure(known, quick=quick)
 
     measures["sharded"] = growing.measure

@@ -52,7 +52,7 @@ _TIMES, _ALONE = 2, 4096
 
 
 def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
-    """The link, and costs, measured and predicted seconds of each case."""
+    """Costs, and measured and predicted seconds, of each case."""
     found: dict[str, Any] = {}
     for case, (name, options, most) in list(CASES.items())[: 1 if quick else None]:
         stream = load(STREAM, data, quick=quick)
