@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from streamk.learners.sharded.learner import ROUND_EVENTS
 
-DESIGNS = "star", "tree"
 _BEFORE, _LEAST = 8, 256
 """The rule of `streamk.learners.Sharded`: a round has an eighth of the events before it, at most,
 and there is none until that is 256 for each shard."""
@@ -92,8 +91,8 @@ def first_events(shards: int) -> int:
     return _BEFORE * _LEAST * shards
 
 
-def lengths(events: int, shards: int) -> Iterator[int]:
-    """Yield how many events each shard has in the rounds that end within so many events.
+def lengths(events: int, shards: int, most: int = ROUND_EVENTS) -> Iterator[int]:
+    """Yield how many events, at most so many, each shard has in the rounds of a stream.
 
     Examples
     --------
@@ -102,7 +101,7 @@ def lengths(events: int, shards: int) -> Iterator[int]:
     """
     before = first_events(shards)
     while True:
-        each = min(ROUND_EVENTS, before // (_BEFORE * shards))
+        each = min(most, before // (_BEFORE * shards))
         before += shards * each
         if before > events:
             return
