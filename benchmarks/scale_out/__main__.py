@@ -19,14 +19,12 @@ from benchmarks.scale_out import averaging, costs, fitting, growing, reduction, 
 
 NAME = "scale_out"
 PARTS: dict[str, parts.Render] = {
-    name: partial(costs.render, name=name) for name in costs.MOST_ROUNDS
-} | {
     "sharded": growing.render,
     "averaging": averaging.render,
     "reduction": reduction.render,
     "cost": fitting.render,
     "simulation": simulation.render,
-}
+} | {name: partial(costs.render, name=name) for name in costs.MOST_ROUNDS}
 
 
 def render(document: Mapping[str, Any]) -> str:
