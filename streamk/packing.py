@@ -65,7 +65,7 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return bytes(save(plain))
 
 
-def header_bytes(beginning: bytes, size: int, where: object) -> int:
+def header_bytes(beginning: bytes | memoryview, size: int, where: object) -> int:
     """Return how many bytes of a file of safetensors come before its arrays.
 
     Parameters
@@ -90,7 +90,7 @@ def header_bytes(beginning: bytes, size: int, where: object) -> int:
     return 8 + claimed
 
 
-def places(beginning: bytes, size: int, where: object) -> list[Place]:
+def places(beginning: bytes | memoryview, size: int, where: object) -> list[Place]:
     """Return where the arrays of a file lie, checked to fill it, one after the other.
 
     Parameters
@@ -109,7 +109,7 @@ def places(beginning: bytes, size: int, where: object) -> list[Place]:
     """
     first = header_bytes(beginning, size, where)
     try:
-        entries = json.loads(beginning[8:first], object_pairs_hook=_once)
+        entries = json.loads(bytes(beginning[8:first]), object_pairs_hook=_once)
         found = sorted(
             (_place(name, entry) for name, entry in entries.items()),
             key=lambda place: (place.start, place.stop),
@@ -151,7 +151,7 @@ def _place(name: str, entry: Any) -> Place:
     return Place(name, _DTYPES[entry["dtype"]], tuple(entry["shape"]), start, stop)
 
 
-def unpack(data: bytes, where: object) -> dict[str, NDArray[Any]]:
+def unpack(data: bytes | memoryview, where: object) -> dict[str, NDArray[Any]]:
     """Return the arrays that `pack` was given, each with memory of its own.
 
     Raises

@@ -38,7 +38,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     for label in SETS:
         stream = load(label, data, quick=quick)
         for name in MODELS:
-            one, _ = _accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS[:1] if quick else SHARDS:
                 row[str(shards)] = _points(name, stream, one, shards=shards)
@@ -53,11 +53,11 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
 def _points(name: str, stream: Dataset, one: float, **options: int) -> dict[str, Any]:
     """Return points gained by shards, and the rounds that it took."""
     model = Sharded(create(name, task=stream.task, seed=1), **options)
-    right, rounds = _accuracy(model, stream)
+    right, rounds = accuracy(model, stream)
     return {"points": right - one, "rounds": rounds}
 
 
-def _accuracy(model: Any, stream: Dataset) -> tuple[float, int]:
+def accuracy(model: Any, stream: Dataset) -> tuple[float, int]:
     """Return progressive accuracy in per cent, and the rounds that it took."""
     y = (stream.y * 1).tolist()
     model.add_columns(stream.columns)

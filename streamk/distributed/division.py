@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from streamk.distributed.actors import Closing
-from streamk.distributed.messages import outcome, task_message
+from streamk.distributed.messages import Message, outcome, task_message
 from streamk.errors import InvalidInput
 from streamk.learners.sharded.replicas import Outcome, Task
 
@@ -19,7 +19,7 @@ class Workers(Protocol):
 
     def __len__(self) -> int: ...
 
-    def answer(self, place: int, message: bytes) -> bytes:
+    def answer(self, place: int, message: bytes) -> Message:
         """Have one worker make `streamk.distributed.messages.answered` of a message.
 
         Another thread may wait for another worker meanwhile.

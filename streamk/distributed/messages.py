@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,12 @@ from streamk.packing import pack, unpack
 from streamk.state import State
 
 Arrays = dict[str, NDArray[Any]]
+Message: TypeAlias = bytes | memoryview
+"""A task, or what came of it."""
 _WHERE = Path("a message of a worker")
 
 
-def answered(message: bytes) -> bytes:
+def answered(message: Message) -> bytes:
     """Do the task of a message, and return what came of it, or the error, as a message.
 
     Examples
@@ -71,7 +73,7 @@ def task_message(task: Task) -> bytes:
     return _joined(header, arrays)
 
 
-def _task(message: bytes) -> Task:
+def _task(message: Message) -> Task:
     header, arrays = _parted(message)
     batches = {}
     for shard, found in header["batches"]:
@@ -109,7 +111,7 @@ def _outcome_message(found: Outcome) -> bytes:
     return _joined({"answers": answers, "states": states}, arrays)
 
 
-def outcome(message: bytes) -> Outcome:
+def outcome(message: Message) -> Outcome:
     """Return what a worker hands back.
 
     Raises
@@ -157,6 +159,7 @@ def _joined(header: Any, arrays: Arrays) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, pack(arrays)])
 
 
-def _parted(message: bytes) -> tuple[Any, Arrays]:
-    end = 8 + int.from_bytes(message[:8], "little")
-    return json.loads(message[8:end]), unpack(message[end:], _WHERE)
+def _parted(message: Message) -> tuple[Any, Arrays]:
+    view = memoryview(message)  # whose parts are no copies
+    end = 8 + int.from_bytes(view[:8], "little")
+    return json.loads(bytes(view[8:end])), unpack(view[end:], _WHERE)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import socket
 import threading
-from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
+
 from streamk.distributed.actors import Closing
-from streamk.distributed.messages import answered
+from streamk.distributed.messages import Message, answered
 from streamk.distributed.thread_limits import limited_threads
 from streamk.errors import InvalidInput, WorkerLost
+
+_SIZE = 8
+"""Bytes of the size of a message."""
 
 
 class Processes(Closing):
@@ -52,7 +57,7 @@ class Processes(Closing):
         self._max_restarts = max_restarts
         self._left = [max_restarts] * count
         self._lock, self._is_closed = threading.Lock(), False
-        self._workers: list[tuple[Any, Connection]] = []
+        self._workers: list[tuple[Any, socket.socket]] = []
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -73,7 +78,7 @@ class Processes(Closing):
         """Processes that were replaced so far."""
         return sum(self._max_restarts - left for left in self._left)
 
-    def answer(self, place: int, message: bytes) -> bytes:
+    def answer(self, place: int, message: bytes) -> Message:
         """Return what a process makes of a message; threads may wait for several at once.
 
         Raises
@@ -88,8 +93,8 @@ class Processes(Closing):
                 raise InvalidInput("the processes are closed; start others")
             connection = self._workers[place][1]
             with contextlib.suppress(EOFError, OSError):
-                connection.send_bytes(message)
-                return connection.recv_bytes()
+                _send(connection, message)
+                return _received(connection)
             self._replace(place)
 
     def close(self) -> None:
@@ -102,8 +107,8 @@ class Processes(Closing):
                 process.close()
             self._workers = []  # a connection is closed when no thread waits for it any more
 
-    def _start(self) -> tuple[Any, Connection]:
-        here, there = self._context.Pipe()
+    def _start(self) -> tuple[Any, socket.socket]:
+        here, there = socket.socketpair()
         process = self._context.Process(target=_serve, args=(there,), daemon=True)
         with limited_threads():
             process.start()
@@ -131,9 +136,33 @@ class Processes(Closing):
             self._workers[place] = self._start()
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: socket.socket) -> None:
     """Do the tasks that come, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its processes by itself
     with contextlib.suppress(EOFError, OSError):
         while True:
-            connection.send_bytes(answered(connection.recv_bytes()))
+            _send(connection, answered(_received(connection)))
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    """Send a message, its size before it."""
+    connection.sendall(len(message).to_bytes(_SIZE, "little"))
+    connection.sendall(message)
+
+
+def _received(connection: socket.socket) -> memoryview:
+    """Return the next message. Raises `EOFError` if the other end is closed."""
+    return _filled(connection, int.from_bytes(_filled(connection, _SIZE), "little"))
+
+
+def _filled(connection: socket.socket, size: int) -> memoryview:
+    # Read into one place: a connection of multiprocessing makes room for all that is missing at
+    # each read, by which 50 MB take five times as long.
+    whole = np.empty(size, np.uint8).data
+    rest = whole
+    while rest:
+        n = connection.recv_into(rest)
+        if not n:
+            raise EOFError
+        rest = rest[n:]
+    return whole

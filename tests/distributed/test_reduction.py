@@ -164,3 +164,19 @@ def test_a_review_that_no_shard_reached_is_held_on_the_losses_of_all() -> None:
     found = merged(learners, ((0, 1), (2, 3)))
     assert found.state().arrays["pool.drift"][0] == before + 1
     assert found.state().arrays["pool.bank_costs"][-2] == 0.0
+
+
+@pytest.mark.parametrize("name", ["multi-kernel", "doubly-stochastic"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("learned", [20, 60])
+def test_what_is_merged_stays_as_it_was(name: str, task: str, learned: int) -> None:
+    X, y = events(160, task, seed=3)
+    common = model(name, task)
+    common.predict_then_learn_many(X[:80], y[:80])
+    one, other = (from_state(common.state()) for _ in range(2))
+    one.predict_then_learn_many(X[80:120], y[80:120])
+    other.predict_then_learn_many(X[120 - learned : 120], y[120 - learned : 120])
+    before = fingerprint(other.state())
+    one.merge(other, common_events=80)
+    one.predict_then_learn_many(X[120:], y[120:])
+    assert fingerprint(other.state()) == before

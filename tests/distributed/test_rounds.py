@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamk.distributed import Batch, Processes, Rounds
-from streamk.distributed.messages import answered
+from streamk.distributed.messages import answered, outcome
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.learners import MultiKernel, create
 from streamk.packing import fingerprint
@@ -161,6 +161,22 @@ def test_a_worker_that_is_killed_is_replaced_with_the_same_result() -> None:
                 killer.join()
             assert found == digest(alone, alone.round(batches))
         assert workers.restarts >= 2
+
+
+def test_a_worker_that_is_killed_while_it_is_sent_a_task_is_replaced() -> None:
+    tasks = [bytes(size) for size in (0, 8, 9 << 20)]  # which are none, so that faults come back
+    with Processes(1) as workers:
+        for task in tasks:
+            answer = workers.answer(0, task)
+            with pytest.raises(RuntimeError, match="a fault of the program"):
+                outcome(answer)
+        os.kill(workers.pids[0], signal.SIGSTOP)  # so that more is sent than there is room for
+        killer = threading.Timer(0.05, os.kill, (workers.pids[0], signal.SIGKILL))
+        killer.start()
+        last = workers.answer(0, tasks[-1])
+        killer.join()
+        assert workers.restarts == 1
+        assert bytes(last) == bytes(answer)
 
 
 def test_a_worker_that_dies_too_often_is_an_error_and_nothing_is_learned() -> None:

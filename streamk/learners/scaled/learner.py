@@ -354,11 +354,13 @@ class Scaled(Wrapper):
         own, its = events_apart(self, other, common_events)
         learner: Any = self.learner
         learner.merge(other.learner, common_events=common_events)
-        there = {name: number for number, name in enumerate(other.columns or ())}
         self._scale.add_columns(len(self.columns or ()) - len(self._scale))
         if not its:
             return
-        scale = other._scale.select([there.get(name) for name in self.columns or ()])
+        scale = other._scale
+        if its > own or other.columns != self.columns:  # else it is read, and need not be a copy
+            there = {name: number for number, name in enumerate(other.columns or ())}
+            scale = scale.select([there.get(name) for name in self.columns or ()])
         one, two, share = self._scale, scale, its / (own + its)
         if its > own:
             one, two, share = scale, self._scale, 1.0 - share

@@ -123,22 +123,26 @@ def work(task: Task, opener: Opener) -> Outcome:
     """
     outcome = Outcome()
     common = opener(task.state, **task.placing)
+    before = int(common.n_events)
     merged = merging(common)
+    first, stop = task.within
 
     def leaf(shard: int) -> Any:
         if shard not in task.batches:
             return None
-        learner = opener(task.begun.get(shard, task.state), **task.placing)
+        state = task.begun.get(shard, task.state)
+        # Nothing is merged with a single shard, so that the common learner can be its replica.
+        is_common = stop - first == 1 and state is task.state
+        learner = common if is_common else opener(state, **task.placing)
         try:
             outcome.answers[shard] = _follow(learner, task.batches[shard])
         except InvalidInput as error:
             raise InvalidInput(f"shard {shard}: {error}") from error
-        return learner if learner.n_events > common.n_events or not task.merges else None
+        return learner if learner.n_events > before or not task.merges else None
 
     def nothing(_: Span) -> Any:
         return None
 
-    first, stop = task.within
     spans = [(shard, shard + 1) for shard in range(first, stop)]
     for span in subtrees(task.within, task.shards) if task.merges else spans:
         found = reduced(span, nothing, leaf, merged)
