@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -49,7 +48,7 @@ class Round:
 
 
 class TimedWorkers:
-    """Processes each of which is asked by a thread of its own, and timed.
+    """Processes that are timed, one for each part of a task.
 
     Parameters
     ----------
@@ -58,29 +57,28 @@ class TimedWorkers:
 
     def __init__(self, count: int) -> None:
         self._workers = [Processes(1) for _ in range(count)]
-        self._threads = ThreadPoolExecutor(count)
-        self.last = Round(0)
-        """The round that was answered last."""
+        self._measured = np.zeros((count, 4))
+        """Of the last part that each did: processor seconds, all seconds, bytes to it and back."""
 
     def __len__(self) -> int:
         return len(self._workers)
 
-    def answer(self, messages: Sequence[bytes]) -> list[Message]:
-        """Return what each process makes of its message."""
-        found = list(self._threads.map(_timed, self._workers, messages))
-        answers, busy, waited = map(list, zip(*found, strict=True))
-        self.last = Round(
-            0,
-            workers=busy,
-            waited=waited,
-            sent=float(np.mean([len(message) for message in messages])),
-            received=float(np.mean([len(answer) for answer in answers])),
-        )
-        return answers
+    @property
+    def last(self) -> Round:
+        """The round that was answered last."""
+        busy, waited, sent, received = self._measured.T
+        found = Round(0, workers=busy.tolist(), waited=waited.tolist())
+        found.sent, found.received = float(sent.mean()), float(received.mean())
+        return found
+
+    def answer(self, place: int, message: bytes) -> Message:
+        """Return what a process makes of a message."""
+        answer, busy, waited = _timed(self._workers[place], message)
+        self._measured[place] = busy, waited, len(message), len(answer)
+        return answer
 
     def close(self) -> None:
         """End the processes."""
-        self._threads.shutdown()
         for worker in self._workers:
             worker.close()
 
