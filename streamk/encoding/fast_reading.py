@@ -1,18 +1,19 @@
-"""Reading events of JSON or dicts that look like the usual one: their values, in a fixed order."""
+"""Reading events that look like the usual one, of JSON, dicts or framed records, into cells."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
+from connectors.records import json_body
 from streamk.encoding.fast import Read, ReadAll, opens, read_none
 from streamk.encoding.schema import Kind
-from streamk.encoding.values import Name
+from streamk.encoding.values import Name, flatten
 
-__all__ = ["dict_reading", "json_reading"]
+__all__ = ["dict_reading", "framed_json_reading", "json_reading", "record_reading"]
 
 
 def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
@@ -34,6 +35,56 @@ def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
         return pick(event)  # type: ignore[no-any-return]
 
     return read_at_once, read_none
+
+
+def record_reading(
+    names: Sequence[Name],
+    kinds: Mapping[Name, Kind],
+    ignore: tuple[Name, ...],
+    read_record: Callable[[Any], Mapping[Any, Any]],
+    *,
+    absent: float,
+    most: int,
+) -> tuple[Read, ReadAll]:
+    """Return the functions that read a framed record of these fields, and many at once.
+
+    Parameters
+    ----------
+    names : sequence of fields
+        The order of the values, nested ones with dots.
+    kinds : mapping of field to kind
+    ignore : tuple of fields
+        Those that are left out.
+    read_record : function
+        From a record to its fields.
+    absent : float
+        The number in the place of one that is not there.
+    most : int
+        Bytes of an event that is read.
+    """
+    n = len(names)
+    lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
+
+    def read(value: bytes) -> Sequence[Any]:
+        if len(value) > most:
+            raise ValueError
+        event = read_record(value)
+        if dict in map(type, event.values()):
+            event = flatten(event, ignore)
+        if len(event) != n and len(event) > sum(map(event.__contains__, names)):
+            raise ValueError  # a field has no place here
+        return list(map(event.get, names, lacking))
+
+    return read, read_none
+
+
+def framed_json_reading(read: Read, read_all: ReadAll) -> tuple[Read, ReadAll]:
+    """Return the functions that read JSON behind a frame, made of those that read it alone."""
+
+    def read_all_framed(values: Sequence[Any]) -> list[Sequence[Any]] | None:
+        return read_all(list(map(json_body, values)))
+
+    return lambda value: read(json_body(value)), read_all_framed
 
 
 def json_reading(

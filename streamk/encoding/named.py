@@ -1,4 +1,4 @@
-"""Events whose values have names (JSON, dict, CSV) into arrays.
+"""Events whose values have names (JSON, dict, CSV, framed records) into arrays.
 
 Most events of a stream look like the one before. They take the fast way: JSON is parsed by
 msgspec straight into a flat struct made for the fields, all numbers of an event are packed by one
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
+from connectors.records import RecordFormat
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
@@ -36,7 +37,12 @@ from streamk.encoding.fast import (
     picker,
     read_none,
 )
-from streamk.encoding.fast_reading import dict_reading, json_reading
+from streamk.encoding.fast_reading import (
+    dict_reading,
+    framed_json_reading,
+    json_reading,
+    record_reading,
+)
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
@@ -49,6 +55,7 @@ Floats = npt.NDArray[np.float64]
 # What the fast way may meet in an event that it is not made for.
 _REFUSALS = (
     BadRecord,
+    Rejected,
     msgspec.MsgspecError,
     struct.error,
     csv.Error,
@@ -64,7 +71,7 @@ _NULL, _ABSENT, _TIME = -1, -2, -3
 
 
 class NamedDecoder:
-    """Decodes json, dict and csv events; see `streamk.encoding.decoders.decoder`."""
+    """Decodes events whose values have names; see `streamk.encoding.decoders.decoder`."""
 
     def __init__(
         self,
@@ -74,13 +81,18 @@ class NamedDecoder:
         max_event_bytes: int,
         delimiter: str,
         expected: Expected,
+        record_format: RecordFormat | None = None,
     ) -> None:
         self.table = ColumnTable(schema)
         self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
         self._delimiter, self._expected = delimiter, expected
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
-        self._read = reader(encoding, fields, schema.label, delimiter)
+        self._known = -1, frozenset[str]()
+        """How many fields have columns, and all names that fields may have."""
+        read_record = None if record_format is None else record_format.reading(self._names)
+        self._read_record = read_record
+        self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
@@ -139,6 +151,14 @@ class NamedDecoder:
         places = np.searchsorted(good, [i for i, _ in growth]).tolist()
         grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
         return Decoded(X, y, good, rejected, grown)
+
+    def _names(self) -> frozenset[str]:
+        """Return the names of fields that records may have had before."""
+        kinds = self.table.kinds
+        if self._known[0] != len(kinds):
+            names = (*kinds, *self._ignore, self._label)
+            self._known = len(kinds), frozenset(name for name in names if isinstance(name, str))
+        return self._known[1]
 
     # The fast way.
 
@@ -205,8 +225,12 @@ class NamedDecoder:
         if self._encoding == "dict":
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
-        absent = float("nan") if self._missing else 0.0
-        return json_reading(names, kinds, self._label, absent=absent, most=self._max)
+        absent, most = float("nan") if self._missing else 0.0, self._max
+        if self._read_record is not None:
+            of = self._read_record
+            return record_reading(names, kinds, self._ignore, of, absent=absent, most=most)
+        reading = json_reading(names, kinds, self._label, absent=absent, most=most)
+        return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
 
     def _csv_reading(self, value: bytes) -> Sequence[Any]:
         if len(value) > self._max:
