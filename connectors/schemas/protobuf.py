@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,9 @@ from connectors.schemas.values import decimal_number, time_after_1970
 __all__ = ["ProtobufSchema", "require"]
 
 _COMPILING_SECONDS = 60.0
+
+_LOGGED = re.compile(r"WARNING: |[IWE]\d{4} ")
+"""Beginnings of lines of protoc that are about other things than what is wrong."""
 
 Convert = Callable[[Any], Any]
 
@@ -103,8 +107,9 @@ def _protoc(text: str, references: Mapping[str, str]) -> tuple[str, bytes]:
         except subprocess.TimeoutExpired:
             raise BadRecord(f"protoc took more than {_COMPILING_SECONDS:g} s") from None
         if done.returncode:
-            told = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason"]
-            raise BadRecord(f"protoc refuses it: {'; '.join(told[-3:])}")
+            told = done.stderr.decode(errors="replace").replace(f"{folder}/", "").splitlines()
+            faults = [line for line in told if not _LOGGED.match(line)]
+            raise BadRecord(f"protoc refuses it: {'; '.join(faults[:3])}")
         return name, Path(folder, "compiled").read_bytes()
 
 
@@ -177,7 +182,7 @@ def _reader(descriptor: Any) -> Callable[[bytes], dict[str, Any]]:
     def read(body: bytes) -> dict[str, Any]:
         try:
             found: dict[str, Any] = convert(parse(body))
-        except (DecodeError, UnicodeDecodeError) as error:
+        except DecodeError as error:
             raise BadRecord(f"it is no {descriptor.full_name}: {error}") from None
         return found
 

@@ -24,7 +24,7 @@ _TIMEOUT = 4.0
 """Seconds for an answer: a registry that is gone shall be told within five seconds."""
 _LARGEST = 1 << 24
 """Bytes of an answer."""
-_MOST_REFERENCES = 1000
+_MOST_REFERENCES = 200
 """Of a schema, those of its references included."""
 _UNKNOWN = (40401, 40402, 40403)
 """Error codes of the interface: no such subject, version, schema."""

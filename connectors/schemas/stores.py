@@ -13,7 +13,7 @@ from connectors.errors import BadRecord, Unavailable
 
 __all__ = ["Away", "SchemaDirectory", "SchemaStore", "StoredSchema"]
 
-_IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
+_IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 
 
 class Away(Exception):

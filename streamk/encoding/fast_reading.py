@@ -62,7 +62,7 @@ def record_reading(
     most : int
         Bytes of an event that is read.
     """
-    n = len(names)
+    known = frozenset(names)
     lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
 
     def read(value: bytes) -> Sequence[Any]:
@@ -71,7 +71,7 @@ def record_reading(
         event = read_record(value)
         if dict in map(type, event.values()):
             event = flatten(event, ignore)
-        if len(event) != n and len(event) > sum(map(event.__contains__, names)):
+        if not event.keys() <= known:
             raise ValueError  # a field has no place here
         return list(map(event.get, names, lacking))
 
