@@ -30,6 +30,8 @@ class Registry:
         self.headers: list[dict[str, str]] = []
         self.status: int | None = None
         """That of every answer, where it is set."""
+        self.gone: set[str] = set()
+        """Paths that are answered as by a server that is down behind its proxy."""
         self.location: str | None = None
         """Another server, to which every question is sent on."""
         self._server: ThreadingHTTPServer | None = None
@@ -95,6 +97,8 @@ class Registry:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
         if self.status is not None:
             return self.status, {"error_code": self.status, "message": "as the test wants"}
+        if path in self.gone:
+            return 503, {}
         if path == "/":
             return 200, {}
         if path in self.schemas:
