@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL
@@ -61,8 +61,8 @@ class SchemaFormat:
         self._store, self._compile = store, compile_schema
         self._schemas: dict[int, CompiledSchema | str] = {}
         """By id, a text says why one cannot be used."""
-        self._heads: set[bytes] = set()
-        """Beginnings of the records of those."""
+        self._reads: dict[bytes, Callable[[bytes], dict[str, Any]] | None] = {}
+        """By the beginning of its records, the function of a schema that has nothing special."""
         self._unknown: dict[int, tuple[float, str]] = {}
         """Until when, and why."""
         self._trouble: Trouble | None = None
@@ -88,12 +88,12 @@ class SchemaFormat:
             If the place of schemas cannot be used.
         """
         heads = {value[:FRAME_BYTES] for value in values if value is not None}
-        if heads <= self._heads:
+        if heads <= self._reads.keys():
             return len(values)
         asked = set[bytes]()
         for i, value in enumerate(values):
             head = b"" if value is None else value[:FRAME_BYTES]
-            if head in self._heads or head in asked:
+            if head in self._reads or head in asked:
                 continue
             asked.add(head)
             if not self._know(head):
@@ -124,25 +124,32 @@ class SchemaFormat:
             self._trouble, self._rest = None, 0.0
             return True
         self._trouble, self._rest = None, 0.0
+        self._reads[head] = None
         try:
-            self._schemas[number] = self._compile(stored)
+            found = self._schemas[number] = self._compile(stored)
         except (BadRecord, RecursionError) as error:
             self._schemas[number] = f"schema {number} cannot be used: {error}"
-        self._heads.add(head)
+            return True
+        if not _has_aliases(found):
+            self._reads[head] = found.read
         return True
 
     def reading(self, names: Callable[[], frozenset[str]]) -> ReadRecord:
         """Return a function that reads a record, see `connectors.records.RecordFormat`."""
-        schemas = self._schemas
+        schemas, reads = self._schemas, self._reads
         renamed: dict[int, tuple[frozenset[str], Callable[[bytes], dict[str, Any]]]] = {}
 
         def read(value: Any) -> dict[str, Any]:
+            plain = reads.get(value[:FRAME_BYTES]) if type(value) is bytes else None
+            return read_carefully(value) if plain is None else plain(value)
+
+        def read_carefully(value: Any) -> dict[str, Any]:
             number = schema_id_of(value)
             schema = schemas.get(number)
             if schema is None or isinstance(schema, str):
                 unknown = self._unknown.get(number, (0.0, f"schema {number} is unknown"))[1]
                 raise BadRecord(schema or unknown)
-            if not (isinstance(schema, AvroSchema) and schema.has_aliases):
+            if not _has_aliases(schema):
                 return schema.read(value)
             known = names()
             if number not in renamed or renamed[number][0] is not known:
@@ -150,6 +157,10 @@ class SchemaFormat:
             return renamed[number][1](value)
 
         return read
+
+
+def _has_aliases(schema: CompiledSchema) -> TypeGuard[AvroSchema]:
+    return isinstance(schema, AvroSchema) and schema.has_aliases
 
 
 def open_format(encoding: str, place: str | None) -> SchemaFormat | None:

@@ -8,12 +8,32 @@ from typing import Any
 
 import msgspec
 
+from connectors.cells import read_csv_cells
 from connectors.records import json_body
 from streamk.encoding.fast import Read, ReadAll, opens, read_none
 from streamk.encoding.schema import Kind
 from streamk.encoding.values import Name, flatten
 
-__all__ = ["dict_reading", "framed_json_reading", "json_reading", "record_reading"]
+__all__ = ["csv_reading", "dict_reading", "framed_json_reading", "json_reading", "record_reading"]
+
+
+def csv_reading(
+    width: int, unknown: Sequence[int], delimiter: str, *, most: int
+) -> tuple[Read, ReadAll]:
+    """Return the functions that read a CSV record of so many cells, and many at once.
+
+    The cells at `unknown` places are empty.
+    """
+
+    def read(value: bytes) -> Sequence[Any]:
+        if len(value) > most:
+            raise ValueError
+        cells = read_csv_cells(value, delimiter)
+        if len(cells) != width or any(cells[at] for at in unknown):
+            raise ValueError
+        return cells
+
+    return read, read_none
 
 
 def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:

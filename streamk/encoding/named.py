@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import RecordFormat
 from streamk.backends import LARGEST
@@ -35,9 +34,9 @@ from streamk.encoding.fast import (
     filling,
     parsing,
     picker,
-    read_none,
 )
 from streamk.encoding.fast_reading import (
+    csv_reading,
     dict_reading,
     framed_json_reading,
     json_reading,
@@ -221,7 +220,7 @@ class NamedDecoder:
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         if self._encoding == "csv":
-            return self._csv_reading, read_none
+            return csv_reading(len(names), self._unknown, self._delimiter, most=self._max)
         if self._encoding == "dict":
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
@@ -231,14 +230,6 @@ class NamedDecoder:
             return record_reading(names, kinds, self._ignore, of, absent=absent, most=most)
         reading = json_reading(names, kinds, self._label, absent=absent, most=most)
         return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
-
-    def _csv_reading(self, value: bytes) -> Sequence[Any]:
-        if len(value) > self._max:
-            raise ValueError
-        cells = read_csv_cells(value, self._delimiter)
-        if len(cells) != len(self._fields or ()) or any(cells[at] for at in self._unknown):
-            raise ValueError
-        return cells
 
     def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
         """The events from `start` on that can go the fast way, and the index of the others."""
