@@ -67,11 +67,11 @@ class ProtobufSchema:
         place, at = _indexes(value)
         reader = self._readers.get(value[FRAME_BYTES:at])
         if reader is None:
-            reader = self._readers[value[FRAME_BYTES:at]] = _reader(self._message(place))
+            reader = self._readers[value[FRAME_BYTES:at]] = _reader(self.message(place))
         return reader(value[at:])
 
-    def _message(self, place: list[int]) -> Any:
-        """Return the descriptor of a message by its place."""
+    def message(self, place: list[int]) -> Any:
+        """Return the descriptor of a message by its place. Raises `BadRecord` if there is none."""
         inside = list(self._file.message_types_by_name.values())
         found = None
         for index in place:

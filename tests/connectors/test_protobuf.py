@@ -69,7 +69,7 @@ def schema() -> ProtobufSchema:
 
 
 def message(schema: ProtobufSchema, values: Mapping[str, Any] | None = None) -> Any:
-    kind = GetMessageClass(schema._file.message_types_by_name["Click"])
+    kind = GetMessageClass(schema.message([1]))
     return json_format.ParseDict(values or {}, kind())
 
 
