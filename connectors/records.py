@@ -35,11 +35,12 @@ ReadRecord = Callable[[Any], dict[str, Any]]
 class RecordFormat(Protocol):
     """The way from framed records to their fields, by schemas that were fetched before."""
 
-    def reading(self, names: Callable[[], frozenset[str]]) -> ReadRecord:
+    def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
         """Return a function that reads a record.
 
         A field whose name `names()` lacks takes that of its former names (in Avro: aliases) which
-        is among them. Fields of nested records have dotted names there.
+        is among them. Fields of nested records have dotted names there. With `settled` a record is
+        refused whose fields could have other names where more names are known.
         """
 
 

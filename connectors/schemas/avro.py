@@ -42,6 +42,13 @@ _MOST_READERS = 20_000
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
+class Renamed(NamedTuple):
+    """A function that reads framed records; is it `settled`, more names will not change it."""
+
+    read: Callable[[bytes], dict[str, Any]]
+    is_settled: bool
+
+
 class AvroSchema:
     r"""A schema by which records are read.
 
@@ -70,19 +77,19 @@ class AvroSchema:
         if not isinstance(found, Record):
             raise BadRecord("it is not the schema of a record, whose fields become columns")
         self._record = found
-        self._names: frozenset[str] = frozenset()
         compiler = _Compiler(None)
         self.read = _whole(compiler.record(found, ""))
         """Read a framed record."""
         self.has_aliases = compiler.has_aliases
         """Whether fields have aliases."""
 
-    def renamed(self, names: frozenset[str]) -> Callable[[bytes], dict[str, Any]]:
+    def renamed(self, names: frozenset[str]) -> Renamed:
         """Return a function that reads a framed record, with former names of its fields.
 
         A field whose name `names` lacks takes the first of its aliases that is there.
         """
-        return _whole(_Compiler(names_and_parents(names)).record(self._record, ""))
+        compiler = _Compiler(names_and_parents(names))
+        return Renamed(_whole(compiler.record(self._record, "")), compiler.is_settled)
 
 
 def _whole(read: Read) -> Callable[[bytes], dict[str, Any]]:
@@ -111,7 +118,7 @@ class _Compiler:
     """
 
     def __init__(self, names: frozenset[str] | None) -> None:
-        self.has_aliases = False
+        self.has_aliases, self.is_settled = False, True
         self._names = names
         self._made: dict[int, Read] = {}
         """Of records, wherever they stand."""
@@ -158,6 +165,7 @@ class _Compiler:
         for one in record.fields:
             name = one.name
             if names is not None and path is not None and path + name not in names:
+                self.is_settled = self.is_settled and not one.aliases
                 known = (a for a in one.aliases if path + a in names and a not in taken)
                 name = next(known, name)
                 taken.add(name)

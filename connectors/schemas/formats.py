@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeGuard
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL
 from connectors.records import FRAME_BYTES, ReadRecord, schema_id_of
-from connectors.schemas.avro import AvroSchema
+from connectors.schemas.avro import AvroSchema, Renamed
 from connectors.schemas.protobuf import ProtobufSchema, require
 from connectors.schemas.registry import SchemaRegistry
 from connectors.schemas.stores import Away, SchemaDirectory, SchemaStore, StoredSchema
@@ -134,10 +134,10 @@ class SchemaFormat:
             self._reads[head] = found.read
         return True
 
-    def reading(self, names: Callable[[], frozenset[str]]) -> ReadRecord:
+    def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
         """Return a function that reads a record, see `connectors.records.RecordFormat`."""
         schemas, reads = self._schemas, self._reads
-        renamed: dict[int, tuple[frozenset[str], Callable[[bytes], dict[str, Any]]]] = {}
+        renamed: dict[int, tuple[frozenset[str], Renamed]] = {}
 
         def read(value: Any) -> dict[str, Any]:
             plain = reads.get(value[:FRAME_BYTES]) if type(value) is bytes else None
@@ -154,7 +154,10 @@ class SchemaFormat:
             known = names()
             if number not in renamed or renamed[number][0] is not known:
                 renamed[number] = known, schema.renamed(known)
-            return renamed[number][1](value)
+            found = renamed[number][1]
+            if settled and not found.is_settled:
+                raise BadRecord(f"the names of schema {number} may change")
+            return found.read(value)
 
         return read
 

@@ -61,6 +61,7 @@ def record_reading(
     names: Sequence[Name],
     kinds: Mapping[Name, Kind],
     ignore: tuple[Name, ...],
+    nulls: set[Name],
     read_record: Callable[[Any], Mapping[Any, Any]],
     *,
     absent: float,
@@ -75,6 +76,8 @@ def record_reading(
     kinds : mapping of field to kind
     ignore : tuple of fields
         Those that are left out.
+    nulls : set of fields
+        Takes those of no kind that were null: they may be there, as long as they have no column.
     read_record : function
         From a record to its fields.
     absent : float
@@ -82,7 +85,7 @@ def record_reading(
     most : int
         Bytes of an event that is read.
     """
-    known = frozenset(names)
+    known, used = frozenset(names), {*kinds, *ignore}
     lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
 
     def read(value: bytes) -> Sequence[Any]:
@@ -92,7 +95,10 @@ def record_reading(
         if dict in map(type, event.values()):
             event = flatten(event, ignore)
         if not event.keys() <= known:
-            raise ValueError  # a field has no place here
+            others = event.keys() - known
+            if any(event[name] is not None or name in used for name in others):
+                raise ValueError  # a field has no place here
+            nulls.update(others)
         return list(map(event.get, names, lacking))
 
     return read, read_none

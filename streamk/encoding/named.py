@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -27,11 +27,15 @@ from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
 from streamk.encoding.fast import (
+    ABSENT,
+    NULL,
+    TIME,
     Fast,
     Read,
     ReadAll,
     Rowset,
     filling,
+    finder,
     parsing,
     picker,
 )
@@ -44,8 +48,8 @@ from streamk.encoding.fast_reading import (
 )
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
-from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
+from streamk.encoding.times import Moment
+from streamk.encoding.values import Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -64,9 +68,6 @@ _REFUSALS = (
     TypeError,
     ValueError,
 )
-
-_NULL, _ABSENT, _TIME = -1, -2, -3
-"""In the place of a text's column; times have `_TIME` and what is below."""
 
 
 class NamedDecoder:
@@ -89,13 +90,19 @@ class NamedDecoder:
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._known = -1, frozenset[str]()
         """How many fields have columns, and all names that fields may have."""
-        read_record = None if record_format is None else record_format.reading(self._names)
-        self._read_record = read_record
+        read_record = None
+        if record_format is not None:
+            read_record = record_format.reading(self._names)
+            # Others are read in their order, one after the other: each may bring names.
+            self._read_settled = record_format.reading(self._names, settled=True)
+        self._is_framed = record_format is not None
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
+        self._nulls: set[Name] = set()
+        """Fields of no kind that were null in events of the fast way."""
         expected.note(dict.fromkeys(fields or ()))
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             if schema.mode != "fixed":
@@ -136,12 +143,13 @@ class NamedDecoder:
         while start < len(values) and not len(self.table):  # nothing looks like anything yet
             careful(start)
             start += 1
+        self._nulls.clear()
+        known = len(self.table.kinds)
         rows, refused = self._quick(values, start)
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
-        if self._fast is not None and any(n in self.table.times for n in self._fast.number_fields):
-            # Times have come to a field of numbers, see `_made_for`.
+        if self._is_outdated(known):
             for row in kept:
                 careful(rows.index[row])
             kept = []
@@ -150,6 +158,17 @@ class NamedDecoder:
         places = np.searchsorted(good, [i for i, _ in growth]).tolist()
         grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
         return Decoded(X, y, good, rejected, grown)
+
+    def _is_outdated(self, known: int) -> bool:
+        """Return whether the careful way has brought what changes events of the fast way.
+
+        There were `known` fields of some kind before.
+        """
+        if self._nulls and len(self.table.kinds) > known:
+            return True  # a field that was null may be one of the new ones
+        fast, times = self._fast, self.table.times
+        # Times have come to a field of numbers, see `_made_for`.
+        return fast is not None and any(name in times for name in fast.number_fields)
 
     def _names(self) -> frozenset[str]:
         """Return the names of fields that records may have had before."""
@@ -225,9 +244,16 @@ class NamedDecoder:
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
         absent, most = float("nan") if self._missing else 0.0, self._max
-        if self._read_record is not None:
-            of = self._read_record
-            return record_reading(names, kinds, self._ignore, of, absent=absent, most=most)
+        if self._is_framed:
+            return record_reading(
+                names,
+                kinds,
+                self._ignore,
+                self._nulls,
+                self._read_settled,
+                absent=absent,
+                most=most,
+            )
         reading = json_reading(names, kinds, self._label, absent=absent, most=most)
         return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
 
@@ -247,7 +273,11 @@ class NamedDecoder:
             if at_once is not None:
                 return at_once, refused
         pack = struct.Struct(f"{len(fast.number_fields)}d").pack
-        tables = [(i, self._lookup(name)) for i, name in fast.texts]
+        table = self.table
+        tables = [
+            (i, finder(table.texts.get(name, TextColumns()), has_times=name in table.times))
+            for i, name in fast.texts
+        ]
         read, numbers, label_at = fast.read, fast.numbers, fast.label_at
         for i in range(start, len(values)):
             try:
@@ -280,29 +310,6 @@ class NamedDecoder:
             packed=[numbers.tobytes()],
             labels=[] if at is None else list(map(itemgetter(at), every)),
         )
-
-    def _lookup(self, name: Name) -> Callable[[Any, list[Moment]], int]:
-        """Return the function from the text of a field to the place of its column.
-
-        A time is appended to the list given, and the place is `_TIME` less its place there.
-        """
-        places = self.table.texts.get(name, TextColumns())
-        has_times, odd = name in self.table.times, places.odd
-
-        def find(text: Any, times: list[Moment]) -> int:
-            if text is None or text in MISSING:
-                return _NULL
-            if text is msgspec.UNSET:
-                return _ABSENT
-            if text in odd:
-                raise LookupError
-            moment = parse_time(text) if has_times and text not in places else None
-            if moment is None:
-                return places[text]
-            times.append(moment)
-            return _TIME + 1 - len(times)
-
-        return find
 
     def _checked(self, rows: Rowset) -> tuple[Floats, list[int], list[int]]:
         """The numbers of the fast rows, which rows are good, and the index of the others."""
@@ -414,8 +421,8 @@ class NamedDecoder:
         found = np.array(codes, dtype=np.int64).reshape(len(X), len(fast.texts))
         for j, (_, name) in enumerate(fast.texts):
             code = found[:, j]
-            lacking = (code == _NULL) | (self._missing & (code == _ABSENT))
-            holds = (code != _ABSENT) | self._missing
+            lacking = (code == NULL) | (self._missing & (code == ABSENT))
+            holds = (code != ABSENT) | self._missing
             if name in table.texts:
                 X[:, table.texts[name].places] = np.where(lacking[:, None], np.nan, 0.0)
             if name in table.numbers:
@@ -425,7 +432,7 @@ class NamedDecoder:
             if name in table.times:
                 own = table.times[name]
                 X[:, list(own.values())] = np.where(holds[:, None], np.nan, 0.0)
-                has = np.flatnonzero(code <= _TIME)
-                found_times = np.array(times).reshape(-1, len(Moment._fields))[_TIME - code[has]]
+                has = np.flatnonzero(code <= TIME)
+                found_times = np.array(times).reshape(-1, len(Moment._fields))[TIME - code[has]]
                 for part, place in own.items():
                     X[has, place] = found_times[:, Moment._fields.index(part)]

@@ -173,7 +173,7 @@ def renaming(kind: Any, *names: str) -> dict[str, Any]:
     """The names, with the values by which they are told apart."""
     schema = AvroSchema(json.dumps(kind))
     assert schema.has_aliases
-    return schema.renamed(frozenset(names))(framed(1, b"\x02\x04"))
+    return schema.renamed(frozenset(names)).read(framed(1, b"\x02\x04"))
 
 
 AGE = {"name": "age", "aliases": ["years", "old"], "type": "int"}
@@ -190,6 +190,15 @@ def test_a_field_takes_a_former_name_that_is_known_and_not_its_own() -> None:
     assert renaming(record_schema(AGE, ("old", "int")), "old") == {"age": 1, "old": 2}
     both = record_schema(AGE, {**AGE, "name": "more"})
     assert renaming(both, "old") == {"old": 1, "more": 2}
+
+
+def test_names_that_are_all_known_do_not_change_any_more() -> None:
+    schema = AvroSchema(json.dumps(record_schema(AGE, ("size", "int"))))
+    known = {
+        names: schema.renamed(frozenset(names.split())).is_settled
+        for names in ("", "size", "old", "old size", "age", "age old")
+    }
+    assert [names for names, settled in known.items() if settled] == ["age", "age old"]
 
 
 def test_names_are_known_by_their_place() -> None:

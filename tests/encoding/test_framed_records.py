@@ -22,7 +22,7 @@ from connectors.schemas import (
     SchemaFormat,
     StoredSchema,
 )
-from streamk.encoding import FieldReader, Schema, decoder
+from streamk.encoding import Decoded, FieldReader, Schema, decoder
 from streamk.encoding.fast import read_none
 
 # --- schemas and events ---------------------------------------------------------------------------
@@ -123,6 +123,15 @@ def decoded(encoding: str, values: list[bytes], *, step: int, of: Any = None, **
     return decoding, np.concatenate(X), [label for part in parts for label in part.y]
 
 
+def known_then(found: Decoded) -> Any:
+    """The rows, with nothing in the columns that came after them."""
+    X = found.X.copy()
+    for row, _ in reversed(found.growth):
+        before = max((width for at, width in found.growth if at < row), default=0)
+        X[:row, before:] = 0.0
+    return X
+
+
 def alike(one: Any, other: Any) -> None:
     assert one[0].schema == other[0].schema
     np.testing.assert_array_equal(one[1], other[1])
@@ -193,17 +202,31 @@ def test_protobuf_gives_the_columns_of_json(absent: Any) -> None:
         assert found[2] == expected[2]
 
 
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("absent", ["zero", "missing"])
-def test_the_fast_way_gives_what_the_careful_way_does(absent: Any) -> None:
+def test_the_fast_way_gives_what_the_careful_way_does(absent: Any, seed: int) -> None:
     def refuse(_value: Any) -> Any:
         raise ValueError
 
     both = record_schema(("size", ["null", "double"]), ("note", ["string", "double"]))
     both["fields"].append({"name": "clicked", "type": ["null", "boolean"]})
     fewer = record_schema(("size", "double"), ("clicked", ["null", "boolean"]))
-    of = avro(FLAT, DEEP, both, fewer)
     values = [as_avro(FLAT, event) for event in flat_events(60)]
     values += [as_avro(DEEP, event, 2) for event in deep_events(60)]
+    rare = record_schema(
+        ("size", "double"),
+        ("rare", ["null", "double"]),
+        {"name": "seldom", "aliases": ["rare"], "type": ["null", "double"]},
+        ("clicked", ["null", "boolean"]),
+    )
+    seldom = record_schema(
+        {"name": "seldom", "aliases": ["rare"], "type": ["null", "double"]},
+        ("clicked", ["null", "boolean"]),
+    )
+    of_rare = {"size": 1.0, "seldom": None, "clicked": True}
+    nulls = [avro_record(5, rare, {**of_rare, "rare": None})] * 9
+    nulls += [avro_record(6, seldom, {"seldom": None, "clicked": False})] * 9
+    nulls += [avro_record(5, rare, {**of_rare, "rare": 2.0})]
     values += [
         avro_record(3, both, {"size": size, "note": note, "clicked": clicked})
         for size in (None, 1.0, 2.0)
@@ -214,14 +237,67 @@ def test_the_fast_way_gives_what_the_careful_way_does(absent: Any) -> None:
         avro_record(4, fewer, {"size": float(i), "clicked": clicked})
         for i, clicked in enumerate((True, False, None, True))
     ]
-    random.Random(5).shuffle(values)
-    fast = decoded("avro", values, step=1000, of=of, absent=absent)
-    careful = decoder("avro", Schema(label="clicked", absent=absent), record_format=of)
+    of = avro(FLAT, DEEP, both, fewer, rare, seldom)
+    values += nulls
+    random.Random(seed).shuffle(values)
+    assert of.ready(values) == len(values)
+    fast, careful = (
+        decoder("avro", Schema(label="clicked", absent=absent), record_format=of) for _ in range(2)
+    )
     careful._reading = lambda _names: (refuse, read_none)  # type: ignore[attr-defined]
-    out = careful.decode(values)
-    assert careful.schema == fast[0].schema
-    np.testing.assert_array_equal(out.X, fast[1])
-    assert out.y == fast[2]
+    one, other = fast.decode(values), careful.decode(values)
+    assert careful.schema == fast.schema
+    np.testing.assert_array_equal(known_then(one), known_then(other))
+    assert (one.y, one.growth, one.bad) == (other.y, other.growth, [])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=30), st.randoms())
+def test_columns_do_not_depend_on_the_division_into_calls(
+    kinds: list[int], randomness: random.Random
+) -> None:
+    size = {"name": "size", "type": ["null", "double", "string"]}
+    small = {"name": "small", "aliases": ["size", "no.size"], "type": ["null", "double"]}
+    clicked = ("clicked", ["null", "boolean"])
+    inner = record_schema(small, name="Inner")
+    schemas = [
+        record_schema(size, clicked),
+        record_schema(small, clicked),
+        record_schema(clicked, {**small, "name": "tiny"}, size),
+        record_schema({"name": "of", "aliases": ["no"], "type": ["null", inner]}, clicked),
+        record_schema(("no", ["null", record_schema(size, name="Outer")]), clicked),
+        record_schema(("at", ["null", AT]), ("small", ["null", "string"]), clicked),
+    ]
+    some = {
+        "size": [None, 1.5, "x"],
+        "small": [None, 2.5],
+        "tiny": [None, 3.5],
+        "of": [None, {"small": 4.5}, {"small": None}],
+        "no": [None, {"size": 5.5}, {"size": None}],
+        "at": [None, datetime(2024, 1, 1, tzinfo=UTC)],
+        "clicked": [None, True, False],
+    }
+    of, values = avro(*schemas), []
+    for kind in kinds:
+        names = [field["name"] for field in schemas[kind - 1]["fields"]]
+        event = {name: randomness.choice(some[name]) for name in names}
+        if kind == 6 and event["small"] is not None:
+            event["small"] = "y"
+        values.append(avro_record(kind, schemas[kind - 1], event))
+    assert of.ready(values) == len(values)
+    found = []
+    for step in (1, 3, len(values)):
+        decoding = decoder("avro", Schema(label="clicked"), record_format=of)
+        rows = []
+        for i in range(0, len(values), step):
+            width = len(decoding.schema.columns)
+            out = decoding.decode(values[i : i + step])
+            grown = dict(out.growth)
+            for row, x in enumerate(out.X):
+                width = grown.get(row, width)
+                rows.append((x[:width].tolist(), out.y[row]))
+        found.append((repr(rows), decoding.schema))
+    assert found[0] == found[1] == found[2]
 
 
 def test_most_events_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +310,11 @@ def test_most_events_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(self, value)
 
     monkeypatch.setattr(NamedDecoder, "_careful", counted)
-    nested = record_schema(("size", "double"), ("user", USER), ("clicked", "boolean"))
-    events = [{"size": 1.0, "user": {"age": i, "city": "Ulm"}, "clicked": True} for i in range(500)]
+    nested = record_schema(
+        ("size", "double"), ("user", USER), ("clicked", "boolean"), ("never", ["null", "string"])
+    )
+    of_all = {"size": 1.0, "clicked": True, "never": None}
+    events = [{**of_all, "user": {"age": i, "city": "Ulm"}} for i in range(500)]
     decoded("avro", [as_avro(nested, e) for e in events], step=1000, of=avro(nested))
     decoded(
         "json-schema", [framed(1, as_json({"a": i, "clicked": 1})) for i in range(500)], step=99
