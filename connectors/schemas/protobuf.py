@@ -19,6 +19,8 @@ from connectors.schemas.values import decimal_number, time_after_1970
 __all__ = ["ProtobufSchema", "require"]
 
 _COMPILING_SECONDS = 60.0
+_MOST_VALUES = 1_000_000
+"""Of a record."""
 
 _LOGGED = re.compile(r"WARNING: |[IWE]\d{4} ")
 """Beginnings of lines of protoc that are about other things than what is wrong."""
@@ -177,9 +179,11 @@ def _reader(descriptor: Any) -> Callable[[bytes], dict[str, Any]]:
     from google.protobuf.message_factory import GetMessageClass
 
     parse = GetMessageClass(descriptor).FromString
-    convert = _Converters().of_message(descriptor)
+    converters = _Converters()
+    convert = converters.of_message(descriptor)
 
     def read(body: bytes) -> dict[str, Any]:
+        converters.values = 0
         try:
             found: dict[str, Any] = convert(parse(body))
         except DecodeError as error:
@@ -190,9 +194,17 @@ def _reader(descriptor: Any) -> Callable[[bytes], dict[str, Any]]:
 
 
 class _Converters:
-    """Makes functions from messages to dicts, one of each type."""
+    """Makes functions from messages to dicts, one of each type.
+
+    Attributes
+    ----------
+    values : int
+        How many the functions have made of a record so far: two bytes may be a message of a hundred
+        fields that have their defaults.
+    """
 
     def __init__(self) -> None:
+        self.values = 0
         self._made: dict[str, Convert] = {}
 
     def of_message(self, descriptor: Any) -> Convert:
@@ -206,6 +218,9 @@ class _Converters:
         optional: list[tuple[str, Convert | None]] = []
 
         def convert(message: Any) -> dict[str, Any]:
+            self.values += 1 + len(fields)
+            if self.values > _MOST_VALUES:
+                raise BadRecord(f"it has more than {_MOST_VALUES} values, those not set included")
             found = {
                 name: getattr(message, name) if of is None else of(getattr(message, name))
                 for name, of in fields

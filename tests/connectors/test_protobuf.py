@@ -230,6 +230,16 @@ def test_messages_inside_themselves_go_no_deeper_than_so_many_levels(
         schema.read(framed(1, b"\2\2" + body))
 
 
+def test_messages_of_defaults_do_not_multiply_without_end() -> None:
+    fields = "".join(f"int64 f{i} = {i + 1};" for i in range(100))
+    many = ProtobufSchema(
+        f'syntax = "proto3"; message A {{ repeated B b = 1; }} message B {{ {fields} }}'
+    )
+    assert len(many.read(framed(1, b"\0" + b"\x0a\0" * 1000))["b"]) == 1000
+    with pytest.raises(BadRecord, match="more than 1000000 values"):
+        many.read(framed(1, b"\0" + b"\x0a\0" * 20_000))
+
+
 def _varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
 

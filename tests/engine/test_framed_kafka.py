@@ -20,9 +20,13 @@ from schema_kit import Registry, avro_record, record_schema
 from connectors.base import Chunk
 from connectors.errors import BadURL
 from connectors.kafka import KafkaSource
+from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
-from streamk.engine import LateLabels
+from connectors.schemas import ProtobufSchema
+from streamk.engine import Engine, LateLabels
 from streamk.engine.late.source import JoinedSource
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -142,6 +146,53 @@ def test_events_and_labels_have_formats_of_their_own(
         times = {chunk.partition: chunk.timestamps.tolist() for chunk in chunks}
     assert times[f"stream/{events}:0"] == [BORN, BORN + 1000, BORN + 2000]
     assert times[f"labels/{labels}:0"] == [BORN + 5]
+
+
+PROTO = """
+syntax = "proto3";
+import "parts/device.proto";
+message Other {}
+message Click { int32 age = 1; double seconds = 2; Device device = 3; optional bool clicked = 4; }
+"""
+DEVICE = 'syntax = "proto3"; message Device { oneof of { string name = 1; } }'
+
+
+def as_protobuf(events: list[dict[str, Any]], folder: Path) -> tuple[list[bytes], dict[str, str]]:
+    pytest.importorskip("grpc_tools", reason="protoc is not installed: streamk[schemas]")
+    from google.protobuf.message_factory import GetMessageClass
+
+    (folder / "parts").mkdir()
+    (folder / "parts" / "device.proto").write_text(DEVICE)
+    (folder / "5.proto").write_text(PROTO)
+    schema = ProtobufSchema(PROTO, {"parts/device.proto": DEVICE})
+    click = GetMessageClass(schema.message([1]))
+    messages = [click(**{**event, "device": {"name": event["device"]}}) for event in events]
+    values = [framed(5, b"\2\2" + message.SerializeToString()) for message in messages]
+    return values, {"encoding": "protobuf", "schemas": str(folder)}
+
+
+def as_json_schema(events: list[dict[str, Any]], _: Path) -> tuple[list[bytes], dict[str, str]]:
+    values = [framed(5, json.dumps(event).encode()) for event in events]
+    return values, {"encoding": "json-schema"}
+
+
+@pytest.mark.parametrize("written", [as_protobuf, as_json_schema])
+def test_other_formats_are_learned_as_the_same_events_in_memory(
+    kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path, written: Any
+) -> None:
+    events = click_events(300)
+    values, options = written(events, tmp_path)
+    topic = filled(kafka_address, kafka_topic, [*values[:200], b"\0\0", *values[200:]])
+    if written is as_protobuf:
+        events = [{**event, "device": {"name": event["device"]}} for event in events]
+    found = []
+    for source in (KafkaSource((kafka_address,), topic, **options), MemorySource(events)):
+        model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
+        sink = MemorySink()
+        report = Engine(source, model, label="clicked", sink=sink, until_end=True).run()
+        found.append([output.value for output in sink.outputs])
+        assert report.counts.learned == 300
+    assert found[0] == found[1]
 
 
 # --- the command ----------------------------------------------------------------------------------
