@@ -6,7 +6,7 @@ body (the wire format of Confluent's serializers).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from connectors.errors import BadRecord
@@ -94,16 +94,3 @@ def json_body(value: object) -> bytes:
     schema_id_of(value)
     assert isinstance(value, bytes)
     return value[FRAME_BYTES:]
-
-
-def names_and_parents(names: Mapping[str, Any] | frozenset[str]) -> frozenset[str]:
-    """Return dotted names with those of the records around them.
-
-    >>> sorted(names_and_parents(frozenset({"user.age", "y"})))
-    ['user', 'user.age', 'y']
-    """
-    found = set(names)
-    for name in names:
-        while "." in name and (name := name.rpartition(".")[0]) not in found:
-            found.add(name)
-    return frozenset(found)

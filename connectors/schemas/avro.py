@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from connectors.errors import BadRecord
-from connectors.records import FRAME_BYTES, names_and_parents
+from connectors.records import FRAME_BYTES
 from connectors.schemas.avro_types import (
     Array,
     AvroType,
@@ -88,8 +88,21 @@ class AvroSchema:
 
         A field whose name `names` lacks takes the first of its aliases that is there.
         """
-        compiler = _Compiler(names_and_parents(names))
+        compiler = _Compiler(_with_parents(names))
         return Renamed(_whole(compiler.record(self._record, "")), compiler.is_settled)
+
+
+def _with_parents(names: frozenset[str]) -> frozenset[str]:
+    """Return dotted names with those of the records around them.
+
+    >>> sorted(_with_parents(frozenset({"user.age", "y"})))
+    ['user', 'user.age', 'y']
+    """
+    found = set(names)
+    for name in names:
+        while "." in name and (name := name.rpartition(".")[0]) not in found:
+            found.add(name)
+    return frozenset(found)
 
 
 def _whole(read: Read) -> Callable[[bytes], dict[str, Any]]:

@@ -106,14 +106,15 @@ class SchemaFormat:
             number = schema_id_of(head)
         except BadRecord:
             return True  # which reading it says again
-        if self.rest > 0.0:
-            return False
         if number in self._unknown and time.monotonic() < self._unknown[number][0]:
             return True
+        if self.rest > 0.0:
+            return False
         try:
             stored = self._store.fetch(number)
         except Away as away:
-            self._trouble = away.trouble
+            # The first reason stays: another one would be another trouble.
+            self._trouble = self._trouble or away.trouble
             self._rest = min(2.0 * self._rest or _FIRST_REST, _LONGEST_REST)
             self._again = time.monotonic() + self._rest
             return False

@@ -11,7 +11,6 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.schemas.stores import Away, StoredSchema
 
@@ -44,8 +43,8 @@ class _Found(msgspec.Struct, rename="camel"):
     """The answer to a question for a schema."""
 
     schema: str
-    schema_type: str = "AVRO"
-    references: list[_Reference] = []
+    schema_type: str | None = None
+    references: list[_Reference] | None = None
 
 
 class SchemaRegistry:
@@ -81,8 +80,7 @@ class SchemaRegistry:
             self._answer("/")
         except Away as away:
             raise Unavailable(
-                f"no schema registry answers at {self._address}: {away.__cause__}. Check that it"
-                " runs and that host and port are right"
+                f"{away}. Check that it runs and that host and port are right"
             ) from None
 
     def fetch(self, number: int) -> StoredSchema:
@@ -90,9 +88,10 @@ class SchemaRegistry:
         found = self._ask(f"/schemas/ids/{number}")
         if found is None:
             raise BadRecord(f"schema {number} is unknown to the registry at {self._address} (404)")
-        if found.schema_type != self._kind:
+        kind = found.schema_type or "AVRO"
+        if kind != self._kind:
             raise BadRecord(
-                f"schema {number} is of type {found.schema_type}, not {self._kind}; choose the"
+                f"schema {number} is of type {kind}, not {self._kind}; choose the"
                 " encoding that the topic has"
             )
         references: dict[str, str] = {}
@@ -101,7 +100,7 @@ class SchemaRegistry:
 
     def _add(self, schema: _Found, found: dict[str, str], left: list[int]) -> None:
         """Add the texts of what a schema refers to, each after what it refers to itself."""
-        for one in schema.references:
+        for one in schema.references or ():
             if one.name in found:
                 continue
             left[0] -= 1
@@ -146,9 +145,9 @@ class SchemaRegistry:
             with answer:
                 status, body = answer.status, answer.read(_LARGEST + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise Away(self._gone()) from error
+            raise Away(self._address, str(getattr(error, "reason", error))) from error
         if status >= 500 or status in (408, 429):
-            raise Away(self._gone()) from OSError(f"status {status}")
+            raise Away(self._address, f"its status is {status}")
         if status in (401, 403):
             raise ConnectorError(
                 f"the schema registry at {self._address} does not admit this user (status"
@@ -157,13 +156,6 @@ class SchemaRegistry:
         if len(body) > _LARGEST:
             raise BadRecord(f"a schema of the registry has more than {_LARGEST} bytes")
         return status, body
-
-    def _gone(self) -> Trouble:
-        return Trouble(
-            "registry gone",
-            f"no schema registry answers at {self._address}; waiting until one is back",
-            f"the schema registry at {self._address} answers again",
-        )
 
 
 def _check(address: str) -> None:

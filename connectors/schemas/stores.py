@@ -17,11 +17,20 @@ _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 
 
 class Away(Exception):
-    """A place of schemas does not answer at the moment; `trouble` tells it."""
+    """A place of schemas does not answer at the moment."""
 
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(trouble.text)
-        self.trouble = trouble
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"no schema registry answers at {address}: {reason}")
+        self._address = address
+
+    @property
+    def trouble(self) -> Trouble:
+        """The text for who waits."""
+        return Trouble(
+            "registry gone",
+            f"{self}; waiting until one is back",
+            f"the schema registry at {self._address} answers again",
+        )
 
 
 @dataclass(frozen=True, slots=True)
