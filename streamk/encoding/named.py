@@ -90,12 +90,14 @@ class NamedDecoder:
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._known = -1, frozenset[str]()
         """How many fields have columns, and all names that fields may have."""
-        read_record = None
+        read_record = read_settled = None
+        self._renames = self._in_order = False
+        """Whether a record was read whose fields could have former names; whether those are
+        left to the careful way."""
         if record_format is not None:
             read_record = record_format.reading(self._names)
-            # Others are read in their order, one after the other: each may bring names.
-            self._read_settled = record_format.reading(self._names, settled=True)
-        self._is_framed = record_format is not None
+            read_settled = record_format.reading(self._names, settled=True)
+        self._read_record, self._read_settled = read_record, read_settled
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: Fast | None = None
@@ -143,9 +145,11 @@ class NamedDecoder:
         while start < len(values) and not len(self.table):  # nothing looks like anything yet
             careful(start)
             start += 1
-        self._nulls.clear()
         known = len(self.table.kinds)
+        self._renames = False
         rows, refused = self._quick(values, start)
+        if refused and self._renames:
+            rows, refused = self._quick(values, start, settled=True)
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
@@ -172,6 +176,7 @@ class NamedDecoder:
 
     def _names(self) -> frozenset[str]:
         """Return the names of fields that records may have had before."""
+        self._renames = True
         kinds = self.table.kinds
         if self._known[0] != len(kinds):
             names = (*kinds, *self._ignore, self._label)
@@ -244,21 +249,30 @@ class NamedDecoder:
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
         absent, most = float("nan") if self._missing else 0.0, self._max
-        if self._is_framed:
+        every, settled = self._read_record, self._read_settled
+        if every is not None and settled is not None:
             return record_reading(
                 names,
                 kinds,
                 self._ignore,
                 self._nulls,
-                self._read_settled,
+                lambda value: settled(value) if self._in_order else every(value),
                 absent=absent,
                 most=most,
             )
         reading = json_reading(names, kinds, self._label, absent=absent, most=most)
         return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
 
-    def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
-        """The events from `start` on that can go the fast way, and the index of the others."""
+    def _quick(
+        self, values: Sequence[Any], start: int, *, settled: bool = False
+    ) -> tuple[Rowset, list[int]]:
+        """The events from `start` on that can go the fast way, and the index of the others.
+
+        Where there are others they may bring names of fields, and so the names of records after
+        them may change: then only `settled` records go the fast way.
+        """
+        self._nulls.clear()
+        self._in_order = settled
         rows = Rowset()
         refused: list[int] = []
         if start == len(values):

@@ -316,10 +316,12 @@ def test_most_events_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
     of_all = {"size": 1.0, "clicked": True, "never": None}
     events = [{**of_all, "user": {"age": i, "city": "Ulm"}} for i in range(500)]
     decoded("avro", [as_avro(nested, e) for e in events], step=1000, of=avro(nested))
-    decoded(
-        "json-schema", [framed(1, as_json({"a": i, "clicked": 1})) for i in range(500)], step=99
-    )
+    plain = [framed(1, as_json({"a": i, "clicked": 1})) for i in range(500)]
+    decoded("json-schema", plain, step=99)
     assert len(careful) < 5
+    renamed = [changing()[0], *[changing()[2]] * 500]
+    decoded("avro", renamed, step=99, of=avro(FIRST, SECOND))
+    assert len(careful) < 5 + 99  # those of the first call, as a column came with them
 
 
 # --- schemas change -------------------------------------------------------------------------------
