@@ -18,6 +18,7 @@ from connectors.records import RecordFormat
 from streamk.encoding.arrays import Float32Decoder, RowsDecoder
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
+from streamk.encoding.framed import RecordDecoder
 from streamk.encoding.named import NamedDecoder
 from streamk.encoding.schema import Schema
 from streamk.encoding.values import Name
@@ -86,9 +87,9 @@ def decoder(
         expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
         return _Sized(encoding, schema, fields, max_event_bytes)
     if encoding in ENCODINGS:
-        return NamedDecoder(
-            encoding, schema, fields, max_event_bytes, delimiter, expected, record_format
-        )
+        if record_format is not None:
+            return RecordDecoder(encoding, schema, max_event_bytes, expected, record_format)
+        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter, expected)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
 
 

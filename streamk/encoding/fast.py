@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from streamk.encoding.columns import TextColumns
-from streamk.encoding.times import Moment, parse_time
+from streamk.encoding.times import Moment
 from streamk.encoding.values import MISSING, Name
 
 Read = Callable[[Any], Sequence[Any]]
@@ -56,33 +54,7 @@ class Rowset:
     labels: list[Any] = field(default_factory=list)
 
 
-NULL, ABSENT, TIME = -1, -2, -3
-"""In the place of a text's column; times have `TIME` and what is below."""
-
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
-
-
-def finder(places: TextColumns, *, has_times: bool) -> Callable[[Any, list[Moment]], int]:
-    """Return the function from the text of a field to the place of its column.
-
-    A time is appended to the list given, and the place is `TIME` less its place there.
-    """
-    odd = places.odd
-
-    def find(text: Any, times: list[Moment]) -> int:
-        if text is None or text in MISSING:
-            return NULL
-        if text is msgspec.UNSET:
-            return ABSENT
-        if text in odd:
-            raise LookupError
-        moment = parse_time(text) if has_times and text not in places else None
-        if moment is None:
-            return places[text]
-        times.append(moment)
-        return TIME + 1 - len(times)
-
-    return find
 
 
 def picker(places: list[int]) -> Pick:

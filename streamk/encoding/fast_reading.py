@@ -1,39 +1,19 @@
-"""Reading events that look like the usual one, of JSON, dicts or framed records, into cells."""
+"""Reading events of JSON or dicts that look like the usual one: their values, in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from connectors.cells import read_csv_cells
 from connectors.records import json_body
 from streamk.encoding.fast import Read, ReadAll, opens, read_none
 from streamk.encoding.schema import Kind
-from streamk.encoding.values import Name, flatten
+from streamk.encoding.values import Name
 
-__all__ = ["csv_reading", "dict_reading", "framed_json_reading", "json_reading", "record_reading"]
-
-
-def csv_reading(
-    width: int, unknown: Sequence[int], delimiter: str, *, most: int
-) -> tuple[Read, ReadAll]:
-    """Return the functions that read a CSV record of so many cells, and many at once.
-
-    The cells at `unknown` places are empty.
-    """
-
-    def read(value: bytes) -> Sequence[Any]:
-        if len(value) > most:
-            raise ValueError
-        cells = read_csv_cells(value, delimiter)
-        if len(cells) != width or any(cells[at] for at in unknown):
-            raise ValueError
-        return cells
-
-    return read, read_none
+__all__ = ["dict_reading", "framed_json_reading", "json_reading"]
 
 
 def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
@@ -55,53 +35,6 @@ def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
         return pick(event)  # type: ignore[no-any-return]
 
     return read_at_once, read_none
-
-
-def record_reading(
-    names: Sequence[Name],
-    kinds: Mapping[Name, Kind],
-    ignore: tuple[Name, ...],
-    nulls: set[Name],
-    read_record: Callable[[Any], Mapping[Any, Any]],
-    *,
-    absent: float,
-    most: int,
-) -> tuple[Read, ReadAll]:
-    """Return the functions that read a framed record of these fields, and many at once.
-
-    Parameters
-    ----------
-    names : sequence of fields
-        The order of the values, nested ones with dots.
-    kinds : mapping of field to kind
-    ignore : tuple of fields
-        Those that are left out.
-    nulls : set of fields
-        Takes those of no kind that were null: they may be there, as long as they have no column.
-    read_record : function
-        From a record to its fields.
-    absent : float
-        The number in the place of one that is not there.
-    most : int
-        Bytes of an event that is read.
-    """
-    known, used = frozenset(names), {*kinds, *ignore}
-    lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
-
-    def read(value: bytes) -> Sequence[Any]:
-        if len(value) > most:
-            raise ValueError
-        event = read_record(value)
-        if dict in map(type, event.values()):
-            event = flatten(event, ignore)
-        if not event.keys() <= known:
-            others = event.keys() - known
-            if any(event[name] is not None or name in used for name in others):
-                raise ValueError  # a field has no place here
-            nulls.update(others)
-        return list(map(event.get, names, lacking))
-
-    return read, read_none
 
 
 def framed_json_reading(read: Read, read_all: ReadAll) -> tuple[Read, ReadAll]:

@@ -1,4 +1,4 @@
-"""Events whose values have names (JSON, dict, CSV, framed records) into arrays.
+"""Events whose values have names (JSON, dict, CSV) into arrays.
 
 Most events of a stream look like the one before. They take the fast way: JSON is parsed by
 msgspec straight into a flat struct made for the fields, all numbers of an event are packed by one
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -20,36 +20,28 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
-from connectors.records import RecordFormat
+from connectors.records import ReadRecord
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
 from streamk.encoding.fast import (
-    ABSENT,
-    NULL,
-    TIME,
     Fast,
     Read,
     ReadAll,
     Rowset,
     filling,
-    finder,
     parsing,
     picker,
+    read_none,
 )
-from streamk.encoding.fast_reading import (
-    csv_reading,
-    dict_reading,
-    framed_json_reading,
-    json_reading,
-    record_reading,
-)
+from streamk.encoding.fast_reading import dict_reading, framed_json_reading, json_reading
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
-from streamk.encoding.times import Moment
-from streamk.encoding.values import Name, Rejected, flatten, reader
+from streamk.encoding.times import Moment, parse_time
+from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -69,6 +61,9 @@ _REFUSALS = (
     ValueError,
 )
 
+_NULL, _ABSENT, _TIME = -1, -2, -3
+"""In the place of a text's column; times have `_TIME` and what is below."""
+
 
 class NamedDecoder:
     """Decodes events whose values have names; see `streamk.encoding.decoders.decoder`."""
@@ -81,30 +76,18 @@ class NamedDecoder:
         max_event_bytes: int,
         delimiter: str,
         expected: Expected,
-        record_format: RecordFormat | None = None,
+        read_record: ReadRecord | None = None,
     ) -> None:
         self.table = ColumnTable(schema)
         self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
         self._delimiter, self._expected = delimiter, expected
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
-        self._known = -1, frozenset[str]()
-        """How many fields have columns, and all names that fields may have."""
-        read_record = read_settled = None
-        self._renames = self._in_order = False
-        """Whether a record was read whose fields could have former names; whether those are
-        left to the careful way."""
-        if record_format is not None:
-            read_record = record_format.reading(self._names)
-            read_settled = record_format.reading(self._names, settled=True)
-        self._read_record, self._read_settled = read_record, read_settled
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
-        self._nulls: set[Name] = set()
-        """Fields of no kind that were null in events of the fast way."""
         expected.note(dict.fromkeys(fields or ()))
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             if schema.mode != "fixed":
@@ -146,10 +129,7 @@ class NamedDecoder:
             careful(start)
             start += 1
         known = len(self.table.kinds)
-        self._renames = False
         rows, refused = self._quick(values, start)
-        if refused and self._renames:
-            rows, refused = self._quick(values, start, settled=True)
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
@@ -164,24 +144,14 @@ class NamedDecoder:
         return Decoded(X, y, good, rejected, grown)
 
     def _is_outdated(self, known: int) -> bool:
-        """Return whether the careful way has brought what changes events of the fast way.
+        """Return whether what the careful way has brought changes events of the fast way.
 
-        There were `known` fields of some kind before.
+        There were `known` fields with columns before.
         """
-        if self._nulls and len(self.table.kinds) > known:
-            return True  # a field that was null may be one of the new ones
+        del known
         fast, times = self._fast, self.table.times
         # Times have come to a field of numbers, see `_made_for`.
         return fast is not None and any(name in times for name in fast.number_fields)
-
-    def _names(self) -> frozenset[str]:
-        """Return the names of fields that records may have had before."""
-        self._renames = True
-        kinds = self.table.kinds
-        if self._known[0] != len(kinds):
-            names = (*kinds, *self._ignore, self._label)
-            self._known = len(kinds), frozenset(name for name in names if isinstance(name, str))
-        return self._known[1]
 
     # The fast way.
 
@@ -244,35 +214,24 @@ class NamedDecoder:
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         if self._encoding == "csv":
-            return csv_reading(len(names), self._unknown, self._delimiter, most=self._max)
+            return self._csv_reading, read_none
         if self._encoding == "dict":
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
-        absent, most = float("nan") if self._missing else 0.0, self._max
-        every, settled = self._read_record, self._read_settled
-        if every is not None and settled is not None:
-            return record_reading(
-                names,
-                kinds,
-                self._ignore,
-                self._nulls,
-                lambda value: settled(value) if self._in_order else every(value),
-                absent=absent,
-                most=most,
-            )
-        reading = json_reading(names, kinds, self._label, absent=absent, most=most)
+        absent = float("nan") if self._missing else 0.0
+        reading = json_reading(names, kinds, self._label, absent=absent, most=self._max)
         return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
 
-    def _quick(
-        self, values: Sequence[Any], start: int, *, settled: bool = False
-    ) -> tuple[Rowset, list[int]]:
-        """The events from `start` on that can go the fast way, and the index of the others.
+    def _csv_reading(self, value: bytes) -> Sequence[Any]:
+        if len(value) > self._max:
+            raise ValueError
+        cells = read_csv_cells(value, self._delimiter)
+        if len(cells) != len(self._fields or ()) or any(cells[at] for at in self._unknown):
+            raise ValueError
+        return cells
 
-        Where there are others they may bring names of fields, and so the names of records after
-        them may change: then only `settled` records go the fast way.
-        """
-        self._nulls.clear()
-        self._in_order = settled
+    def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
+        """The events from `start` on that can go the fast way, and the index of the others."""
         rows = Rowset()
         refused: list[int] = []
         if start == len(values):
@@ -287,11 +246,7 @@ class NamedDecoder:
             if at_once is not None:
                 return at_once, refused
         pack = struct.Struct(f"{len(fast.number_fields)}d").pack
-        table = self.table
-        tables = [
-            (i, finder(table.texts.get(name, TextColumns()), has_times=name in table.times))
-            for i, name in fast.texts
-        ]
+        tables = [(i, self._lookup(name)) for i, name in fast.texts]
         read, numbers, label_at = fast.read, fast.numbers, fast.label_at
         for i in range(start, len(values)):
             try:
@@ -324,6 +279,29 @@ class NamedDecoder:
             packed=[numbers.tobytes()],
             labels=[] if at is None else list(map(itemgetter(at), every)),
         )
+
+    def _lookup(self, name: Name) -> Callable[[Any, list[Moment]], int]:
+        """Return the function from the text of a field to the place of its column.
+
+        A time is appended to the list given, and the place is `_TIME` less its place there.
+        """
+        places = self.table.texts.get(name, TextColumns())
+        has_times, odd = name in self.table.times, places.odd
+
+        def find(text: Any, times: list[Moment]) -> int:
+            if text is None or text in MISSING:
+                return _NULL
+            if text is msgspec.UNSET:
+                return _ABSENT
+            if text in odd:
+                raise LookupError
+            moment = parse_time(text) if has_times and text not in places else None
+            if moment is None:
+                return places[text]
+            times.append(moment)
+            return _TIME + 1 - len(times)
+
+        return find
 
     def _checked(self, rows: Rowset) -> tuple[Floats, list[int], list[int]]:
         """The numbers of the fast rows, which rows are good, and the index of the others."""
@@ -435,8 +413,8 @@ class NamedDecoder:
         found = np.array(codes, dtype=np.int64).reshape(len(X), len(fast.texts))
         for j, (_, name) in enumerate(fast.texts):
             code = found[:, j]
-            lacking = (code == NULL) | (self._missing & (code == ABSENT))
-            holds = (code != ABSENT) | self._missing
+            lacking = (code == _NULL) | (self._missing & (code == _ABSENT))
+            holds = (code != _ABSENT) | self._missing
             if name in table.texts:
                 X[:, table.texts[name].places] = np.where(lacking[:, None], np.nan, 0.0)
             if name in table.numbers:
@@ -446,7 +424,7 @@ class NamedDecoder:
             if name in table.times:
                 own = table.times[name]
                 X[:, list(own.values())] = np.where(holds[:, None], np.nan, 0.0)
-                has = np.flatnonzero(code <= TIME)
-                found_times = np.array(times).reshape(-1, len(Moment._fields))[TIME - code[has]]
+                has = np.flatnonzero(code <= _TIME)
+                found_times = np.array(times).reshape(-1, len(Moment._fields))[_TIME - code[has]]
                 for part, place in own.items():
                     X[has, place] = found_times[:, Moment._fields.index(part)]
