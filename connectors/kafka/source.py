@@ -46,6 +46,8 @@ class KafkaSource:
         Names of the values in one event, where the events carry none.
     schemas : str, optional
         The address of a schema registry, or a directory of schemas, for "avro" and "protobuf".
+    reader_schema : int, optional
+        The number of the schema of Avro whose names fields get where their own are its aliases.
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
@@ -88,6 +90,7 @@ class KafkaSource:
         encoding: str = "json",
         fields: tuple[str, ...] | None = None,
         schemas: str | None = None,
+        reader_schema: int | None = None,
         group: str | None = None,
         group_instance_id: str | None = None,
         start: str = "earliest",
@@ -98,7 +101,7 @@ class KafkaSource:
         client: str | None = None,
     ) -> None:
         check_options(encoding, isolation_level, group, group_instance_id)
-        self._format = open_format(encoding, schemas)
+        self._format = open_format(encoding, schemas, reader_schema)
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)

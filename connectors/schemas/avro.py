@@ -8,7 +8,7 @@ a type inside itself goes no deeper than so many levels.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
 from functools import partial
 from itertools import groupby
@@ -58,6 +58,9 @@ class AvroSchema:
         JSON, as in an .avsc file.
     references : mapping of str to str, optional
         Schemas whose named types it uses, each after those that it uses itself.
+    reader : AvroSchema, optional
+        The schema whose names fields get, where their own are among its aliases. Of Avro's reader's
+        schema that is all: nothing is left out, and no defaults are filled in.
 
     Raises
     ------
@@ -72,12 +75,19 @@ class AvroSchema:
     {'age': 31, 'device': 'phone'}
     """
 
-    def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        references: Mapping[str, str] | None = None,
+        *,
+        reader: AvroSchema | None = None,
+    ) -> None:
         found = parse(text, references)
         if not isinstance(found, Record):
             raise BadRecord("it is not the schema of a record, whose fields become columns")
         self._record = found
-        compiler = _Compiler(None)
+        self._newer = {} if reader is None else dict(_newer_names(reader._record, "", ()))
+        compiler = _Compiler(None, self._newer)
         self.read = _whole(compiler.record(found, ""))
         """Read a framed record."""
         self.has_aliases = compiler.has_aliases
@@ -88,8 +98,21 @@ class AvroSchema:
 
         A field whose name `names` lacks takes the first of its aliases that is there.
         """
-        compiler = _Compiler(_with_parents(names))
+        compiler = _Compiler(_with_parents(names), self._newer)
         return Renamed(_whole(compiler.record(self._record, "")), compiler.is_settled)
+
+
+def _newer_names(
+    kind: AvroType, path: str, around: tuple[Record, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield the aliases in a schema, each by its place, with the name that the field has now."""
+    if isinstance(kind, Union):
+        for branch in kind.branches:
+            yield from _newer_names(branch, path, around)
+    if isinstance(kind, Record) and kind not in around:
+        for one in kind.fields:
+            yield from ((path + alias, one.name) for alias in one.aliases)
+            yield from _newer_names(one.type, f"{path}{one.name}.", (*around, kind))
 
 
 def _with_parents(names: frozenset[str]) -> frozenset[str]:
@@ -125,14 +148,14 @@ def _whole(read: Read) -> Callable[[bytes], dict[str, Any]]:
 class _Compiler:
     """Makes functions of types.
 
-    `names` are those that fields may have had before, None where fields keep their own. Such names
-    are found on the way down from the outermost record; inside arrays, maps and types that lead
-    back to themselves there are none.
+    `names` are those that fields may have had before, None where fields keep their own; `newer`
+    those that they got later, by their places. Such names are found on the way down from the
+    outermost record; inside arrays, maps and types that lead back to themselves there are none.
     """
 
-    def __init__(self, names: frozenset[str] | None) -> None:
+    def __init__(self, names: frozenset[str] | None, newer: Mapping[str, str]) -> None:
         self.has_aliases, self.is_settled = False, True
-        self._names = names
+        self._names, self._newer = names, newer
         self._made: dict[int, Read] = {}
         """Of records, wherever they stand."""
         self._open: set[int] = set()
@@ -141,7 +164,7 @@ class _Compiler:
     def record(self, record: Record, path: str | None) -> Read:
         """Return the function of a record; `path` is the beginning of its fields' names."""
         key = id(record)
-        if key in self._open or self._names is None:
+        if key in self._open or (self._names is None and not self._newer):
             path = None
         if path is None and key in self._made:
             return self._made[key]
@@ -171,12 +194,15 @@ class _Compiler:
         return read
 
     def _names_in(self, record: Record, path: str | None) -> list[str]:
-        """Return the names of a record's fields: their own, or former ones that are known."""
+        """Return the names of a record's fields: newer ones, their own, or former ones."""
         self.has_aliases = self.has_aliases or any(one.aliases for one in record.fields)
         names, taken = self._names, {one.name for one in record.fields}
         found = []
         for one in record.fields:
-            name = one.name
+            name = one.name if path is None else self._newer.get(path + one.name, one.name)
+            if name != one.name:
+                name = one.name if name in taken else name
+                taken.add(name)
             if names is not None and path is not None and path + name not in names:
                 self.is_settled = self.is_settled and not one.aliases
                 known = (a for a in one.aliases if path + a in names and a not in taken)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 from connectors.base import Trouble
-from connectors.errors import BadRecord, BadURL
+from connectors.errors import BadRecord, BadURL, Unavailable
 from connectors.records import FRAME_BYTES, ReadRecord, schema_id_of
 from connectors.schemas.avro import AvroSchema, Renamed
 from connectors.schemas.protobuf import ProtobufSchema, require
@@ -167,7 +167,9 @@ def _has_aliases(schema: CompiledSchema) -> TypeGuard[AvroSchema]:
     return isinstance(schema, AvroSchema) and schema.has_aliases
 
 
-def open_format(encoding: str, place: str | None) -> SchemaFormat | None:
+def open_format(
+    encoding: str, place: str | None, reader_schema: int | None = None
+) -> SchemaFormat | None:
     """Return the format of an encoding, whose schemas are at a place; None if it needs none.
 
     Parameters
@@ -176,19 +178,19 @@ def open_format(encoding: str, place: str | None) -> SchemaFormat | None:
         That of a source, as "avro", "protobuf" or "json".
     place : str, optional
         The address of a registry, or a directory.
+    reader_schema : int, optional
+        The number of the schema of Avro whose names fields get, see `AvroSchema`.
 
     Raises
     ------
     BadURL
-        If the encoding needs a place and there is none, or the other way round.
+        If options do not go together, or the reader's schema is none.
     Unavailable
         If there is no such directory, no registry answers, or a package is missing.
     """
-    kinds: dict[str, tuple[str, Callable[[StoredSchema], CompiledSchema]]] = {
-        "avro": ("avsc", lambda schema: AvroSchema(schema.text, schema.references)),
-        "protobuf": ("proto", lambda schema: ProtobufSchema(schema.text, schema.references)),
-    }
-    if encoding not in kinds:
+    if reader_schema is not None and encoding != "avro":
+        raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")
+    if encoding not in _SUFFIXES:
         if place is not None:
             raise BadURL(f"schemas= is for encoding=avro or protobuf, encoding={encoding} has none")
         return None
@@ -196,9 +198,27 @@ def open_format(encoding: str, place: str | None) -> SchemaFormat | None:
         raise BadURL(
             f"encoding={encoding} needs schemas=, the address of a schema registry or a directory"
         )
-    suffix, compile_schema = kinds[encoding]
     if encoding == "protobuf":
         require()
+    store: SchemaStore
     if "://" in place:
-        return SchemaFormat(SchemaRegistry(place, encoding.upper()), compile_schema)
-    return SchemaFormat(SchemaDirectory(Path(place), f".{suffix}"), compile_schema)
+        store = SchemaRegistry(place, encoding.upper())
+    else:
+        store = SchemaDirectory(Path(place), _SUFFIXES[encoding])
+    if encoding == "protobuf":
+        return SchemaFormat(store, lambda one: ProtobufSchema(one.text, one.references))
+    reader = None if reader_schema is None else _reader(store, reader_schema)
+    return SchemaFormat(store, lambda one: AvroSchema(one.text, one.references, reader=reader))
+
+
+_SUFFIXES = {"avro": ".avsc", "protobuf": ".proto"}
+
+
+def _reader(store: SchemaStore, number: int) -> AvroSchema:
+    try:
+        stored = store.fetch(number)
+        return AvroSchema(stored.text, stored.references)
+    except Away as away:
+        raise Unavailable(str(away)) from None
+    except BadRecord as error:
+        raise BadURL(f"reader_schema={number}: {error}") from None

@@ -210,6 +210,28 @@ def test_names_are_known_by_their_place() -> None:
     assert renaming(kind, "person.size") == {"person": {"age": 1}, "old": 2}
 
 
+def test_the_schema_of_the_reader_gives_names_that_fields_got_later() -> None:
+    old = record_schema(("years", "int"), ("user", record_schema(("old", "int"), name="U")))
+    inner = record_schema(AGE, name="U")
+    new = record_schema(
+        {"name": "count", "aliases": ["years"], "type": "int"},
+        {"name": "person", "aliases": ["user"], "type": ["null", inner]},
+        ("added", "int"),
+    )
+    reader = AvroSchema(json.dumps(new))
+    found = AvroSchema(json.dumps(old), reader=reader)
+    assert found.read(framed(1, b"\2\4")) == {"count": 1, "person": {"age": 2}}
+    # What the reader calls otherwise may have been a column under a third name.
+    third = record_schema({"name": "years", "aliases": ["number"], "type": "int"}, ("b", "int"))
+    both = AvroSchema(json.dumps(third), reader=reader)
+    for names, name in (("", "count"), ("number", "number"), ("number count", "count")):
+        renamed = both.renamed(frozenset(names.split()))
+        assert renamed.read(framed(1, b"\2\4")) == {name: 1, "b": 2}
+    # A name that another field of the record has is not free.
+    taken = AvroSchema(json.dumps(record_schema(("years", "int"), ("count", "int"))), reader=reader)
+    assert taken.read(framed(1, b"\2\4")) == {"years": 1, "count": 2}
+
+
 # --- bytes that lie -------------------------------------------------------------------------------
 
 TREE = record_schema(

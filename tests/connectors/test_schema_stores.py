@@ -251,6 +251,25 @@ def test_a_proto_file_brings_what_it_imports(tmp_path: Path) -> None:
     assert set(found.references) == {"parts/a.proto", "b.proto", "1.proto"}
 
 
+def test_the_schema_of_the_reader_comes_from_the_same_place(registry: Registry) -> None:
+    renamed = record_schema({"name": "years", "aliases": ["age"], "type": "int"})
+    registry.add(8, renamed)
+    registry.add(9, '"int"')
+    of = open_format("avro", registry.address, 8)
+    assert of is not None
+    values = [avro_record(7, CLICK, {"age": 3}), avro_record(8, renamed, {"years": 4})]
+    assert of.ready(values) == 2
+    assert [read(of, value) for value in values] == [{"years": 3}, {"years": 4}]
+    for number, complaint in ((9, "is not the schema of a record"), (99, "schema 99 is unknown")):
+        with pytest.raises(BadURL, match=f"reader_schema={number}: .*{complaint}"):
+            open_format("avro", registry.address, number)
+    registry.gone = {"/schemas/ids/8"}
+    with pytest.raises(Unavailable, match="its status is 503"):
+        open_format("avro", registry.address, 8)
+    with pytest.raises(BadURL, match="reader_schema= is for encoding=avro"):
+        open_format("protobuf", registry.address, 8)
+
+
 @pytest.mark.parametrize(
     ("encoding", "place", "kind", "complaint"),
     [

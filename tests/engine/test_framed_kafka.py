@@ -22,6 +22,7 @@ from connectors.errors import BadURL
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
+from connectors.registry import open_source
 from connectors.schemas import ProtobufSchema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.late.source import JoinedSource
@@ -107,6 +108,24 @@ def test_records_whose_schema_cannot_be_had_are_read_later(
         assert read(rest[0].values[0]).keys() == {"seconds", "years", "device", "clicked"}
         source.seek(f"{topic}:0", 10)
         assert numbers(polled(source, 51)) == list(range(10, 61))
+
+
+def test_older_records_after_newer_ones_have_the_names_of_the_readers_schema(
+    kafka_address: str, kafka_topic: MakeTopic, registry: Registry
+) -> None:
+    _, values = records(20, 10)
+    topic = filled(kafka_address, kafka_topic, values[::-1])
+    address = f"kafka://{kafka_address}/{topic}?encoding=avro&schemas={registry.address}"
+    source = open_source(f"{address}&reader_schema=2")
+    model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
+    report = Engine(source, model, label="clicked", until_end=True).run()
+    assert report.counts.learned == 20
+    assert report.schema is not None
+    assert {name.partition("=")[0] for name in report.schema.columns} == {
+        "years",
+        "seconds",
+        "device",
+    }
 
 
 def test_options_are_checked_before_a_broker_is_asked(tmp_path: Path) -> None:
