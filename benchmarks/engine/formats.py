@@ -111,7 +111,7 @@ def _as_protobuf(
     )
     text = f'syntax = "proto3"; message Event {{ {fields} }}'
     schema = ProtobufSchema(text)
-    message = GetMessageClass(schema.message([0]))
+    message = GetMessageClass(schema.message((0,)))
     values = [
         framed(
             NUMBER,

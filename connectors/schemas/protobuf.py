@@ -12,12 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from connectors.errors import BadRecord, Unavailable
+from connectors.errors import BadRecord, ConnectorError, Unavailable
 from connectors.records import FRAME_BYTES
 from connectors.schemas.values import decimal_number, time_after_1970
 
 __all__ = ["ProtobufSchema", "require"]
 
+_COMMAND = (sys.executable, "-m", "grpc_tools.protoc", "--include_imports")
 _COMPILING_SECONDS = 60.0
 _MOST_VALUES = 1_000_000
 """Of a record."""
@@ -61,53 +62,54 @@ class ProtobufSchema:
         for file in descriptor_pb2.FileDescriptorSet.FromString(compiled).file:
             pool.Add(file)
         self._file = pool.FindFileByName(name)
-        self._readers: dict[bytes, Callable[[bytes], dict[str, Any]]] = {}
-        """By the place of a message, as records have it."""
+        self._readers: dict[tuple[int, ...], Callable[[bytes], dict[str, Any]]] = {}
+        """By the place of a message."""
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Read a framed record. Raises `BadRecord`."""
         place, at = _indexes(value)
-        reader = self._readers.get(value[FRAME_BYTES:at])
+        reader = self._readers.get(place)
         if reader is None:
-            reader = self._readers[value[FRAME_BYTES:at]] = _reader(self.message(place))
+            reader = self._readers[place] = _reader(self.message(place))
         return reader(value[at:])
 
-    def message(self, place: list[int]) -> Any:
+    def message(self, place: tuple[int, ...]) -> Any:
         """Return the descriptor of a message by its place. Raises `BadRecord` if there is none."""
         inside = list(self._file.message_types_by_name.values())
         found = None
         for index in place:
             if not 0 <= index < len(inside):
-                raise BadRecord(f"the schema has no message at {place}")
+                raise BadRecord(f"the schema has no message at {list(place)}")
             found = inside[index]
             inside = list(found.nested_types)
         return found
 
 
 def _protoc(text: str, references: Mapping[str, str]) -> tuple[str, bytes]:
-    """Return the name that a file got, and its descriptors with those of its imports."""
+    """Return the name that a file got, and its descriptors with those of its imports.
+
+    Raises `BadRecord` for a file that is wrong, `ConnectorError` where protoc cannot work.
+    """
     name = "schema.proto"
     while name in references:
         name = f"_{name}"
     with tempfile.TemporaryDirectory(prefix="streamk-protoc-") as folder:
-        for path, content in {**_CONFLUENT, **references, name: text}.items():
-            if ".." in Path(path).parts or Path(path).is_absolute():
-                raise BadRecord(f"it imports {path!r}, which is no name of a file")
-            file = Path(folder, path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content, encoding="utf-8")
-        # A process of its own: protoc writes what is wrong to stderr, and may end the process.
-        command = (sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports")
         try:
+            _write({**_CONFLUENT, **references, name: text}, Path(folder))
+            # A process of its own: protoc writes what is wrong to stderr, and may end the process.
+            # Its session is its own, too, as Ctrl-C is for the run.
             done = subprocess.run(
-                [*command, f"--descriptor_set_out={folder}/compiled", name],
+                [*_COMMAND, f"-I{folder}", f"--descriptor_set_out={folder}/compiled", name],
                 cwd=folder,
                 capture_output=True,
                 timeout=_COMPILING_SECONDS,
                 check=False,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise BadRecord(f"protoc took more than {_COMPILING_SECONDS:g} s") from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ConnectorError(f"protoc cannot compile a schema: {error}") from None
+        if done.returncode < 0:
+            raise ConnectorError(f"protoc was ended by signal {-done.returncode}")
         if done.returncode:
             told = done.stderr.decode(errors="replace").replace(f"{folder}/", "").splitlines()
             faults = [line for line in told if not _LOGGED.match(line)]
@@ -115,12 +117,22 @@ def _protoc(text: str, references: Mapping[str, str]) -> tuple[str, bytes]:
         return name, Path(folder, "compiled").read_bytes()
 
 
-def _indexes(value: bytes) -> tuple[list[int], int]:
+def _write(files: Mapping[str, str], folder: Path) -> None:
+    """Write files by their names in a folder. Raises `BadRecord` for a name that leads out."""
+    for name, text in files.items():
+        path = Path(name)
+        if ".." in path.parts or path.is_absolute() or not name.isprintable():
+            raise BadRecord(f"it imports {name!r}, which is no name of a file")
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
     """Return the place of a record's message, and where its body begins."""
     try:
         count, at = _signed(value, FRAME_BYTES)
         if count == 0:
-            return [0], at
+            return (0,), at
         if not 0 < count <= len(value) - at:
             raise BadRecord(f"{count} levels of messages in a record of {len(value)} bytes")
         place = []
@@ -129,7 +141,7 @@ def _indexes(value: bytes) -> tuple[list[int], int]:
             place.append(index)
     except IndexError:
         raise BadRecord("the record ends before the place of its message") from None
-    return place, at
+    return tuple(place), at
 
 
 def _signed(value: bytes, at: int) -> tuple[int, int]:

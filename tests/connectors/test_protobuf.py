@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.errors import BadRecord
+from connectors.errors import BadRecord, ConnectorError
 from connectors.records import framed
 from connectors.schemas import ProtobufSchema
 
@@ -69,7 +70,7 @@ def schema() -> ProtobufSchema:
 
 
 def message(schema: ProtobufSchema, values: Mapping[str, Any] | None = None) -> Any:
-    kind = GetMessageClass(schema.message([1]))
+    kind = GetMessageClass(schema.message((1,)))
     return json_format.ParseDict(values or {}, kind())
 
 
@@ -262,6 +263,19 @@ def test_a_text_of_the_older_syntax_that_is_not_utf_8_stays_bytes() -> None:
 def test_files_that_are_none(text: str, references: dict[str, str], complaint: str) -> None:
     with pytest.raises(BadRecord, match=complaint):
         ProtobufSchema(text, references)
+
+
+def test_a_protoc_that_cannot_work_is_not_the_fault_of_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("connectors.schemas.protobuf._COMPILING_SECONDS", 0.001)
+    with pytest.raises(ConnectorError, match=r"protoc cannot compile a schema: .*timed out"):
+        ProtobufSchema("")
+    monkeypatch.undo()
+    killed = "import os; os.kill(os.getpid(), 9)"
+    monkeypatch.setattr("connectors.schemas.protobuf._COMMAND", (sys.executable, "-c", killed))
+    with pytest.raises(ConnectorError, match="ended by signal 9"):
+        ProtobufSchema("")
 
 
 def test_a_file_that_is_called_as_a_reference() -> None:

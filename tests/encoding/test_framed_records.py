@@ -183,7 +183,7 @@ def test_protobuf_gives_the_columns_of_json(absent: Any) -> None:
 
     store = Stored({1: PROTO})
     of = SchemaFormat(store, lambda schema: ProtobufSchema(schema.text))
-    kind = GetMessageClass(ProtobufSchema(PROTO).message([0]))
+    kind = GetMessageClass(ProtobufSchema(PROTO).message((0,)))
     names = {field.name for field in kind.DESCRIPTOR.fields}
     events = []
     for flat, deep in zip(flat_events(100), deep_events(100), strict=True):

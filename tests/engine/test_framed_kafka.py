@@ -184,7 +184,7 @@ def as_protobuf(events: list[dict[str, Any]], folder: Path) -> tuple[list[bytes]
     (folder / "parts" / "device.proto").write_text(DEVICE)
     (folder / "5.proto").write_text(PROTO)
     schema = ProtobufSchema(PROTO, {"parts/device.proto": DEVICE})
-    click = GetMessageClass(schema.message([1]))
+    click = GetMessageClass(schema.message((1,)))
     messages = [click(**{**event, "device": {"name": event["device"]}}) for event in events]
     values = [framed(5, b"\2\2" + message.SerializeToString()) for message in messages]
     return values, {"encoding": "protobuf", "schemas": str(folder)}
