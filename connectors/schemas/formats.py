@@ -184,9 +184,9 @@ def open_format(
     Raises
     ------
     BadURL
-        If options do not go together, or the reader's schema is none.
+        If options do not go together, there is no such directory, or the reader's schema is none.
     Unavailable
-        If there is no such directory, no registry answers, or a package is missing.
+        If no registry answers, or a package is missing.
     """
     if reader_schema is not None and encoding != "avro":
         raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from connectors.base import Trouble
-from connectors.errors import BadRecord, Unavailable
+from connectors.errors import BadRecord, BadURL
 
 __all__ = ["Away", "SchemaDirectory", "SchemaStore", "StoredSchema"]
 
@@ -77,14 +77,16 @@ class SchemaDirectory:
 
     Raises
     ------
-    Unavailable
+    BadURL
         If there is no such directory.
     """
 
     def __init__(self, path: Path, suffix: str) -> None:
         self._path, self._suffix = path.expanduser(), suffix
         if not self._path.is_dir():
-            raise Unavailable(f"schemas={path}: there is no such directory")
+            raise BadURL(
+                f"schemas={path}: there is no such directory, and it is no address of a registry"
+            )
 
     def fetch(self, number: int) -> StoredSchema:
         """Return the schema of a number. Raises `BadRecord` if there is no file of it."""

@@ -277,7 +277,7 @@ def test_the_schema_of_the_reader_comes_from_the_same_place(registry: Registry) 
         ("protobuf", None, BadURL, "encoding=protobuf needs schemas="),
         ("json", "schemas", BadURL, "encoding=json has none"),
         ("json-schema", "schemas", BadURL, "encoding=json-schema has none"),
-        ("avro", "/nowhere/at/all", Unavailable, "no such directory"),
+        ("avro", "/nowhere/at/all", BadURL, "no such directory"),
     ],
 )
 def test_options_that_do_not_go_together(
