@@ -45,8 +45,7 @@ float32   bytes, little-endian float32 numbers, the label last unless the fields
 csv       bytes, one CSV record; the source's `fields` are the header (see also `Delimited`)
 dict      a mapping of column name to value
 rows      a `Rows` slice: the numbers are already in an array
-avro, json-schema, protobuf
-          bytes, a framed record (see `connectors.records`)
+avro, json-schema, protobuf   bytes, a framed record (see `connectors.records`)
 """
 
 MAX_EVENT_BYTES = 1 << 20
