@@ -38,7 +38,7 @@ __all__ = [
     "delimiter_of",
 ]
 
-ENCODINGS = ("json", "float32", "csv", "dict", "rows")
+ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
 """How the values of a source are to be read.
 
 json      bytes, one JSON object
@@ -46,6 +46,7 @@ float32   bytes, little-endian float32 numbers, the label last unless the fields
 csv       bytes, one CSV record; the source's `fields` are the header (see also `Delimited`)
 dict      a mapping of column name to value
 rows      a `Rows` slice: the numbers are already in an array
+avro, json-schema, protobuf   bytes, a framed record (see `connectors.records`)
 """
 
 MAX_EVENT_BYTES = 1 << 20

@@ -3,6 +3,7 @@
 equal    figures of `streamk run` from a file and from a topic, beside those of River's loop
 rates    events/s from files and topics, beside what the client and the learner need alone
 latency  event in to prediction out through Kafka, beside an echo by the same client
+formats  events/s of decoding Avro, JSON Schema and Protobuf, beside JSON
 
 How each figure is taken is at the top of the module of its name in engine/. A broker is started by
 demos/local_kafka.py, which needs Java and Maven, unless --kafka names one; without any there are
@@ -14,11 +15,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from benchmarks import common, parts
 from benchmarks.data import DataError, load
-from benchmarks.engine import equal, latency, rates
+from benchmarks.engine import equal, formats, latency, rates
 from benchmarks.engine.broker import Broker, broker
 
 NAME = "engine"
@@ -26,6 +28,7 @@ PARTS: dict[str, parts.Render] = {
     "equal": equal.render,
     "rates": rates.render,
     "latency": latency.render,
+    "formats": formats.render,
 }
 
 
@@ -54,13 +57,14 @@ def run(argv: Sequence[str] | None = None) -> None:
         help="first events of each set of equal, 0 for all (default: %(default)s)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, help="of rates and latency (default: %(default)s)"
+        "--rounds", type=int, default=5, help="of rates, latency and formats (default: %(default)s)"
     )
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="a round of latency (default: %(default)s)"
     )
     options = parser.parse_args(argv)
-    with broker(options.kafka) as running:
+    only_formats = options.only == ["formats"]
+    with nullcontext() if only_formats else broker(options.kafka) as running:
         if running is None:
             options.only = _without_kafka(options.only)
         results = parts.measured(NAME, options, _measures(options, running))
@@ -92,6 +96,7 @@ def _measures(
         ),
         "rates": lambda: rates.measure(running, load("elec2", options.data, quick=quick), rounds),
         "latency": through_kafka,
+        "formats": lambda: formats.measure(options.data, rounds, quick=quick),
     }
 
 

@@ -93,6 +93,16 @@ class Records(NamedTuple):
     values: Sequence[bytes | None]
     headers: Sequence[Headers] = ()
 
+    def first(self, count: int) -> Records:
+        """The first so many of them."""
+        return self._replace(
+            offsets=self.offsets[:count],
+            timestamps=self.timestamps[:count],
+            keys=self.keys[:count],
+            values=self.values[:count],
+            headers=self.headers[:count],
+        )
+
 
 @dataclass(frozen=True)
 class Reading:

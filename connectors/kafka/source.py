@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
-from connectors.errors import BadURL, ConnectorError, Revoked
+from connectors.errors import ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
@@ -16,8 +17,9 @@ from connectors.kafka.cluster import (
     partition_name,
     split_partition,
 )
+from connectors.kafka.options import check_options, parse_start
 from connectors.kafka.security import Security
-from connectors.kafka.start import parse_start
+from connectors.schemas.formats import SchemaFormat, open_format
 
 __all__ = ["KafkaSource"]
 
@@ -38,9 +40,14 @@ class KafkaSource:
         ``host:port`` of one broker or more.
     topic : str
     encoding : str
-        How values are to be read: "json", "float32" or "csv".
+        How values are to be read: "json", "float32", "csv", or "avro", "json-schema" or "protobuf"
+        for framed records (`connectors.records`).
     fields : tuple of str, optional
         Names of the values in one event, where the events carry none.
+    schemas : str, optional
+        The address of a schema registry, or a directory of schemas, for "avro" and "protobuf".
+    reader_schema : int, optional
+        The number of the schema of Avro whose names fields get where their own are its aliases.
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
@@ -63,7 +70,7 @@ class KafkaSource:
     Raises
     ------
     Unavailable
-        No broker answers, there is no such topic, or the client is not installed.
+        No broker or registry answers, there is no such topic, or a package is not installed.
     BadURL
         An option has a value that cannot be used.
 
@@ -82,6 +89,8 @@ class KafkaSource:
         *,
         encoding: str = "json",
         fields: tuple[str, ...] | None = None,
+        schemas: str | None = None,
+        reader_schema: int | None = None,
         group: str | None = None,
         group_instance_id: str | None = None,
         start: str = "earliest",
@@ -91,7 +100,8 @@ class KafkaSource:
         security: Security | None = None,
         client: str | None = None,
     ) -> None:
-        _check_options(encoding, isolation_level, group, group_instance_id)
+        check_options(encoding, isolation_level, group, group_instance_id)
+        self._format = open_format(encoding, schemas, reader_schema)
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
@@ -125,10 +135,14 @@ class KafkaSource:
         """At most `max_events` new events, one chunk a partition, waiting up to `timeout` seconds.
 
         A record without a value (a tombstone) has the value None. Rebalances happen in here: the
-        callbacks are called, and an error that they raise is raised here.
+        callbacks are called, and an error that they raise is raised here. Records whose schema
+        cannot be fetched, because no registry answers, are read again later.
 
         Raises `OffsetOutOfRange` where the next position of a partition is gone.
         """
+        if self._format is not None and self._format.rest > 0.0:
+            time.sleep(min(timeout, self._format.rest))
+            return []
         self._callback_error = None
         try:
             with self._errors(f"reading {self._topic}"):
@@ -140,7 +154,15 @@ class KafkaSource:
             error, self._callback_error = self._callback_error, None
             if error is not None:
                 raise error
-        return [self._chunk(records) for records in sorted(found) if records.number in self._names]
+        owned = [records for records in sorted(found) if records.number in self._names]
+        if self._format is not None:
+            owned = self._with_schemas(owned, self._format)
+        return [self._chunk(records) for records in owned]
+
+    @property
+    def record_format(self) -> SchemaFormat | None:
+        """The format of framed records; None where the records need no schema to be read."""
+        return self._format
 
     def seek(self, partition: str, offset: int) -> None:
         """The next event from `partition` is the first at or after `offset`.
@@ -257,8 +279,9 @@ class KafkaSource:
         self._on_assigned = on_assigned
 
     def trouble(self) -> Trouble | None:
-        """Tell of brokers that are gone."""
-        return self._cluster.trouble(self._reader.connected())
+        """Tell of brokers that are gone, or of a registry."""
+        gone = self._cluster.trouble(self._reader.connected())
+        return self._format.trouble() if gone is None and self._format is not None else gone
 
     def close(self) -> None:
         """Leave the group and let go of the connections; commits nothing. May be called twice.
@@ -308,6 +331,17 @@ class KafkaSource:
             values=records.values,
             keys=None if keys.count(None) == len(keys) else keys,
         )
+
+    def _with_schemas(self, found: list[Records], of: SchemaFormat) -> list[Records]:
+        """Return the records whose schemas are known, and go back to the others."""
+        ready = []
+        for records in found:
+            count = of.ready(records.values)
+            if count < len(records.values):
+                self._reader.place(records.number, records.offsets[count])
+            if count:
+                ready.append(records.first(count))
+        return ready
 
     def _known(self, partition: str) -> int:
         """The number of any partition of the topic, owned or not."""
@@ -380,16 +414,3 @@ class _Rebalances:
             tell()
         except BaseException as error:
             self._source._callback_error = error
-
-
-def _check_options(
-    encoding: str, isolation_level: str, group: str | None, group_instance_id: str | None
-) -> None:
-    if encoding not in ("json", "float32", "csv"):
-        raise BadURL(f"kafka: encoding {encoding!r} must be json, float32 or csv")
-    if isolation_level not in ("read_committed", "read_uncommitted"):
-        raise BadURL(
-            f"kafka: isolation_level {isolation_level!r} must be read_committed or read_uncommitted"
-        )
-    if group_instance_id is not None and group is None:
-        raise BadURL("kafka: group_instance_id names a member of a group: give group too")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.base import delimiter_of
+from connectors.records import record_format_of
 from connectors.registry import open_source
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.errors import InvalidInput
@@ -127,7 +128,11 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
     source = open_source(address)
     try:
         reading = decoder(
-            source.encoding, model.schema, fields=source.fields, delimiter=delimiter_of(source)
+            source.encoding,
+            model.schema,
+            fields=source.fields,
+            delimiter=delimiter_of(source),
+            record_format=record_format_of(source),
         )
         found: list[NDArray[np.float64]] = []
         count = bad = 0

@@ -44,6 +44,7 @@ not seen it yet, the prediction is written out, then the event is learned.
 Sources and sinks are addresses; options of one follow a question mark:
   file:PATH  csv:PATH  parquet:PATH     ?follow=true waits for more (file, csv)
   kafka://HOST:PORT/TOPIC               ?group=NAME shares the partitions
+                                        ?encoding=avro&schemas=URL, or protobuf
   stdin:  stdout:  river:NAME
 """
 

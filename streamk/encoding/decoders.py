@@ -14,9 +14,11 @@ import numpy as np
 
 from connectors.base import ENCODINGS, MAX_EVENT_BYTES, Rows
 from connectors.errors import BadRecord
+from connectors.records import RecordFormat
 from streamk.encoding.arrays import Float32Decoder, RowsDecoder
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
+from streamk.encoding.framed import RecordDecoder
 from streamk.encoding.named import NamedDecoder
 from streamk.encoding.schema import Schema
 from streamk.encoding.values import Name
@@ -43,6 +45,7 @@ def decoder(
     max_event_bytes: int = MAX_EVENT_BYTES,
     delimiter: str = ",",
     expected: Expected | None = None,
+    record_format: RecordFormat | None = None,
 ) -> Decoder:
     """The decoder of an encoding.
 
@@ -60,6 +63,8 @@ def decoder(
         The character between the cells of "csv".
     expected : Expected, optional
         Takes note of the names that come.
+    record_format : RecordFormat, optional
+        That of the source; needed for "avro" and "protobuf".
 
     Raises
     ------
@@ -82,6 +87,8 @@ def decoder(
         expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
         return _Sized(encoding, schema, fields, max_event_bytes)
     if encoding in ENCODINGS:
+        if record_format is not None:
+            return RecordDecoder(encoding, schema, max_event_bytes, expected, record_format)
         return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter, expected)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from connectors.records import json_body
 from streamk.encoding.fast import Read, ReadAll, opens, read_none
 from streamk.encoding.schema import Kind
 from streamk.encoding.values import Name
 
-__all__ = ["dict_reading", "json_reading"]
+__all__ = ["dict_reading", "framed_json_reading", "json_reading"]
 
 
 def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
@@ -34,6 +35,15 @@ def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
         return pick(event)  # type: ignore[no-any-return]
 
     return read_at_once, read_none
+
+
+def framed_json_reading(read: Read, read_all: ReadAll) -> tuple[Read, ReadAll]:
+    """Return the functions that read JSON behind a frame, made of those that read it alone."""
+
+    def read_all_framed(values: Sequence[Any]) -> list[Sequence[Any]] | None:
+        return read_all(list(map(json_body, values)))
+
+    return lambda value: read(json_body(value)), read_all_framed
 
 
 def json_reading(

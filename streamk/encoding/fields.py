@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from connectors.base import MAX_EVENT_BYTES
+from connectors.base import MAX_EVENT_BYTES, Source, delimiter_of
+from connectors.records import RecordFormat, record_format_of
 from streamk.encoding.times import parse_time
 from streamk.encoding.values import Name, Rejected, flatten, reader, show
 
@@ -23,13 +24,16 @@ class FieldReader:
 
     Parameters
     ----------
-    encoding : "json", "csv" or "dict"
+    encoding : str
+        One whose values have names.
     names : sequence of str
         The fields.
     fields : tuple of str, optional
         The source's `fields`; needed for "csv".
     delimiter : str
         The character between the cells of "csv".
+    record_format : RecordFormat, optional
+        That of the source; needed for "avro" and "protobuf".
 
     Examples
     --------
@@ -45,10 +49,24 @@ class FieldReader:
         *,
         fields: tuple[str, ...] | None = None,
         delimiter: str = ",",
+        record_format: RecordFormat | None = None,
     ) -> None:
         self._names = tuple(names)
-        self._read = reader(encoding, fields, None, delimiter)
+        known = frozenset(map(str, names))
+        read_record = None if record_format is None else record_format.reading(lambda: known)
+        self._read = reader(encoding, fields, None, delimiter, read_record)
         self._quick = _json_reading(self._names) if encoding == "json" else None
+
+    @classmethod
+    def of_source(cls, source: Source, names: Sequence[Name]) -> Self:
+        """Return the reader of fields of a source's events."""
+        return cls(
+            source.encoding,
+            names,
+            fields=source.fields,
+            delimiter=delimiter_of(source),
+            record_format=record_format_of(source),
+        )
 
     def one(self, value: Any) -> tuple[Any, ...]:
         """Return the fields of one event, None for those it lacks. Raises `Rejected`."""

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
+from connectors.records import ReadRecord
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
@@ -36,7 +37,7 @@ from streamk.encoding.fast import (
     picker,
     read_none,
 )
-from streamk.encoding.fast_reading import dict_reading, json_reading
+from streamk.encoding.fast_reading import dict_reading, framed_json_reading, json_reading
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
@@ -49,6 +50,7 @@ Floats = npt.NDArray[np.float64]
 # What the fast way may meet in an event that it is not made for.
 _REFUSALS = (
     BadRecord,
+    Rejected,
     msgspec.MsgspecError,
     struct.error,
     csv.Error,
@@ -64,7 +66,7 @@ _NULL, _ABSENT, _TIME = -1, -2, -3
 
 
 class NamedDecoder:
-    """Decodes json, dict and csv events; see `streamk.encoding.decoders.decoder`."""
+    """Decodes events whose values have names; see `streamk.encoding.decoders.decoder`."""
 
     def __init__(
         self,
@@ -74,13 +76,14 @@ class NamedDecoder:
         max_event_bytes: int,
         delimiter: str,
         expected: Expected,
+        read_record: ReadRecord | None = None,
     ) -> None:
         self.table = ColumnTable(schema)
         self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
         self._delimiter, self._expected = delimiter, expected
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
-        self._read = reader(encoding, fields, schema.label, delimiter)
+        self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._labels = LabelReader(schema, as_text=encoding == "csv")
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
@@ -125,12 +128,12 @@ class NamedDecoder:
         while start < len(values) and not len(self.table):  # nothing looks like anything yet
             careful(start)
             start += 1
+        known = len(self.table.kinds)
         rows, refused = self._quick(values, start)
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
-        if self._fast is not None and any(n in self.table.times for n in self._fast.number_fields):
-            # Times have come to a field of numbers, see `_made_for`.
+        if self._is_outdated(known):
             for row in kept:
                 careful(rows.index[row])
             kept = []
@@ -139,6 +142,16 @@ class NamedDecoder:
         places = np.searchsorted(good, [i for i, _ in growth]).tolist()
         grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
         return Decoded(X, y, good, rejected, grown)
+
+    def _is_outdated(self, known: int) -> bool:
+        """Return whether what the careful way has brought changes events of the fast way.
+
+        There were `known` fields with columns before.
+        """
+        del known
+        fast, times = self._fast, self.table.times
+        # Times have come to a field of numbers, see `_made_for`.
+        return fast is not None and any(name in times for name in fast.number_fields)
 
     # The fast way.
 
@@ -206,7 +219,8 @@ class NamedDecoder:
             return dict_reading(names)
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
         absent = float("nan") if self._missing else 0.0
-        return json_reading(names, kinds, self._label, absent=absent, most=self._max)
+        reading = json_reading(names, kinds, self._label, absent=absent, most=self._max)
+        return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
 
     def _csv_reading(self, value: bytes) -> Sequence[Any]:
         if len(value) > self._max:

@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from connectors.base import ENCODINGS
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
+from connectors.records import FRAMED, ReadRecord, json_body
 
 __all__ = [
     "BAD_KINDS",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 Name = str | int
+_T = TypeVar("_T")
 
 BAD_KINDS = (
     "undecodable",
@@ -166,12 +168,17 @@ def _name(key: Any) -> Name:
 
 
 def reader(
-    encoding: str, fields: tuple[str, ...] | None, label: Name | None, delimiter: str = ","
+    encoding: str,
+    fields: tuple[str, ...] | None,
+    label: Name | None,
+    delimiter: str = ",",
+    read_record: ReadRecord | None = None,
 ) -> Callable[[Any], Mapping[Any, Any]]:
     """The function that reads one raw event of an encoding into named values.
 
-    Empty CSV cells and a NaN in the place of a float32 label become None. Raises `Rejected` for
-    an event it cannot read, `BadRecord` at once where names are needed and not given.
+    Empty CSV cells and a NaN in the place of a float32 label become None; `read_record` reads
+    Avro and Protobuf. Raises `Rejected` for an event it cannot read, `BadRecord` at once where
+    names or that are needed and not given.
     """
     if encoding == "json":
         return read_json
@@ -183,7 +190,21 @@ def reader(
         return lambda value: read_csv(value, fields, delimiter)
     if encoding == "float32":
         return lambda value: read_float32(value, fields, label)
+    if encoding == "json-schema":
+        return lambda value: read_json(_checked(json_body, value))
+    if encoding in FRAMED:
+        if read_record is None:
+            raise BadRecord(f"records of {encoding} need the format of their source")
+        return lambda value: _checked(read_record, value)
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
+
+
+def _checked(read: Callable[[Any], _T], value: Any) -> _T:
+    """Return what a function makes of a raw event. Raises `Rejected` for its `BadRecord`."""
+    try:
+        return read(value)
+    except BadRecord as error:
+        raise Rejected("undecodable", str(error)) from None
 
 
 def read_dict(value: Any) -> Mapping[Any, Any]:

@@ -234,6 +234,14 @@ def test_engine(tmp_path: Path, kafka_address: str) -> None:
             assert 0 < figures["p50_ms"]["low"] <= figures["p99_ms"]["low"]
 
 
+def test_formats(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_tools", reason="protoc is not installed: streamk[schemas]")
+    found = quick("benchmarks.engine", tmp_path / "out.json", "--parts", "formats")["formats"]
+    for one in found.values():
+        assert list(one["bytes"]) == ["json", "json-schema", "avro", "protobuf"]
+        assert list(one["events_per_s"]) == list(one["bytes"])
+
+
 def test_figures_that_are_not_equal() -> None:
     from benchmarks.engine.equal import _is_equal
 

@@ -43,6 +43,7 @@ CONNECTORS_BELOW = {
     "connectors.base",
     "connectors.cells",
     "connectors.errors",
+    "connectors.records",
     "connectors.registry",
 }
 
@@ -55,7 +56,10 @@ COMPILED = "streamk.backends.numba_backend"
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
+    "fastavro": (),
     "fsspec": ("streamk.engine.checkpoints.object_path",),
+    "google": ("connectors.schemas.protobuf",),
+    "grpc_tools": (),
     "kafka": ("connectors.kafka",),
     "numba": ("streamk.backends",),
     "onnx": ("streamk.prediction.export.onnx_graph",),
@@ -83,6 +87,8 @@ HEAVY = (
     "confluent_kafka",
     "cupy",
     "fsspec",
+    "google.protobuf",
+    "grpc_tools",
     "kafka",
     "matplotlib",
     "numba",

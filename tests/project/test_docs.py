@@ -102,7 +102,7 @@ def test_options_and_addresses_exist(page: str) -> None:
     text = re.sub(r"^```text\n.*?^```$|^(\$ python|ray) [^\n]*$", "", TEXT[page], flags=re.M | re.S)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= flags
     addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", text))
-    assert addresses <= {*schemes(), "s3"}  # where checkpoints may lie
+    assert addresses <= {*schemes(), "s3", "http"}  # where checkpoints and schemas may lie
 
 
 def test_the_modules_of_the_reference_are_there() -> None:

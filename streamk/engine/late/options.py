@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.base import InGroup, Source, delimiter_of
+from connectors.records import FRAMED
 from streamk.encoding import Name
 from streamk.errors import InvalidInput
 from streamk.options import Whole
 
 __all__ = ["LateLabels"]
 
-_ENCODINGS = ("json", "csv", "dict")
+_ENCODINGS = ("json", "csv", "dict", *FRAMED)
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class LateLabels:
     ----------
     source : Source
         Records with the key of an event and its label, under the names that both have in the job.
-        Its encoding is "json", "csv" or "dict", and so is that of the events.
+        Its encoding is one whose values have names, and so is that of the events.
     key : str
         The field by which a label finds its event: text or a whole number. It is no column.
     timeout : float, optional

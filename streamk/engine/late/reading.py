@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.base import Source, delimiter_of
+from connectors.base import Source
 from streamk.encoding import (
     BadEvent,
     Decoded,
@@ -89,13 +89,9 @@ class LateReader:
     def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
         self._late, self._label = late, schema.label
         labels = late.source
-        self._event_keys = FieldReader(
-            events.encoding, (late.key,), fields=events.fields, delimiter=delimiter_of(events)
-        )
+        self._event_keys = FieldReader.of_source(events, (late.key,))
         names = (late.key,) if schema.label is None else (late.key, schema.label)
-        self._cells = FieldReader(
-            labels.encoding, names, fields=labels.fields, delimiter=delimiter_of(labels)
-        )
+        self._cells = FieldReader.of_source(labels, names)
         self._as_label = LabelReader(schema, as_text=labels.encoding == "csv").one
         self.default = late.default
         if isinstance(late.default, str):

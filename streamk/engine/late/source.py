@@ -18,6 +18,7 @@ from connectors.base import (
     delimiter_of,
 )
 from connectors.errors import OffsetOutOfRange
+from connectors.records import RecordFormat, record_format_of
 from streamk.encoding import FieldReader, Name, Rejected, milliseconds_of
 from streamk.engine.late.options import LateLabels
 from streamk.engine.order.clocks import NEVER
@@ -58,12 +59,7 @@ class JoinedSource:
         self._times: dict[str, FieldReader] = {}
         if time is not None:
             self._times = {
-                prefix: FieldReader(
-                    source.encoding,
-                    (time,),
-                    fields=source.fields,
-                    delimiter=delimiter_of(source),
-                )
+                prefix: FieldReader.of_source(source, (time,))
                 for prefix, source in self._sources.items()
             }
 
@@ -71,6 +67,11 @@ class JoinedSource:
     def delimiter(self) -> str:
         """The character between the cells of the events' CSV."""
         return delimiter_of(self._sources[EVENTS])
+
+    @property
+    def record_format(self) -> RecordFormat | None:
+        """The format of the events' framed records."""
+        return record_format_of(self._sources[EVENTS])
 
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions of both, sorted."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
+from connectors.records import record_format_of
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -255,6 +256,7 @@ class Trainer:
             fields=source.fields,
             delimiter=delimiter_of(source),
             expected=self.names.expected,
+            record_format=record_format_of(source),
         )
 
     # --- learning ---------------------------------------------------------------------------------

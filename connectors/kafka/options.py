@@ -1,4 +1,4 @@
-"""The option `start` of a topic."""
+"""The options of a topic that is read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,25 @@ import contextlib
 from datetime import UTC, datetime
 
 from connectors.errors import BadURL
+from connectors.records import FRAMED
+
+_ENCODINGS = ("json", "float32", "csv", *FRAMED)
+
+
+def check_options(
+    encoding: str, isolation_level: str, group: str | None, group_instance_id: str | None
+) -> None:
+    """Raise `BadURL` for options of a source that have no meaning, alone or together."""
+    if encoding not in _ENCODINGS:
+        raise BadURL(
+            f"kafka: encoding {encoding!r} must be {', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
+        )
+    if isolation_level not in ("read_committed", "read_uncommitted"):
+        raise BadURL(
+            f"kafka: isolation_level {isolation_level!r} must be read_committed or read_uncommitted"
+        )
+    if group_instance_id is not None and group is None:
+        raise BadURL("kafka: group_instance_id names a member of a group: give group too")
 
 
 def parse_start(text: str) -> str | int:
