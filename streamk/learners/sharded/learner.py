@@ -60,8 +60,9 @@ class Sharded(Wrapper):
     shard, so that little is new to the learner in it. Until that is 256 events for each shard, the
     learner learns as it would without shards.
 
-    Predictions and states are the same bits whatever the batches and the workers. Predictions that
-    wait for their labels are dropped at the end of a shard.
+    Predictions and states are the same bits whatever the batches and the workers. Nothing is kept
+    of predictions without a label: an event whose label comes later is learned as if it had been
+    predicted just then.
 
     Parameters
     ----------
