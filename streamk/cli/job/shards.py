@@ -35,6 +35,13 @@ def add_sharding(parser: Parser) -> None:
         help="events of a shard in a round, at most (default 4096); given at the first start",
     )
     add(
+        "--staleness",
+        metavar="N",
+        type=whole(0),
+        help="rounds before it that the replicas of a round do not know, so that no worker waits"
+        " for a merge or for a slower one (default 0); given at the first start",
+    )
+    add(
         "--ray",
         metavar="ADDRESS",
         help="run the workers on the Ray cluster there: auto for one that runs on this machine,"
@@ -59,7 +66,7 @@ def sharded(
 
     workers, was = options.get("workers", 1), _in_shards(own)
     if not (was or "shards" in options or "workers" in options):
-        for name in ("round_events", "ray"):
+        for name in ("round_events", "staleness", "ray"):
             if name in options:
                 raise UsageError(f"--{name.replace('_', '-')} needs --workers or --shards")
         return model
@@ -75,6 +82,7 @@ def sharded(
     defaults = {
         "shards": max(before.get("shards", SHARDS), workers),
         "round_events": before.get("round_events", ROUND_EVENTS),
+        "staleness": before.get("staleness", 0),
     }
     chosen = {}
     for name, default in defaults.items():
