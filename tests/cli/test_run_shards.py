@@ -276,6 +276,7 @@ def by_hand(model: Any) -> tuple[list[Any], Any]:
         (("--ray", "local"), "--ray needs --workers or --shards"),
         (("--workers", "3", "--shards", "2"), "3 workers are more than the 2 shards"),
         (("--workers", "2", "--serve-compiled"), "exclude each other"),
+        (("--workers", "2", "--ray", "127.0.0.1:1"), "no Ray cluster answers there"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, more: tuple[str, ...], message: str) -> None:

@@ -199,31 +199,6 @@ def test_a_killed_process_does_its_shard_again(staleness: int) -> None:
         assert processes.restarts == 1
 
 
-def test_stale_rounds_are_begun_before_those_before_them_are_merged(two: TaskDivision) -> None:
-    X, y = events(N, "regression")
-    told: list[str] = []
-
-    class Told:
-        """Workers whose answers are waited for by name."""
-
-        def begin(self, task: Task) -> Callable[[], Outcome]:
-            number = sum(word.startswith("begin") for word in told)
-            told.append(f"begin {number}")
-            outcome = two.begin(task)
-
-            def waited() -> Outcome:
-                told.append(f"wait {number}")
-                return outcome()
-
-            return waited
-
-    sharded = made("doubly-stochastic", "regression", staleness=1, workers=Told())
-    sharded.learn_many(X[: FIRST + 4 * SHARDS * LENGTH], y[: FIRST + 4 * SHARDS * LENGTH])
-    assert ",".join(told) == "begin 0,begin 1,wait 0,begin 2,wait 1,begin 3,wait 2,wait 3"
-    assert sharded.rounds == 4
-    assert sharded.events_at_once == 4 * SHARDS * LENGTH
-
-
 NAMES = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 
@@ -251,6 +226,31 @@ def test_the_default_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OMP_NUM_THREADS", text)
         assert threads.cores() == expected
     threads.cores.cache_clear()
+
+
+def test_stale_rounds_are_begun_before_those_before_them_are_merged(two: TaskDivision) -> None:
+    X, y = events(N, "regression")
+    told: list[str] = []
+
+    class Told:
+        """Workers whose answers are waited for by name."""
+
+        def begin(self, task: Task) -> Callable[[], Outcome]:
+            number = sum(word.startswith("begin") for word in told)
+            told.append(f"begin {number}")
+            outcome = two.begin(task)
+
+            def waited() -> Outcome:
+                told.append(f"wait {number}")
+                return outcome()
+
+            return waited
+
+    sharded = made("doubly-stochastic", "regression", staleness=1, workers=Told())
+    sharded.learn_many(X[: FIRST + 4 * SHARDS * LENGTH], y[: FIRST + 4 * SHARDS * LENGTH])
+    assert ",".join(told) == "begin 0,begin 1,wait 0,begin 2,wait 1,begin 3,wait 2,wait 3"
+    assert sharded.rounds == 4
+    assert sharded.events_at_once == 4 * SHARDS * LENGTH
 
 
 @pytest.mark.parametrize("staleness", [0, 1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -230,21 +232,22 @@ class Counting:
     def __init__(self) -> None:
         self.shards = list[int]()
 
-    def work(self, task: Task) -> Outcome:
+    def begin(self, task: Task) -> Callable[[], Outcome]:
         self.shards.append(len(task.batches))
-        return work(task, from_state)
+        return partial(work, task, from_state)
 
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])
-@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
-def test_workers_learn_late_and_change_nothing(name: str, kind: str) -> None:
+@pytest.mark.parametrize(("name", "staleness"), [("doubly-stochastic", 1), ("multi-kernel", 0)])
+def test_workers_learn_late_and_change_nothing(name: str, staleness: int, kind: str) -> None:
     events, labels = stream(600, delay=200, kind=kind)
     events = [(time, {**x, "c": 1.0} if i > 400 else x) for i, (time, x) in enumerate(events)]
     task = "regression" if kind == "numbers" else "classification"
 
     def learned(workers: Any, whim: int) -> tuple[Any, list[Any]]:
         inner = create(name, task=task, **({"max_features": 64} if name[0] == "d" else {}))
-        model = Sharded(inner, shards=3, round_events=20, workers=workers)
+        cut: dict[str, Any] = {"shards": 3, "round_events": 20, "staleness": staleness}
+        model = Sharded(inner, **cut, workers=workers)
         report, sink = run({"0": events}, {"0": labels}, model, whim=whim)
         return report, [output.value for output in sink.outputs]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from streamk.cli.parsing.arguments import Parser, UsageError, whole
 
 __all__ = ["add_sharding", "sharded"]
+
+_REACH_SECONDS = 10.0
+"""How long a cluster may take to accept a connection."""
 
 
 def add_sharding(parser: Parser) -> None:
@@ -132,8 +136,9 @@ def _connect(address: str, stack: ExitStack) -> None:
     """Connect to a Ray cluster. Raises `UsageError` where there is none."""
     from streamk.distributed.actors import import_ray
 
-    ray = import_ray()
     try:
+        _reach(address)
+        ray = import_ray()
         ray.init(
             address=address,
             log_to_driver=False,
@@ -146,3 +151,10 @@ def _connect(address: str, stack: ExitStack) -> None:
             " give --ray local"
         ) from None
     stack.callback(ray.shutdown)
+
+
+def _reach(address: str) -> None:
+    """Raise `OSError` where nothing listens at HOST:PORT, for which Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()

@@ -38,7 +38,7 @@ ROUND_EVENTS = 4096
 MOST_SHARDS = 4096
 MOST_STALE = 16
 OPTIONS = "shards", "round_events", "staleness"
-"""Names of the attributes that say how a stream is cut."""
+"""Names of the attributes that say how a stream is cut, and how old a result may be."""
 _OWNER = "a sharded learner"
 _FLOAT64 = np.dtype(np.float64)
 
@@ -75,8 +75,9 @@ class Sharded(OwnClasses):
     s + 1 rounds are learned at once, and no worker waits for a merge or for a slower one. The
     result of a round is merged with that of the round before it, as two replicas are.
 
-    Predictions and states are the same bits whatever the batches and the workers. Predictions that
-    wait for their labels are dropped at the end of a shard.
+    Predictions and states are the same bits whatever the batches and the workers. Nothing is kept
+    of predictions without a label: an event whose label comes later is learned as if it had been
+    predicted just then.
 
     Parameters
     ----------
@@ -392,11 +393,6 @@ class Sharded(OwnClasses):
         mine.merge(other.merged(), common_events=common_events)
         self.learner = mine
         self._restart()
-
-    def around(self, learner: Any) -> Self:
-        """Return another learner in shards as this one is, which begins with a round."""
-        options = {name: getattr(self, name) for name in OPTIONS}
-        return type(self)(learner, **options, workers=self.workers)
 
     def merged(self) -> Any:
         """Return the learner that the shards come to so far; this one must not go on after that."""

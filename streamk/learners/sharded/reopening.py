@@ -42,7 +42,13 @@ def reopened(state: State, like: Any) -> Any:
             return Sharded.from_state(state, learner=like.placing).merged()
         return type(like).from_state(state, **like.placing)
     if not in_shards:
-        return like.around(type(like.learner).from_state(state, **like.learner.placing))
+        return _begun(type(like.learner).from_state(state, **like.learner.placing), like)
     found = Sharded.from_state(state, **like.placing)
     same = all(getattr(found, name) == getattr(like, name) for name in OPTIONS)
-    return found if same else like.around(found.merged())
+    return found if same else _begun(found.merged(), like)
+
+
+def _begun(learner: Any, like: Sharded) -> Sharded:
+    """Return a learner in shards as another one is, which begins with a round."""
+    options = {name: getattr(like, name) for name in OPTIONS}
+    return Sharded(learner, **options, workers=like.workers)
