@@ -103,6 +103,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         "learn": False,
         "absent": model.schema.absent,
         "ignore": model.schema.ignore,
+        "kept": model.kept,
     }
     display(options, engine_options, stack)
     with preparing(model.learner):

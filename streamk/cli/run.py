@@ -274,6 +274,12 @@ def add_details(add: Callable[..., Any]) -> None:
         help="predicted numbers come with an interval that holds so large a share of them",
     )
     add(
+        "--prediction-set",
+        metavar="SHARE",
+        type=share,
+        help="predicted classes come with a set of them that holds so large a share of the labels",
+    )
+    add(
         "--explain",
         action="store_true",
         help="predictions come with their reasons: the columns of the largest effect",

@@ -16,6 +16,7 @@ from functools import partial
 from types import FrameType
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
+from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
@@ -137,11 +138,16 @@ class Engine:
         False: events are predicted and never learned. `schema` is then one of mode "fixed" with the
         model's columns, as `streamk.load` gives it.
     newer : function, optional
-        Called each second where nothing is learned: returns a model and its schema to predict with
-        from there on, or None.
+        Called each second where nothing is learned: returns a model, its schema and its `kept` to
+        predict with from there on, or None.
     interval : float, optional
-        Predicted numbers come with an interval that holds them with so large a probability, between
-        0 and 0.99 (`MultiKernel`).
+        Predicted numbers come with an interval; so large a share of them is held, above 0 and at
+        most 0.99, whatever the model and the drift (`streamk.conformal.AdaptiveIntervals`).
+    prediction_set : float, optional
+        Predicted classes come with a set of the most probable ones, which likewise holds so large a
+        share of the labels (`streamk.conformal.AdaptiveSets`).
+    kept : Regions, optional
+        For learn=False: what the job of the model has learned for those (`TrainedModel.kept`).
     explain : bool, default False
         Predictions come with their reasons, the columns of the largest effect. Each is computed by
         itself, from a prediction more for every column.
@@ -205,8 +211,10 @@ class Engine:
         buffer_bytes: int = 1 << 28,
         window: int = 1000,
         learn: bool = True,
-        newer: Callable[[], tuple[Learner, Schema] | None] | None = None,
+        newer: Callable[[], tuple[Learner, Schema, Regions | None] | None] | None = None,
         interval: float | None = None,
+        prediction_set: float | None = None,
+        kept: Regions | None = None,
         explain: bool = False,
         labels: LateLabels | None = None,
         metrics: Sequence[str] = (),
@@ -254,7 +262,8 @@ class Engine:
             max_bad_share=max_bad_share,
             window=window,
             learn=learn,
-            details=Details(interval, explain) if explain or interval is not None else None,
+            details=Details(interval, prediction_set, explain),
+            kept=kept,
             metrics=metrics,
         )
         self._feed = Feed(
@@ -386,7 +395,7 @@ class Engine:
         trainer.names.tell()
         return "request"
 
-    def _renew(self, found: tuple[Learner, Schema] | None) -> None:
+    def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:
         """Predict by another model from here on, if there is one."""
         self._looked = time.monotonic()
         if found is not None:

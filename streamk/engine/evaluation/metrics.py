@@ -5,7 +5,8 @@ not know yet has probability 0; so that one such event does not make the mean in
 probabilities count as 1e-15 to 1 - 1e-15 (a loss of 34.5), as in River and scikit-learn.
 Regression: mean absolute error and root mean squared error.
 Beside them stand the baselines of `streamk.engine.evaluation.baselines`, by accuracy and mean
-absolute error, and the figures that were asked for, see `streamk.engine.evaluation.river_metrics`.
+absolute error, the figures that were asked for, see `streamk.engine.evaluation.river_metrics`, and
+those of intervals or sets of classes, see `streamk.engine.evaluation.coverage`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from streamk.engine.evaluation.baselines import ClassBaselines, NumberBaselines
 from streamk.engine.evaluation.confusion import Confusion
+from streamk.engine.evaluation.coverage import Coverage
 from streamk.engine.evaluation.history import History
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
 from streamk.errors import StateError
@@ -70,6 +72,8 @@ class Metrics:
     names : sequence of str
         Further figures by their names in `river.metrics`, see
         `streamk.engine.evaluation.river_metrics`.
+    region : str, optional
+        Where predictions have regions, the name of the figure of their mean size.
 
     Examples
     --------
@@ -81,7 +85,14 @@ class Metrics:
     {'last_value': 0.5, 'mean': 0.75}
     """
 
-    def __init__(self, *, classification: bool, window: int, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        classification: bool,
+        window: int,
+        names: Sequence[str] = (),
+        region: str | None = None,
+    ) -> None:
         self.classification = classification
         self.scored = 0
         """Events that had both a prediction and a label."""
@@ -92,6 +103,7 @@ class Metrics:
         self._baselines = ClassBaselines() if classification else NumberBaselines()
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
+        self._coverage = None if region is None else Coverage(region)
         self._compared_from = 0
         """Scored events before baselines and confusion matrix began to count."""
         self._window = window
@@ -99,6 +111,8 @@ class Metrics:
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
         self._sums: Floats = np.zeros(len(self._means))
         self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
+        if self._coverage is not None:
+            self._columns += self._coverage.COLUMNS
         self._last: Floats = np.zeros((len(self._columns), 0))
         """The last events, by column."""
 
@@ -111,7 +125,8 @@ class Metrics:
     def figure_names(self) -> tuple[str, ...]:
         """The two figures that are always there, then those that were asked for."""
         main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
-        return (*main, *(one.name for one in self._named))
+        regions = () if self._coverage is None else self._coverage.names
+        return (*main, *(one.name for one in self._named), *regions)
 
     # --- events -----------------------------------------------------------------------------
 
@@ -122,6 +137,7 @@ class Metrics:
         classes: Sequence[Any],
         labels: Sequence[Any],
         at: Codes | None = None,
+        measured: Floats | None = None,
     ) -> None:
         """Add further labelled events of a classification, n in number.
 
@@ -135,6 +151,8 @@ class Metrics:
         labels : sequence of labels (n,)
         at : int64 array of shape (n,), optional
             How many events of the stream each is the last of; by default labelled ones are counted.
+        measured : float64 array of shape (n, 2), optional
+            Whether regions held the labels, and their sizes, where there are regions.
         """
         assert isinstance(self._baselines, ClassBaselines)
         truth, answers = self.confusion.codes(labels, predictions)
@@ -145,6 +163,7 @@ class Metrics:
             picks = np.flatnonzero(told).tolist()
             truth, answers, hits, places = truth[told], answers[told], hits[told], places[told]
             probabilities = probabilities[told]
+            measured = None if measured is None else measured[told]
             predictions, labels = [predictions[i] for i in picks], [labels[i] for i in picks]
         if not len(truth):
             return
@@ -154,6 +173,7 @@ class Metrics:
                 hits.T,
                 [truth, answers],
                 *(one.probability(probabilities, classes)[None] for one in self._curves),
+                *self._measured(measured, len(truth)),
             ]
         )
         self._add(rows, places)
@@ -163,13 +183,28 @@ class Metrics:
         predictions: Sequence[float] | Floats,
         labels: Sequence[float],
         at: Codes | None = None,
+        measured: Floats | None = None,
     ) -> None:
         """Add further labelled events of a regression; see `add_classes`."""
         assert isinstance(self._baselines, NumberBaselines)
         truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
         scores = score_numbers(answers, labels)
-        rows = np.vstack([scores.T, self._baselines.errors(truth).T, truth, answers])
+        rows = np.vstack(
+            [
+                scores.T,
+                self._baselines.errors(truth).T,
+                truth,
+                answers,
+                *self._measured(measured, len(truth)),
+            ]
+        )
         self._add(rows, self._places(at, len(truth)))
+
+    def _measured(self, measured: Floats | None, n: int) -> list[Floats]:
+        """Return the rows of regions, none where there are no regions."""
+        if self._coverage is None:
+            return []
+        return [np.full((2, n), np.nan) if measured is None else measured.T]
 
     def _places(self, at: Codes | None, n: int) -> Codes:
         return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
@@ -181,12 +216,14 @@ class Metrics:
         self._sums = np.cumsum(scores, axis=1)[:, -1]
         for one in self._named:
             one.add(self._named_columns(rows))
+        if self._coverage is not None:
+            self._coverage.add(self._named_columns(rows))
         rows = np.concatenate([self._last, rows], axis=1)
         offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:
             window = rows[:, max(0, point - offset - self._window) : point - offset]
-            figures = self._main_of(window) | self._baselines_of(window)
+            figures = self._main_of(window) | self._baselines_of(window) | self._held_by(window)
             if self._named and point % self._named_stride == 0:
                 figures |= self._named_of(window)
             if not self.history.add(int(places[point - before - 1]), figures):
@@ -212,11 +249,15 @@ class Metrics:
         if not self.scored:
             return {}
         means = self._sums[:2] / self.scored
-        return self._main(means) | {one.name: one.whole() for one in self._named}
+        held = {} if self._coverage is None else self._coverage.whole()
+        return self._main(means) | {one.name: one.whole() for one in self._named} | held
 
     def window(self) -> dict[str, float]:
         """Figures of the last events by name; empty before the first scored event."""
-        return self._main_of(self._last) | self._named_of(self._last) if self.scored else {}
+        if not self.scored:
+            return {}
+        last = self._last
+        return self._main_of(last) | self._named_of(last) | self._held_by(last)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Figures of the baselines, accuracy or mean absolute error, whole and windowed, by name.
@@ -241,11 +282,19 @@ class Metrics:
         if self.classification:
             begun["confusion"] = self._compared_from
         begun |= {one.name: one.since for one in self._named}
+        if self._coverage is not None:
+            begun |= dict.fromkeys(self._coverage.names, self._coverage.since)
         return {name: scored for name, scored in begun.items() if scored}
 
     def _named_of(self, rows: Floats) -> dict[str, float]:
         columns = self._named_columns(rows)
         return {one.name: one.window(columns) for one in self._named}
+
+    def _held_by(self, rows: Floats) -> dict[str, float]:
+        """Figures of the regions; none where there are none."""
+        if self._coverage is None:
+            return {}
+        return self._coverage.window(self._named_columns(rows))
 
     def _main_of(self, rows: Floats) -> dict[str, float]:
         # Summed anew each time: figures must not depend on what has left the window.
@@ -284,6 +333,7 @@ class Metrics:
             "compared_from": self._compared_from,
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
+            "coverage": None if self._coverage is None else self._coverage.to_json(),
         }
 
     @classmethod
@@ -293,8 +343,11 @@ class Metrics:
         *,
         window: int | None = None,
         names: Sequence[str] | None = None,
+        region: str | None = None,
     ) -> Metrics:
         """Go on where `to_json` was called, with another window or other names if they are given.
+
+        With `names`, the regions are those of `region`, as of a new one.
 
         What was not kept begins to count here; see `since`.
 
@@ -308,10 +361,15 @@ class Metrics:
         try:
             saved = [name for name, _ in data.get("named", ())]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
+            if names is None:
+                region = (data.get("coverage") or {}).get("size")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         metrics = cls(
-            classification=is_classifier, window=events, names=saved if names is None else names
+            classification=is_classifier,
+            window=events,
+            names=saved if names is None else names,
+            region=region,
         )
         try:
             metrics._restore(data if "compared_from" in data else _of_old(data))
@@ -336,6 +394,8 @@ class Metrics:
         saved = dict(data["named"])
         for one in self._named:
             one.resume(saved.get(one.name), self.scored, self._compared_from)
+        if self._coverage is not None:
+            self._coverage.resume(data.get("coverage"), self.scored)
 
 
 def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:

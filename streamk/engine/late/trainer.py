@@ -82,7 +82,8 @@ class LateTrainer(Trainer):
         blank = np.nan if self._job_schema.absent == "missing" else 0.0
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
         label = self._job_schema.label
-        return LateWork(self.model, join, held, number, label, self._details)
+        details, regions = self._details, self._regions
+        return LateWork(self.model, join, held, number, label, details, regions)
 
     @property
     def fates(self) -> Fates:
@@ -168,10 +169,10 @@ class LateTrainer(Trainer):
         if len(at):
             answers, P = found.scored
             if P is None:
-                self.metrics.add_numbers(answers, found.labels, at)
+                self.metrics.add_numbers(answers, found.labels, at, found.measured)
             else:
                 said = answers.tolist()
-                self.metrics.add_classes(P, said, found.classes, found.labels, at)
+                self.metrics.add_classes(P, said, found.classes, found.labels, at, found.measured)
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))

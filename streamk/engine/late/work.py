@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Name
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join, Predict
 from streamk.engine.late.reading import Taken
+from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.classes import Label, beyond
@@ -45,6 +47,8 @@ class Followed(NamedTuple):
         Which of these, counted from 1, were the last before experts began anew.
     bad : list of BadEvent
         Labels that would make too many classes.
+    measured : float64 array (k, 2), or None
+        Whether the regions of the events that were learned held their labels, and their sizes.
     """
 
     rows: NDArray[np.int64]
@@ -56,6 +60,7 @@ class Followed(NamedTuple):
     at: NDArray[np.int64]
     drifts: list[int]
     bad: list[BadEvent]
+    measured: Floats | None
 
 
 class LateWork:
@@ -71,6 +76,7 @@ class LateWork:
     label : str
         The label's field, for messages.
     details : Details, optional
+    regions : Regions, optional
     """
 
     def __init__(
@@ -81,9 +87,10 @@ class LateWork:
         number: int,
         label: Name | None,
         details: Details | None,
+        regions: Regions | None,
     ) -> None:
         self.model, self.join, self.held, self.number = model, join, held, number
-        self._label, self._details = label, details
+        self._label, self._details, self._regions = label, details, regions
         self._holds: Any = model if isinstance(model, HoldsPredictions) else None
         self._classes = set(model.classes)
 
@@ -130,11 +137,15 @@ class LateWork:
         else:
             with aside(model):
                 found = model.predict_then_learn_many(seen, unlabelled)
+        thresholds: Floats | float = np.nan
+        if self._regions is not None:
+            more, thresholds = regions.given(self._regions, found, model.classes)
+            details = [a | b for a, b in zip(more, details or [{}] * len(X), strict=True)]
         if holds:
             self.number += len(X)
             width = taken.width[rows].tolist()
             said = self._coded(found)
-            self.held.put(slots, X, width, found.probabilities, said, numbers)
+            self.held.put(slots, X, width, found.probabilities, said, numbers, thresholds)
         return found, details
 
     def _coded(self, found: Prequential) -> Sequence[float] | Floats:
@@ -177,6 +188,14 @@ class LateWork:
         P[:, : there.shape[1]] = there
         return Prequential(answers, P)
 
+    def measures(self, slots: list[int], said: Prequential, labels: Sequence[Any]) -> Floats | None:
+        """Learn the labels of held events for the regions of others; return how theirs did."""
+        if self._regions is None:
+            return None
+        delays = (self.number - 1 - self.held.number[slots]).tolist()
+        thresholds = self.held.threshold[slots]
+        return regions.learn(self._regions, said, self.model.classes, labels, thresholds, delays)
+
 
 class _Batch:
     """The runs of a batch: events that are predicted, or learned, one after the other."""
@@ -192,6 +211,7 @@ class _Batch:
         self._labels: list[Any] = []
         self._pieces: list[Prequential] = []
         self._scored: list[Prequential] = []
+        self._measured: list[Floats] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
 
@@ -234,7 +254,11 @@ class _Batch:
             self._details += details
         if self._learns[0]:
             (slots, labels), self._learns = self._learns, ([], [])
-            self._scored.append(work.scores(slots))
+            said = work.scores(slots)
+            self._scored.append(said)
+            measured = work.measures(slots, said, labels)
+            if measured is not None:
+                self._measured.append(measured)
             work.learn(slots, labels, self._taken.columns)
 
     def result(self, drifts: list[int]) -> Followed:
@@ -250,4 +274,5 @@ class _Batch:
             np.array(self._at, np.int64),
             drifts,
             self._bad,
+            np.concatenate(self._measured) if self._measured else None,
         )

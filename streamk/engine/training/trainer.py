@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
+from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
+from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
@@ -39,6 +41,7 @@ __all__ = ["Trainer"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
@@ -67,20 +70,27 @@ class Trainer:
         window: int,
         learn: bool = True,
         details: Details | None = None,
+        kept: Regions | None = None,
         metrics: Sequence[str] = (),
     ) -> None:
         self.model = model
         self.learns = learn
         self.counts = Counts(0, 0, 0, {})
         self._window, self._names = window, tuple(metrics)
-        self.metrics = Metrics(classification=model.is_classifier, window=window, names=self._names)
+        self._wanted = Details() if details is None else details
+        self._use_details(kept)
+        self.metrics = Metrics(
+            classification=model.is_classifier,
+            window=window,
+            names=self._names,
+            region=self._region,
+        )
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
         self._sink = sink
         self._raises = on_error == "raise"
         self._bad_events = BadEvents(dead_letters, max_bad_share)
-        self._details = details
         self._began = False
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
@@ -96,14 +106,30 @@ class Trainer:
                 "absent='missing' is for models that take missing values; wrap the learner in"
                 " streamk.learners.Scaled, or choose absent='zero'"
             )
-        if details is not None:
-            details.check(model)
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
+
+    def _use_details(self, kept: Regions | None) -> None:
+        """Prepare what goes with predictions; a model that learns no more has `kept` its regions.
+
+        Raises `InvalidInput` if the model cannot give it.
+        """
+        self._wanted.check(self.model)
+        self._regions: Regions | None
+        if self.learns:
+            self._regions, details = self._wanted.regions(), Details(reasons=self._wanted.reasons)
+        else:
+            details, self._regions = self._wanted.served(self.model, kept)
+        self._details = None if details == Details() else details
+
+    @property
+    def _region(self) -> str | None:
+        """Name of the figure of the regions' mean size; None where there are none."""
+        return None if self._regions is None else self._regions.SIZE
 
     @property
     def schema(self) -> Schema | None:
@@ -282,7 +308,13 @@ class Trainer:
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         self._learned = self._learned[0] + len(batch), getattr(model, "events_left", 0)
-        return Predicted(joined(pieces, model), model.classes, details, drifts)
+        found, measured = joined(pieces, model), None
+        if self._regions is not None:
+            more, measured = regions.follow(
+                self._regions, found, model.classes, decoded.y, learns=self.learns
+            )
+            details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
+        return Predicted(found, model.classes, details, drifts, measured)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
@@ -321,7 +353,7 @@ class Trainer:
         found = learned()
         if surplus:
             decoded, found = without(decoded, surplus, found)
-        predicted, classes, details, drifts = found
+        predicted, classes, details, drifts, measured = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.events + 1
@@ -337,7 +369,9 @@ class Trainer:
             if self.revised is not None:
                 revise(outputs, self.revised)
             self._sink.write(outputs)
-        self._score(predicted, classes, decoded.y, there, at)
+        if measured is not None:
+            measured = measured[there]
+        self._score(predicted, classes, decoded.y, there, at, measured)
         self.names.after(len(batch))
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
@@ -348,6 +382,7 @@ class Trainer:
         y: list[Any],
         there: Bools,
         at: Int64s,
+        measured: Floats | None,
     ) -> None:
         """Score predictions of events whose labels are there; each is the last of `at` events."""
         answers, P = predicted
@@ -359,14 +394,15 @@ class Trainer:
             truth = [label for label in y if label is not None]
             answers, P = answers[there], None if P is None else P[there]
         if P is None:
-            self.metrics.add_numbers(answers, truth, at)
+            self.metrics.add_numbers(answers, truth, at, measured)
         else:
-            self.metrics.add_classes(P, answers.tolist(), classes, truth, at)
+            self.metrics.add_classes(P, answers.tolist(), classes, truth, at, measured)
 
-    def renew(self, model: Learner, schema: Schema) -> None:
-        """Predict by another model, which has its own columns, from here on."""
+    def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
+        """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
         self.model = model
+        self._use_details(kept)
         self.use(schema)
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
@@ -406,6 +442,7 @@ class Trainer:
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
+            "regions": None if self._regions is None else self._regions.to_json(),
             "drifts": self.drifts.to_json(),
             "bad": self.bad.to_json(),
         }
@@ -418,7 +455,7 @@ class Trainer:
         try:
             self.counts = Counts(**data["counts"])
             self.metrics = Metrics.from_json(
-                data["metrics"], window=self._window, names=self._names
+                data["metrics"], window=self._window, names=self._names, region=self._region
             )
             self.drifts = Marks.from_json(data.get("drifts"))
             self.bad = Marks.from_json(data.get("bad"))
@@ -437,6 +474,9 @@ class Trainer:
         try:
             self.model, schema, self._classes = model, data["schema"], None
             self._began = schema is not None
+            if self._regions is not None and data.get("regions") is not None:
+                level = self._regions.level
+                self._regions = type(self._regions).from_json(data["regions"], level)
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
