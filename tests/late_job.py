@@ -69,6 +69,7 @@ def engine(directory: Path, sink: Any, **options: Any) -> Engine:
         labels=late,
         ignore=("at",),
         max_skew=float("inf"),
+        prediction_set=0.9,
         sink=sink,
         **options,
     )

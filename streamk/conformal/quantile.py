@@ -61,10 +61,13 @@ class AdaptiveQuantile:
     >>> quantile = AdaptiveQuantile(0.5)
     >>> quantile.threshold()
     inf
-    >>> for score in (3.0, 1.0, 2.0):
-    ...     quantile.learn(score, quantile.threshold())
-    >>> quantile.threshold()
-    2.0
+    >>> beyond = 0
+    >>> for score in [3.0, 1.0, 2.0, 4.0] * 500:
+    ...     threshold = quantile.threshold()
+    ...     beyond += score > threshold
+    ...     quantile.learn(score, threshold)
+    >>> beyond
+    999
     """
 
     def __init__(self, level: float) -> None:
@@ -142,12 +145,12 @@ class AdaptiveQuantile:
         InvalidInput
             If `level` is out of its domain.
         """
-        quantile = cls(data["level"] if level is None else level)
         try:
+            quantile = cls(data["level"] if level is None else level)
             scores = [float(score) for score in data["scores"]]
             missed, n, blind = float(data["missed"]), int(data["n"]), int(data["blind"])
             same = data["level"] == quantile.level
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"a quantile cannot be read: {error!r}") from error
         fits = 0 <= blind <= len(scores) <= min(n + blind, _WINDOW)
         fits = fits and math.isfinite(missed) and missed <= 1.0 + _MARGIN

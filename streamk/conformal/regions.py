@@ -17,9 +17,6 @@ __all__ = ["AdaptiveIntervals", "AdaptiveSets", "Regions", "Said"]
 
 Floats = NDArray[np.float64]
 
-_UNKNOWN = 2.0
-"""Score of a class that was not known when the event was predicted, beyond that of any other."""
-
 
 class Said(NamedTuple):
     """Predictions of n events, as a learner gives them.
@@ -57,6 +54,8 @@ class Regions(ABC):
     """Of a region, as it is written."""
     SIZE: ClassVar[str]
     """Name of the figure of their mean size."""
+    _beyond: ClassVar[float] = math.inf
+    """Score of what no region holds."""
 
     def __init__(self, level: float) -> None:
         self._quantile = AdaptiveQuantile(level)
@@ -118,11 +117,12 @@ class Regions(ABC):
     def measures(self, said: Said, labels: Sequence[Any], thresholds: Floats) -> Floats:
         """Return whether each region holds its label, 0 or 1, and its size: float64 (n, 2).
 
-        NaN where there was no region.
+        NaN where there is no label, or none had come before the region was made.
         """
         scores = self._scores(said, labels)
-        measured = np.column_stack([scores <= thresholds, self._sizes(said, thresholds)])
-        measured[np.isnan(scores) | np.isnan(thresholds) | ~np.isfinite(measured[:, 1])] = np.nan
+        held = (scores <= thresholds) & (scores < self._beyond)
+        measured = np.column_stack([held, self._sizes(said, thresholds)])
+        measured[np.isnan(scores) | ~np.isfinite(thresholds)] = np.nan
         return measured
 
     @abstractmethod
@@ -179,7 +179,7 @@ class AdaptiveIntervals(Regions):
     >>> thresholds = intervals.follow(said, numbers)
     >>> hits, widths = intervals.measures(said, numbers, thresholds)[1:].T
     >>> print(f"{hits.mean():.3f}, {widths[:1000].mean():.1f}, {widths[-1000:].mean():.1f}")
-    0.901, 4.1, 9.3
+    0.901, 4.0, 9.3
     """
 
     NAME, SIZE = "interval", "mean_width"
@@ -235,6 +235,8 @@ class AdaptiveSets(Regions):
     """
 
     NAME, SIZE = "prediction_set", "mean_set_size"
+    _beyond = 2.0
+    """Of a class that was not known when the event was predicted; that of any other is 1 at most."""
 
     def __init__(self, level: float = 0.9) -> None:
         super().__init__(level)
@@ -258,7 +260,7 @@ class AdaptiveSets(Regions):
         """Return the scores of all classes, float64 (n, classes)."""
         assert said.probabilities is not None
         scores = 1.0 - said.probabilities
-        scores[np.isnan(scores)] = _UNKNOWN
+        scores[np.isnan(scores)] = self._beyond
         answers = _codes(said.predictions.tolist(), said.classes)
         told = np.flatnonzero(answers >= 0)
         scores[told, answers[told]] = 0.0
@@ -266,11 +268,11 @@ class AdaptiveSets(Regions):
 
     def _inside(self, said: Said, thresholds: Floats) -> NDArray[np.bool_]:
         scores = self._each(said)
-        return (scores <= thresholds[:, None]) & (scores < _UNKNOWN)
+        return (scores <= thresholds[:, None]) & (scores < self._beyond)
 
     def _scores(self, said: Said, labels: Sequence[Any]) -> Floats:
         each, truth = self._each(said), _codes(labels, said.classes)
-        found = np.full(len(truth), _UNKNOWN)
+        found = np.full(len(truth), self._beyond)
         known = np.flatnonzero(truth >= 0)
         found[known] = each[known, truth[known]]
         absent = [a is None or y is None for a, y in zip(said.predictions, labels, strict=True)]

@@ -25,7 +25,7 @@ _DECLARED = (
     Declared("said", "float64", ("events",)),
     Declared("width", "int64", ("events",), NON_NEGATIVE),
     Declared("number", "int64", ("events",), NON_NEGATIVE),
-    Declared("threshold", "float64", ("events",), ANY),
+    Declared("threshold", "float64", ("events",), Domain(0.0, missing=True)),
 )
 
 
@@ -168,8 +168,6 @@ class HeldEvents:
         StateError
             If they do not fit.
         """
-        if "threshold" not in arrays:  # of before there were regions
-            arrays = {**arrays, "threshold": np.full(n, np.nan)}
         found, sizes = taken(_DECLARED, arrays, {"events": n}, "held events")
         if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
             raise StateError(f"held events have more than the {columns} columns of the stream")

@@ -31,7 +31,7 @@ from streamk.state import State
 
 __all__ = ["LateTrainer"]
 
-_TYPE, _FORMAT = "late-labels", 1
+_TYPE, _FORMAT = "late-labels", 2
 _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
     Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
@@ -243,9 +243,10 @@ class LateTrainer(Trainer):
             raise _unreadable("their counts are missing")
         n = work.join.restore(fates, held.arrays)
         classes = len(model.classes) if model.is_classifier else None
-        work.held.restore(
-            n, held.arrays, columns=len(columns), classes=classes, numbers=work.number
-        )
+        arrays = held.arrays
+        if header["format"] == 1:  # of before there were regions
+            arrays = {**arrays, "threshold": np.full(n, np.nan)}
+        work.held.restore(n, arrays, columns=len(columns), classes=classes, numbers=work.number)
         if isinstance(model, HoldsPredictions):
             sizes: dict[str, int] = {}
             found, _ = taken(_SAID, held.arrays, sizes, owner)

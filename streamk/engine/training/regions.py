@@ -51,9 +51,13 @@ def follow(
 
 
 def given(regions: Regions, found: Prequential, classes: Sequence[Any]) -> tuple[Entries, Floats]:
-    """Give regions to n events whose labels come later; return them, and their thresholds (n,)."""
+    """Give regions to n events whose labels come later; return them, and their thresholds (n,).
+
+    These are NaN before the first label.
+    """
     thresholds = regions.thresholds(len(found.predictions))
-    return _entries(regions, Said(*found, classes), thresholds), thresholds
+    entries = _entries(regions, Said(*found, classes), thresholds)
+    return entries, np.where(np.isfinite(thresholds), thresholds, np.nan)
 
 
 def learn(
