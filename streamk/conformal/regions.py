@@ -236,7 +236,7 @@ class AdaptiveSets(Regions):
 
     NAME, SIZE = "prediction_set", "mean_set_size"
     _beyond = 2.0
-    """Of a class that was not known when the event was predicted; that of any other is 1 at most."""
+    """Score of a class that was not known when the event was predicted; others have 1 at most."""
 
     def __init__(self, level: float = 0.9) -> None:
         super().__init__(level)
