@@ -81,7 +81,7 @@ class Regions(ABC):
             Thresholds, for `regions` and `measures`.
         """
         quantile, found = self._quantile, np.empty(len(said.predictions))
-        for n, score in enumerate(self._scores(said, labels).tolist()):
+        for n, score in enumerate(self.scores(said, labels).tolist()):
             found[n] = threshold = quantile.threshold()
             if score == score:
                 quantile.learn(score, threshold)
@@ -109,7 +109,7 @@ class Regions(ABC):
         delays : sequence of n int
             Events that were given a threshold between each and its label.
         """
-        scores = self._scores(said, labels).tolist()
+        scores = self.scores(said, labels).tolist()
         for score, threshold, delay in zip(scores, thresholds.tolist(), delays, strict=True):
             if score == score:
                 self._quantile.learn(score, threshold, delay)
@@ -119,7 +119,7 @@ class Regions(ABC):
 
         NaN where there is no label, or none had come before the region was made.
         """
-        scores = self._scores(said, labels)
+        scores = self.scores(said, labels)
         held = (scores <= thresholds) & (scores < self._beyond)
         measured = np.column_stack([held, self._sizes(said, thresholds)])
         measured[np.isnan(scores) | ~np.isfinite(thresholds)] = np.nan
@@ -130,7 +130,7 @@ class Regions(ABC):
         """Return the region of each event, as JSON data."""
 
     @abstractmethod
-    def _scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
         """Return how badly each label fits, float64 (n,); NaN where there is none."""
 
     @abstractmethod
@@ -195,7 +195,8 @@ class AdaptiveIntervals(Regions):
         pairs = zip(said.predictions.tolist(), thresholds.tolist(), strict=True)
         return [[at - far, at + far] if math.isfinite(far) else None for at, far in pairs]
 
-    def _scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Return the distance of each number from its prediction, float64 (n,)."""
         numbers = np.array([math.nan if y is None else y for y in labels], np.float64)
         return np.abs(said.predictions - numbers)
 
@@ -270,7 +271,8 @@ class AdaptiveSets(Regions):
         scores = self._each(said)
         return (scores <= thresholds[:, None]) & (scores < self._beyond)
 
-    def _scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Return the probability that each label lacks to 1, or 0, float64 (n,)."""
         each, truth = self._each(said), _codes(labels, said.classes)
         found = np.full(len(truth), self._beyond)
         known = np.flatnonzero(truth >= 0)
