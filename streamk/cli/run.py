@@ -100,7 +100,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def show(report: Any, options: dict[str, Any]) -> None:
     """Print how a job ended, where it is not in the way."""
-    taken = [parse_url(options[name]).scheme for name in ("to", "dead_letters") if name in options]
+    taken = [
+        parse_url(options[name]).scheme
+        for name in ("to", "dead_letters", "alarms")
+        if name in options
+    ]
     # What is for people must not get among the predictions.
     stream = sys.stderr if "stdout" in taken else sys.stdout
     structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
@@ -230,6 +234,12 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         " F1=spam",
     )
     add(
+        "--alarms",
+        metavar="SINK",
+        help="address for events that tell when errors rise, labels come later, or calibration or"
+        " coverage leave their bounds",
+    )
+    add(
         "--checkpoint-every",
         metavar="N",
         type=whole(1),
@@ -342,6 +352,7 @@ def check(options: dict[str, Any]) -> None:
         "labels": "--labels",
         "to": "--to",
         "dead_letters": "--dead-letters",
+        "alarms": "--alarms",
     }
     used: dict[str, str] = {}
     for name, flag in flags.items():
@@ -426,7 +437,7 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
     """
     source: Source = _opened(open_source, options["source"])
     stack.callback(source.close)
-    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters")):
+    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
         if name in options:
             sink: Sink = _opened(open_sink, options[name])
             stack.callback(sink.close)

@@ -158,6 +158,9 @@ class Engine:
     metrics : sequence of str, optional
         Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
         Where they are of one class it is True or 1, or named, as "F1=spam".
+    alarms : Sink, optional
+        Gets an event when the error rises against its past, labels come later than before, or
+        coverage or calibration leave their bounds, see `streamk.engine.alarms.alarms`.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
@@ -218,6 +221,7 @@ class Engine:
         explain: bool = False,
         labels: LateLabels | None = None,
         metrics: Sequence[str] = (),
+        alarms: Sink | None = None,
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
@@ -236,7 +240,7 @@ class Engine:
         if labels is not None:
             source = joined(source, labels, label, model, learn=learn)
         self._source, self._sink = source, sink
-        sinks = {"sink": sink, "dead_letters": dead_letters}
+        sinks = {"sink": sink, "dead_letters": dead_letters, "alarms": alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else location(checkpoint)
         self._start_from = None if start_from is None else location(start_from)
@@ -248,7 +252,7 @@ class Engine:
         self._max_events, self._until_end = max_events, until_end
         self._newer, self._looked = newer, time.monotonic()
         self._display = Display(on_progress, Pace(progress_interval))
-        self._health = HealthMonitor((source, sink, dead_letters), self._show_trouble)
+        self._health = HealthMonitor((source, sink, dead_letters, alarms), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
         kind = Trainer if labels is None else partial(LateTrainer, late=labels)
@@ -265,6 +269,7 @@ class Engine:
             details=Details(interval, prediction_set, explain),
             kept=kept,
             metrics=metrics,
+            alarms=alarms,
         )
         self._feed = Feed(
             source,

@@ -61,6 +61,8 @@ class Report:
         placed by (`max_skew`), where there are several partitions.
     fates : Fates or None
         What became of events and labels where these come late, from a source of their own.
+    alarms : dict of str to int
+        Alarms by kind since the job began.
     """
 
     stopped: Stopped
@@ -83,6 +85,7 @@ class Report:
     absent_names: tuple[str, ...] = ()
     skewed: dict[str, int] = field(default_factory=dict)
     fates: Fates | None = None
+    alarms: dict[str, int] = field(default_factory=dict)
 
 
 def report_of(
@@ -116,4 +119,5 @@ def report_of(
         epoch=epoch,
         absent_names=trainer.names.sentences(),
         fates=trainer.fates,
+        alarms={} if trainer.alarms is None else trainer.alarms.counts,
     )

@@ -46,6 +46,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "lost": report.lost,
         "skewed": report.skewed,
         "fates": None if report.fates is None else asdict(report.fates),
+        "alarms": report.alarms,
         "features": model.n_features,
         "classes": list(model.classes),
         "columns": len(model.columns or ()),
@@ -99,6 +100,9 @@ def as_text(report: Report) -> str:
         for name, n in report.skewed.items()
     ]
     facts += [("late", line) for line in fate_lines(report.fates)]
+    if report.alarms:
+        alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
+        facts.append(("alarms", alarms))
     facts += [("names", sentence) for sentence in report.absent_names]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))

@@ -13,6 +13,7 @@ from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
+from streamk.engine.alarms.alarms import Scored
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
@@ -166,6 +167,10 @@ class LateTrainer(Trainer):
                 batch, found.rows, found.prequential, found.classes, found.details
             )
             self._sink.write(outputs)
+        if self.alarms is not None:
+            rows, scored = (found.rows, found.prequential), found.scored
+            late = Scored(found.at, scored, found.labels, found.measured, found.delays)
+            self.alarms.take(batch, first, found.classes, rows, late)
         if len(at):
             answers, P = found.scored
             if P is None:

@@ -49,6 +49,8 @@ class Followed(NamedTuple):
         Labels that would make too many classes.
     measured : float64 array (k, 2), or None
         Whether the regions of the events that were learned held their labels, and their sizes.
+    delays : list of int
+        Events between each of these and its label.
     """
 
     rows: NDArray[np.int64]
@@ -61,6 +63,7 @@ class Followed(NamedTuple):
     drifts: list[int]
     bad: list[BadEvent]
     measured: Floats | None
+    delays: list[int]
 
 
 class LateWork:
@@ -188,11 +191,16 @@ class LateWork:
         P[:, : there.shape[1]] = there
         return Prequential(answers, P)
 
+    def delays(self, slots: list[int]) -> list[int]:
+        """Return how many events were held after each of those in slots."""
+        delays: list[int] = (self.number - 1 - self.held.number[slots]).tolist()
+        return delays
+
     def measures(self, slots: list[int], said: Prequential, labels: Sequence[Any]) -> Floats | None:
         """Learn the labels of held events for the regions of others; return how theirs did."""
         if self._regions is None:
             return None
-        delays = (self.number - 1 - self.held.number[slots]).tolist()
+        delays = self.delays(slots)
         thresholds = self.held.threshold[slots]
         return regions.learn(self._regions, said, self.model.classes, labels, thresholds, delays)
 
@@ -212,6 +220,7 @@ class _Batch:
         self._pieces: list[Prequential] = []
         self._scored: list[Prequential] = []
         self._measured: list[Floats] = []
+        self._delays: list[int] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
 
@@ -256,6 +265,7 @@ class _Batch:
             (slots, labels), self._learns = self._learns, ([], [])
             said = work.scores(slots)
             self._scored.append(said)
+            self._delays += work.delays(slots)
             measured = work.measures(slots, said, labels)
             if measured is not None:
                 self._measured.append(measured)
@@ -275,4 +285,5 @@ class _Batch:
             drifts,
             self._bad,
             np.concatenate(self._measured) if self._measured else None,
+            self._delays,
         )

@@ -20,6 +20,7 @@ from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
+from streamk.engine.alarms.alarms import Alarms, Scored
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
@@ -72,6 +73,7 @@ class Trainer:
         details: Details | None = None,
         kept: Regions | None = None,
         metrics: Sequence[str] = (),
+        alarms: Sink | None = None,
     ) -> None:
         self.model = model
         self.learns = learn
@@ -85,6 +87,10 @@ class Trainer:
             names=self._names,
             region=self._region,
         )
+        self.alarms: Alarms | None = None
+        if alarms is not None:
+            level = None if self._regions is None else self._regions.level
+            self.alarms = Alarms(alarms, classification=model.is_classifier, level=level)
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
@@ -371,28 +377,33 @@ class Trainer:
             self._sink.write(outputs)
         if measured is not None:
             measured = measured[there]
-        self._score(predicted, classes, decoded.y, there, at, measured)
+        self._score(first, batch, predicted, classes, decoded, there, measured)
         self.names.after(len(batch))
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
     def _score(
         self,
+        first: int,
+        batch: Batch,
         predicted: Prequential,
         classes: tuple[Any, ...],
-        y: list[Any],
+        decoded: Decoded,
         there: Bools,
-        at: Int64s,
         measured: Floats | None,
     ) -> None:
-        """Score predictions of events whose labels are there; each is the last of `at` events."""
+        """Score predictions of events whose labels are there, and watch them for alarms."""
         answers, P = predicted
         self.counts.predicted += len(answers) - answers.tolist().count(None)
-        if not len(at):
-            return
-        truth = y
-        if len(at) < len(y):
-            truth = [label for label in y if label is not None]
+        truth, rows = decoded.y, decoded.good[there]
+        if len(rows) < len(truth):
+            truth = [label for label in truth if label is not None]
             answers, P = answers[there], None if P is None else P[there]
+        if self.alarms is not None:
+            scored = Scored(rows, Prequential(answers, P), truth, measured)
+            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored)
+        if not len(rows):
+            return
+        at = first + rows
         if P is None:
             self.metrics.add_numbers(answers, truth, at, measured)
         else:
@@ -442,6 +453,7 @@ class Trainer:
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
+            "alarms": None if self.alarms is None else self.alarms.to_json(),
             "regions": None if self._regions is None else self._regions.to_json(),
             "drifts": self.drifts.to_json(),
             "bad": self.bad.to_json(),
@@ -457,6 +469,8 @@ class Trainer:
             self.metrics = Metrics.from_json(
                 data["metrics"], window=self._window, names=self._names, region=self._region
             )
+            if self.alarms is not None and data.get("alarms") is not None:
+                self.alarms.restore(data["alarms"])
             self.drifts = Marks.from_json(data.get("drifts"))
             self.bad = Marks.from_json(data.get("bad"))
         except (KeyError, TypeError) as error:

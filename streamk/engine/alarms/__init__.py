@@ -1,0 +1,1 @@
+"""Alarms: what a job tells of itself when something has changed."""
