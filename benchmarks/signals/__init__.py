@@ -1,1 +1,1 @@
-"""What a job tells about itself: coverage of intervals and sets."""
+"""What a job tells about itself: coverage of intervals and sets, and alarms."""

@@ -1,6 +1,7 @@
 """What a job tells about itself, and how far it can be relied on.
 
 coverage   intervals and prediction sets of 90% on all streams of the river battery
+alarms     alarms about errors that rise: their delay, and false ones
 
 How each figure is taken is at the top of the modules in signals/. With --only the other parts stay
 in the results as they were, with the machine and the date of their own run.
@@ -13,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.signals import coverage
+from benchmarks.signals import alarms, coverage
 
 NAME = "signals"
-PARTS: dict[str, parts.Render] = {"coverage": coverage.render}
+PARTS: dict[str, parts.Render] = {"coverage": coverage.render, "alarms": alarms.render}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -25,7 +26,8 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parts.run(NAME, __doc__, {"coverage": coverage.measure}, render, argv)
+    measures = {"coverage": coverage.measure, "alarms": alarms.measure}
+    parts.run(NAME, __doc__, measures, render, argv)
 
 
 if __name__ == "__main__":
