@@ -240,6 +240,11 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         " coverage leave their bounds",
     )
     add(
+        "--slice",
+        metavar="NAME",
+        help="a field of the events: its first 20 values have figures of their own",
+    )
+    add(
         "--checkpoint-every",
         metavar="N",
         type=whole(1),

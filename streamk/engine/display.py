@@ -72,6 +72,7 @@ class Display:
             baselines=trainer.metrics.baselines()["window"],
             epoch=epoch,
             trouble=trouble,
+            slices=trainer.metrics.by_slice(),
         )
         if not last or self._is_news(snapshot):
             self._tell(snapshot)

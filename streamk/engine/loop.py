@@ -45,6 +45,7 @@ from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
+from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
@@ -161,6 +162,9 @@ class Engine:
     alarms : Sink, optional
         Gets an event when the error rises against its past, labels come later than before, or
         coverage or calibration leave their bounds, see `streamk.engine.alarms.alarms`.
+    slice : str or int, optional
+        A field of the events; each of the 20 values that come first has figures of its own, all
+        others together.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
@@ -222,6 +226,7 @@ class Engine:
         labels: LateLabels | None = None,
         metrics: Sequence[str] = (),
         alarms: Sink | None = None,
+        slice: str | int | None = None,  # noqa: A002 (the field's word)
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
@@ -270,6 +275,7 @@ class Engine:
             kept=kept,
             metrics=metrics,
             alarms=alarms,
+            slices=None if slice is None else SliceReader(source, slice),
         )
         self._feed = Feed(
             source,

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -47,6 +47,8 @@ class Snapshot:
         The last checkpoint.
     trouble : str or None
         What the run waits for and for how long, such as "broker gone 12s".
+    slices : dict of str to dict
+        Figures of each value of a column, where one was named.
     """
 
     events: int
@@ -63,6 +65,7 @@ class Snapshot:
     baselines: dict[str, float]
     epoch: int | None
     trouble: str | None = None
+    slices: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def line(self) -> str:
         """At most 79 characters for a terminal.

@@ -63,6 +63,8 @@ class Report:
         What became of events and labels where these come late, from a source of their own.
     alarms : dict of str to int
         Alarms by kind since the job began.
+    slices : dict of str to dict
+        Figures of each value of the column `slice`, see `Metrics.by_slice`.
     """
 
     stopped: Stopped
@@ -86,6 +88,7 @@ class Report:
     skewed: dict[str, int] = field(default_factory=dict)
     fates: Fates | None = None
     alarms: dict[str, int] = field(default_factory=dict)
+    slices: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def report_of(
@@ -120,4 +123,5 @@ def report_of(
         absent_names=trainer.names.sentences(),
         fates=trainer.fates,
         alarms={} if trainer.alarms is None else trainer.alarms.counts,
+        slices=trainer.metrics.by_slice(),
     )

@@ -123,6 +123,12 @@ class JobMonitoring(_Requests):
             ("name", "of"),
             registry=registry,
         )
+        self._slices = Gauge(
+            "streamk_job_slice",
+            "Figures of the events with a value of the column that --slice names.",
+            ("slice", "name", "of"),
+            registry=registry,
+        )
         self._waits = Gauge(
             "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
         )
@@ -136,5 +142,12 @@ class JobMonitoring(_Requests):
             for of in ("window", "whole", "baselines"):
                 for name, value in last[of].items():
                     self._figures.labels(name, of).set(value)
+            for value, figures in last["slices"].items():
+                window = figures["window"]
+                for name, number in figures.items():
+                    if name != "window":
+                        self._slices.labels(value, name, "whole").set(number)
+                for name in figures.keys() - {"window"}:
+                    self._slices.labels(value, name, "window").set(window.get(name, 0.0))
             self._waits.set(last["trouble"] is not None)
         return super().text()

@@ -11,6 +11,7 @@ from streamk.cli.output.figures import (
     fate_lines,
     figure_rows,
     since_lines,
+    slice_rows,
 )
 from streamk.cli.output.tables import columns, features, size
 from streamk.engine import Report
@@ -47,6 +48,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "skewed": report.skewed,
         "fates": None if report.fates is None else asdict(report.fates),
         "alarms": report.alarms,
+        "slices": report.slices,
         "features": model.n_features,
         "classes": list(model.classes),
         "columns": len(model.columns or ()),
@@ -70,6 +72,8 @@ def as_text(report: Report) -> str:
         rows = [("", "all events", "last ones")]
         rows += figure_rows(report.whole, report.window, report.baselines)
         lines += ["", columns(rows, indent="  ", numbers=True), ""]
+        if report.slices:
+            lines += [columns(slice_rows(report.slices), indent="  ", numbers=True), ""]
         table = confusion_table(report.confusion)
         if table:
             lines += [table, ""]

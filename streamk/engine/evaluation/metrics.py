@@ -24,6 +24,7 @@ from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.evaluation.coverage import Coverage
 from streamk.engine.evaluation.history import History
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
+from streamk.engine.evaluation.slices import Slices
 from streamk.errors import StateError
 
 __all__ = ["LEAST_PROBABILITY", "Metrics", "score_classes", "score_numbers"]
@@ -74,6 +75,8 @@ class Metrics:
         `streamk.engine.evaluation.river_metrics`.
     region : str, optional
         Where predictions have regions, the name of the figure of their mean size.
+    slices : str or int, optional
+        The column whose values have figures of their own.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Metrics:
         window: int,
         names: Sequence[str] = (),
         region: str | None = None,
+        slices: str | int | None = None,
     ) -> None:
         self.classification = classification
         self.scored = 0
@@ -104,6 +108,7 @@ class Metrics:
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
         self._coverage = None if region is None else Coverage(region)
+        self.slices = None if slices is None else Slices(slices)
         self._compared_from = 0
         """Scored events before baselines and confusion matrix began to count."""
         self._window = window
@@ -111,8 +116,10 @@ class Metrics:
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
         self._sums: Floats = np.zeros(len(self._means))
         self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
-        if self._coverage is not None:
-            self._columns += self._coverage.COLUMNS
+        self._beside: tuple[str, ...] = () if self._coverage is None else self._coverage.COLUMNS
+        if self.slices is not None:
+            self._beside += (self.slices.COLUMN,)
+        self._columns += self._beside
         self._last: Floats = np.zeros((len(self._columns), 0))
         """The last events, by column."""
 
@@ -137,7 +144,7 @@ class Metrics:
         classes: Sequence[Any],
         labels: Sequence[Any],
         at: Codes | None = None,
-        measured: Floats | None = None,
+        beside: Rows | None = None,
     ) -> None:
         """Add further labelled events of a classification, n in number.
 
@@ -151,8 +158,8 @@ class Metrics:
         labels : sequence of labels (n,)
         at : int64 array of shape (n,), optional
             How many events of the stream each is the last of; by default labelled ones are counted.
-        measured : float64 array of shape (n, 2), optional
-            Whether regions held the labels, and their sizes, where there are regions.
+        beside : mapping of str to float64 array of shape (n,), optional
+            Further columns: those of `Coverage` where there are regions, and of `Slices`.
         """
         assert isinstance(self._baselines, ClassBaselines)
         truth, answers = self.confusion.codes(labels, predictions)
@@ -163,7 +170,7 @@ class Metrics:
             picks = np.flatnonzero(told).tolist()
             truth, answers, hits, places = truth[told], answers[told], hits[told], places[told]
             probabilities = probabilities[told]
-            measured = None if measured is None else measured[told]
+            beside = {name: column[told] for name, column in (beside or {}).items()}
             predictions, labels = [predictions[i] for i in picks], [labels[i] for i in picks]
         if not len(truth):
             return
@@ -173,7 +180,7 @@ class Metrics:
                 hits.T,
                 [truth, answers],
                 *(one.probability(probabilities, classes)[None] for one in self._curves),
-                *self._measured(measured, len(truth)),
+                *self._further(beside, len(truth)),
             ]
         )
         self._add(rows, places)
@@ -183,7 +190,7 @@ class Metrics:
         predictions: Sequence[float] | Floats,
         labels: Sequence[float],
         at: Codes | None = None,
-        measured: Floats | None = None,
+        beside: Rows | None = None,
     ) -> None:
         """Add further labelled events of a regression; see `add_classes`."""
         assert isinstance(self._baselines, NumberBaselines)
@@ -195,16 +202,15 @@ class Metrics:
                 self._baselines.errors(truth).T,
                 truth,
                 answers,
-                *self._measured(measured, len(truth)),
+                *self._further(beside, len(truth)),
             ]
         )
         self._add(rows, self._places(at, len(truth)))
 
-    def _measured(self, measured: Floats | None, n: int) -> list[Floats]:
-        """Return the rows of regions, none where there are no regions."""
-        if self._coverage is None:
-            return []
-        return [np.full((2, n), np.nan) if measured is None else measured.T]
+    def _further(self, beside: Rows | None, n: int) -> list[Floats]:
+        """Return the rows of the further columns, NaN where there is nothing of them."""
+        nothing = np.full(n, np.nan)
+        return [(beside or {}).get(name, nothing) for name in self._beside]
 
     def _places(self, at: Codes | None, n: int) -> Codes:
         return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
@@ -218,6 +224,8 @@ class Metrics:
             one.add(self._named_columns(rows))
         if self._coverage is not None:
             self._coverage.add(self._named_columns(rows))
+        if self.slices is not None:
+            self.slices.add(self._named_columns(rows))
         rows = np.concatenate([self._last, rows], axis=1)
         offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
@@ -271,6 +279,23 @@ class Metrics:
         return {
             "whole": dict(zip(self._baselines.NAMES, whole, strict=True)),
             "window": self._baselines_of(self._last),
+        }
+
+    def by_slice(self) -> dict[str, dict[str, Any]]:
+        """Figures of each value of the column, by its name; empty where none was named.
+
+        Of each its "events" and the two figures that are always there, of all its events and, as
+        "window", of those among the last ones.
+        """
+        if self.slices is None:
+            return {}
+        window = {
+            name: {"events": n, **self._main(np.array(means))}
+            for name, n, means in self.slices.window(self._named_columns(self._last))
+        }
+        return {
+            name: {"events": n, **self._main(np.array(means)), "window": window.get(name, {})}
+            for name, n, means in self.slices.whole()
         }
 
     def since(self) -> dict[str, int]:
@@ -334,6 +359,7 @@ class Metrics:
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
             "coverage": None if self._coverage is None else self._coverage.to_json(),
+            "slices": None if self.slices is None else self.slices.to_json(),
         }
 
     @classmethod
@@ -344,10 +370,11 @@ class Metrics:
         window: int | None = None,
         names: Sequence[str] | None = None,
         region: str | None = None,
+        slices: str | int | None = None,
     ) -> Metrics:
         """Go on where `to_json` was called, with another window or other names if they are given.
 
-        With `names`, the regions are those of `region`, as of a new one.
+        With `names`, `region` and `slices` are as of a new one.
 
         What was not kept begins to count here; see `since`.
 
@@ -363,6 +390,7 @@ class Metrics:
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
             if names is None:
                 region = (data.get("coverage") or {}).get("size")
+                slices = (data.get("slices") or {}).get("column")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         metrics = cls(
@@ -370,6 +398,7 @@ class Metrics:
             window=events,
             names=saved if names is None else names,
             region=region,
+            slices=slices,
         )
         try:
             metrics._restore(data if "compared_from" in data else _of_old(data))
@@ -396,6 +425,13 @@ class Metrics:
             one.resume(saved.get(one.name), self.scored, self._compared_from)
         if self._coverage is not None:
             self._coverage.resume(data.get("coverage"), self.scored)
+        if self.slices is not None:
+            kept = data.get("slices")
+            self.slices.resume(kept)
+            if not kept or kept["column"] != self.slices.column:
+                self._last[self._columns.index(self.slices.COLUMN)] = np.nan
+            elif not self.slices.fits(self._last[self._columns.index(self.slices.COLUMN)]):
+                raise ValueError("slices of the last events are none of the names")
 
 
 def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:

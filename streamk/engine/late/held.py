@@ -26,6 +26,7 @@ _DECLARED = (
     Declared("width", "int64", ("events",), NON_NEGATIVE),
     Declared("number", "int64", ("events",), NON_NEGATIVE),
     Declared("threshold", "float64", ("events",), Domain(0.0, missing=True)),
+    Declared("slice", "float64", ("events",), Domain(0.0, missing=True)),
 )
 
 
@@ -50,11 +51,14 @@ class HeldEvents:
         Under which a learner keeps what its parts have predicted.
     threshold : float64 array of shape (slots,)
         Of the event's region, see `streamk.conformal`; NaN where it has none.
+    slice : float64 array of shape (slots,)
+        Number of the event's slice, see `Slices`; NaN where it has none.
 
     Examples
     --------
     >>> held = HeldEvents(0.0)
-    >>> held.put([0, 1], np.eye(2), [2, 2], np.full((2, 2), 0.5), [1.0, 0.0], [7, 8], np.nan)
+    >>> P = np.full((2, 2), 0.5)
+    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
     >>> held.rows([1], 3)
     array([[0., 1., 0.]])
     """
@@ -70,6 +74,7 @@ class HeldEvents:
         self.width = np.zeros(slots, np.int64)
         self.number = np.zeros(slots, np.int64)
         self.threshold: Floats = np.full(slots, np.nan)
+        self.slice: Floats = np.full(slots, np.nan)
 
     def _make_room(self, slots: int, columns: int, classes: int) -> None:
         """Have room for so many slots, columns and classes at least."""
@@ -101,6 +106,7 @@ class HeldEvents:
         said: Sequence[float] | Floats,
         numbers: Sequence[int],
         thresholds: Floats | float,
+        slices: Floats | float,
     ) -> None:
         """Put n events into slots.
 
@@ -113,7 +119,7 @@ class HeldEvents:
         P : float64 array of shape (n, k), or None
         said : sequence of n float
         numbers : sequence of n int
-        thresholds : float64 array of shape (n,), or NaN
+        thresholds, slices : float64 array of shape (n,), or NaN
         """
         P = np.zeros((len(X), 0)) if P is None else P
         self._make_room(max(slots) + 1, X.shape[1], P.shape[1])
@@ -125,7 +131,7 @@ class HeldEvents:
         self.P[slots] = np.nan
         self.P[slots, : P.shape[1]] = P
         self.said[slots], self.width[slots], self.number[slots] = said, width, numbers
-        self.threshold[slots] = thresholds
+        self.threshold[slots], self.slice[slots] = thresholds, slices
 
     def rows(self, slots: Slots, width: int) -> Floats:
         """Return the events in slots, float64 (n, width)."""

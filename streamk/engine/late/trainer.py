@@ -25,6 +25,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions
+from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import HoldsPredictions, Learner
@@ -129,6 +130,10 @@ class LateTrainer(Trainer):
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
+        if self._slices is not None and self.metrics.slices is not None:
+            order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
+            values = self._slices.of([batch.values[row] for _, row in order])
+            some.slices = self.metrics.slices.codes(values)
         refused = some.bad[0] if some.bad and self._raises else None
         whole = some.batch
         if refused is not None:
@@ -173,11 +178,13 @@ class LateTrainer(Trainer):
             self.alarms.take(batch, first, found.classes, rows, late)
         if len(at):
             answers, P = found.scored
+            slices = None if self._slices is None else np.array(found.slices)
+            beside = beside_of(found.measured, slices)
             if P is None:
-                self.metrics.add_numbers(answers, found.labels, at, found.measured)
+                self.metrics.add_numbers(answers, found.labels, at, beside)
             else:
                 said = answers.tolist()
-                self.metrics.add_classes(P, said, found.classes, found.labels, at, found.measured)
+                self.metrics.add_classes(P, said, found.classes, found.labels, at, beside)
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
@@ -217,6 +224,7 @@ class LateTrainer(Trainer):
             "labels_read": self._labels_read,
             "labels_bad": self._labels_bad,
             "schema": self._decoder.schema.to_json(),
+            "slice": None if self._slices is None else self._slices.name,
         }
         return State(header, arrays)
 
@@ -249,9 +257,14 @@ class LateTrainer(Trainer):
         n = work.join.restore(fates, held.arrays)
         classes = len(model.classes) if model.is_classifier else None
         arrays = held.arrays
-        if header["format"] == 1:  # of before there were regions
-            arrays = {**arrays, "threshold": np.full(n, np.nan)}
+        if header["format"] == 1:  # of before there were regions and slices
+            arrays = {**arrays, **dict.fromkeys(("threshold", "slice"), np.full(n, np.nan))}
         work.held.restore(n, arrays, columns=len(columns), classes=classes, numbers=work.number)
+        slices = self.metrics.slices
+        if slices is None or header.get("slice") != slices.column:
+            work.held.slice[:] = np.nan
+        elif not slices.fits(work.held.slice):
+            raise _unreadable("their slices are none of the names")
         if isinstance(model, HoldsPredictions):
             sizes: dict[str, int] = {}
             found, _ = taken(_SAID, held.arrays, sizes, owner)

@@ -51,6 +51,8 @@ class Followed(NamedTuple):
         Whether the regions of the events that were learned held their labels, and their sizes.
     delays : list of int
         Events between each of these and its label.
+    slices : list of float
+        The slice of each, NaN where it has none.
     """
 
     rows: NDArray[np.int64]
@@ -64,6 +66,7 @@ class Followed(NamedTuple):
     bad: list[BadEvent]
     measured: Floats | None
     delays: list[int]
+    slices: list[float]
 
 
 class LateWork:
@@ -141,6 +144,7 @@ class LateWork:
             with aside(model):
                 found = model.predict_then_learn_many(seen, unlabelled)
         thresholds: Floats | float = np.nan
+        of_slices = np.nan if taken.slices is None else taken.slices[rows]
         if self._regions is not None:
             more, thresholds = regions.given(self._regions, found, model.classes)
             details = [a | b for a, b in zip(more, details or [{}] * len(X), strict=True)]
@@ -148,7 +152,9 @@ class LateWork:
             self.number += len(X)
             width = taken.width[rows].tolist()
             said = self._coded(found)
-            self.held.put(slots, X, width, found.probabilities, said, numbers, thresholds)
+            self.held.put(
+                slots, X, width, found.probabilities, said, numbers, thresholds, of_slices
+            )
         return found, details
 
     def _coded(self, found: Prequential) -> Sequence[float] | Floats:
@@ -221,6 +227,7 @@ class _Batch:
         self._scored: list[Prequential] = []
         self._measured: list[Floats] = []
         self._delays: list[int] = []
+        self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
 
@@ -266,6 +273,7 @@ class _Batch:
             said = work.scores(slots)
             self._scored.append(said)
             self._delays += work.delays(slots)
+            self._slices += work.held.slice[slots].tolist()
             measured = work.measures(slots, said, labels)
             if measured is not None:
                 self._measured.append(measured)
@@ -286,4 +294,5 @@ class _Batch:
             self._bad,
             np.concatenate(self._measured) if self._measured else None,
             self._delays,
+            self._slices,
         )

@@ -30,6 +30,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions, revise
+from streamk.engine.training.slicing import SliceReader, beside_of
 from streamk.engine.training.surplus import Predicted, before, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
@@ -74,6 +75,7 @@ class Trainer:
         kept: Regions | None = None,
         metrics: Sequence[str] = (),
         alarms: Sink | None = None,
+        slices: SliceReader | None = None,
     ) -> None:
         self.model = model
         self.learns = learn
@@ -86,7 +88,9 @@ class Trainer:
             window=window,
             names=self._names,
             region=self._region,
+            slices=None if slices is None else slices.name,
         )
+        self._slices = slices
         self.alarms: Alarms | None = None
         if alarms is not None:
             level = None if self._regions is None else self._regions.level
@@ -403,11 +407,14 @@ class Trainer:
             self.alarms.take(batch, first, classes, (decoded.good, predicted), scored)
         if not len(rows):
             return
-        at = first + rows
+        at, beside = first + rows, beside_of(measured, None)
+        if self._slices is not None and self.metrics.slices is not None:
+            values = self._slices.of([batch.values[row] for row in rows.tolist()])
+            beside = beside_of(measured, self.metrics.slices.codes(values))
         if P is None:
-            self.metrics.add_numbers(answers, truth, at, measured)
+            self.metrics.add_numbers(answers, truth, at, beside)
         else:
-            self.metrics.add_classes(P, answers.tolist(), classes, truth, at, measured)
+            self.metrics.add_classes(P, answers.tolist(), classes, truth, at, beside)
 
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
@@ -467,7 +474,11 @@ class Trainer:
         try:
             self.counts = Counts(**data["counts"])
             self.metrics = Metrics.from_json(
-                data["metrics"], window=self._window, names=self._names, region=self._region
+                data["metrics"],
+                window=self._window,
+                names=self._names,
+                region=self._region,
+                slices=None if self._slices is None else self._slices.name,
             )
             if self.alarms is not None and data.get("alarms") is not None:
                 self.alarms.restore(data["alarms"])
