@@ -1,1 +1,1 @@
-"""What a job tells about itself: coverage of intervals and sets, and alarms."""
+"""Coverage of intervals and prediction sets, and alarms."""

@@ -1,4 +1,4 @@
-"""What a job tells about itself, and how far it can be relied on.
+"""Coverage of intervals and prediction sets, and alarms: how far they can be relied on.
 
 coverage   intervals and prediction sets of 90% on all streams of the river battery
 alarms     alarms about errors that rise: their delay, and false ones

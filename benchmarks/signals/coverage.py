@@ -73,7 +73,7 @@ def lowest(held: NDArray[np.float64]) -> float:
 
 
 def predicted(stream: Stream, delay: int) -> Said:
-    """What the default model predicts of each event of a stream."""
+    """Predictions of the default model for the events of a stream."""
     task = "regression" if stream.task == "regression" else "classification"
     model, X = MultiKernel(task=task, seed=1), np.asarray(stream.table(), np.float64)
     model.add_columns(tuple(range(X.shape[1])))

@@ -184,7 +184,7 @@ class TrainedModel:
 
     @property
     def kept(self) -> Regions | None:
-        """What the job has learned for intervals or prediction sets; None where it gives none."""
+        """Regions as the job has learned them, intervals or sets; None where it gives none."""
         return self._served[2]
 
     @property

@@ -1,1 +1,1 @@
-"""Alarms: what a job tells of itself when something has changed."""
+"""Alarms: events by which a job tells that something has changed."""

@@ -1,4 +1,4 @@
-"""What is watched, number by number: a rise against the past, and a mean out of its bounds."""
+"""Watches over numbers: for a rise against the past, and for a mean out of its bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEVIATIONS = 4.0
 
 
 class Signal(NamedTuple):
-    """What an alarm tells.
+    """Content of an alarm.
 
     Attributes
     ----------
