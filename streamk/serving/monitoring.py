@@ -143,11 +143,10 @@ class JobMonitoring(_Requests):
                 for name, value in last[of].items():
                     self._figures.labels(name, of).set(value)
             for value, figures in last["slices"].items():
-                window = figures["window"]
-                for name, number in figures.items():
-                    if name != "window":
-                        self._slices.labels(value, name, "whole").set(number)
+                window = {"events": 0, **figures["window"]}
                 for name in figures.keys() - {"window"}:
-                    self._slices.labels(value, name, "window").set(window.get(name, 0.0))
+                    self._slices.labels(value, name, "whole").set(figures[name])
+                    # An accuracy of none of the last events is none.
+                    self._slices.labels(value, name, "window").set(window.get(name, float("nan")))
             self._waits.set(last["trouble"] is not None)
         return super().text()
