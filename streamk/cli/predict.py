@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from streamk.cli.job.signals import add_details
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.run import add_details, add_running, check, connected, display, show
+from streamk.cli.run import add_running, check, connected, display, show
 
 __all__ = ["main"]
 

@@ -14,6 +14,7 @@ from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
+from streamk.cli.job.signals import add_details, add_signals
 from streamk.cli.model_options import build, learner_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
@@ -33,7 +34,7 @@ from streamk.cli.parsing.arguments import (
 from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
-__all__ = ["add_details", "add_running", "check", "connected", "display", "main", "show"]
+__all__ = ["add_running", "check", "connected", "display", "main", "show"]
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -233,17 +234,7 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
         " F1=spam",
     )
-    add(
-        "--alarms",
-        metavar="SINK",
-        help="address for events that tell when errors rise, labels come later, or calibration or"
-        " coverage leave their bounds",
-    )
-    add(
-        "--slice",
-        metavar="NAME",
-        help="a field of the events: its first 20 values have figures of their own",
-    )
+    add_signals(add)
     add(
         "--checkpoint-every",
         metavar="N",
@@ -278,27 +269,6 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="end with one line of JSON instead of a table")
     add("--quiet", action="store_true", help="show warnings and errors only")
     _add_trouble(parser)
-
-
-def add_details(add: Callable[..., Any]) -> None:
-    """Add the options of what goes with a prediction."""
-    add(
-        "--interval",
-        metavar="SHARE",
-        type=share,
-        help="predicted numbers come with an interval that holds so large a share of them",
-    )
-    add(
-        "--prediction-set",
-        metavar="SHARE",
-        type=share,
-        help="predicted classes come with a set of them that holds so large a share of the labels",
-    )
-    add(
-        "--explain",
-        action="store_true",
-        help="predictions come with their reasons: the columns of the largest effect",
-    )
 
 
 def _add_trouble(parser: Parser) -> None:

@@ -69,7 +69,7 @@ class Alarms:
         Alarms so far, by kind.
     """
 
-    def __init__(self, sink: Sink, *, classification: bool, level: float | None) -> None:
+    def __init__(self, sink: Sink, classification: bool, level: float | None) -> None:
         self._sink, self._level = sink, level
         watches: dict[str, Watch] = {"error": Rise(), "label_delay": Rise()}
         if classification:

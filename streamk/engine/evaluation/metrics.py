@@ -12,7 +12,6 @@ those of intervals or sets of classes, see `streamk.engine.evaluation.coverage`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,45 +20,20 @@ import numpy.typing as npt
 
 from streamk.engine.evaluation.baselines import ClassBaselines, NumberBaselines
 from streamk.engine.evaluation.confusion import Confusion
-from streamk.engine.evaluation.coverage import Coverage
+from streamk.engine.evaluation.further import Further
 from streamk.engine.evaluation.history import History
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
+from streamk.engine.evaluation.scores import score_classes, score_numbers
 from streamk.engine.evaluation.slices import Slices
 from streamk.errors import StateError
 
-__all__ = ["LEAST_PROBABILITY", "Metrics", "score_classes", "score_numbers"]
+__all__ = ["Metrics"]
 
-LEAST_PROBABILITY = 1e-15
 _CLASSES, _NUMBERS = ("hit", "loss"), ("absolute", "squared")
 """Names of the two scores of an event."""
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
-
-
-def score_classes(
-    probabilities: Floats, predictions: Sequence[Any], classes: Sequence[Any], labels: Sequence[Any]
-) -> Floats:
-    """Return the hit, 0 or 1, and the log loss of each prediction, float64 (n, 2).
-
-    Probabilities (n, classes) are NaN where a class was not known.
-    """
-    number = {label: k for k, label in enumerate(classes)}
-    truth = [number.get(label, -1) for label in labels]
-    p = probabilities[np.arange(len(truth)), truth]
-    if -1 in truth:
-        p[[k < 0 for k in truth]] = 0.0
-    scores = np.empty((len(truth), 2))
-    scores[:, 0] = list(map(operator.eq, predictions, labels))
-    # The greater of NaN and a number is the number.
-    scores[:, 1] = -np.log(np.fmin(np.fmax(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
-    return scores
-
-
-def score_numbers(predictions: Floats, labels: Sequence[float]) -> Floats:
-    """The absolute and the squared error of each prediction, float64 (n, 2)."""
-    errors = predictions - np.asarray(labels, dtype=np.float64)
-    return np.column_stack([np.abs(errors), np.square(errors)])
 
 
 class Metrics:
@@ -107,8 +81,7 @@ class Metrics:
         self._baselines = ClassBaselines() if classification else NumberBaselines()
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
-        self._coverage = None if region is None else Coverage(region)
-        self.slices = None if slices is None else Slices(slices)
+        self._further = Further(region, slices)
         self._compared_from = 0
         """Scored events before baselines and confusion matrix began to count."""
         self._window = window
@@ -116,10 +89,7 @@ class Metrics:
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
         self._sums: Floats = np.zeros(len(self._means))
         self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
-        self._beside: tuple[str, ...] = () if self._coverage is None else self._coverage.COLUMNS
-        if self.slices is not None:
-            self._beside += (self.slices.COLUMN,)
-        self._columns += self._beside
+        self._columns += self._further.columns
         self._last: Floats = np.zeros((len(self._columns), 0))
         """The last events, by column."""
 
@@ -132,8 +102,12 @@ class Metrics:
     def figure_names(self) -> tuple[str, ...]:
         """The two figures that are always there, then those that were asked for."""
         main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
-        regions = () if self._coverage is None else self._coverage.names
-        return (*main, *(one.name for one in self._named), *regions)
+        return (*main, *(one.name for one in self._named), *self._further.names)
+
+    @property
+    def slices(self) -> Slices | None:
+        """The values of the column that have figures of their own; None without one."""
+        return self._further.slices
 
     # --- events -----------------------------------------------------------------------------
 
@@ -144,7 +118,7 @@ class Metrics:
         classes: Sequence[Any],
         labels: Sequence[Any],
         at: Codes | None = None,
-        beside: Rows | None = None,
+        further: Rows | None = None,
     ) -> None:
         """Add further labelled events of a classification, n in number.
 
@@ -158,7 +132,7 @@ class Metrics:
         labels : sequence of labels (n,)
         at : int64 array of shape (n,), optional
             How many events of the stream each is the last of; by default labelled ones are counted.
-        beside : mapping of str to float64 array of shape (n,), optional
+        further : mapping of str to float64 array of shape (n,), optional
             Further columns: those of `Coverage` where there are regions, and of `Slices`.
         """
         assert isinstance(self._baselines, ClassBaselines)
@@ -170,7 +144,7 @@ class Metrics:
             picks = np.flatnonzero(told).tolist()
             truth, answers, hits, places = truth[told], answers[told], hits[told], places[told]
             probabilities = probabilities[told]
-            beside = {name: column[told] for name, column in (beside or {}).items()}
+            further = {name: column[told] for name, column in (further or {}).items()}
             predictions, labels = [predictions[i] for i in picks], [labels[i] for i in picks]
         if not len(truth):
             return
@@ -180,7 +154,7 @@ class Metrics:
                 hits.T,
                 [truth, answers],
                 *(one.probability(probabilities, classes)[None] for one in self._curves),
-                *self._further(beside, len(truth)),
+                *self._further.rows(further, len(truth)),
             ]
         )
         self._add(rows, places)
@@ -190,7 +164,7 @@ class Metrics:
         predictions: Sequence[float] | Floats,
         labels: Sequence[float],
         at: Codes | None = None,
-        beside: Rows | None = None,
+        further: Rows | None = None,
     ) -> None:
         """Add further labelled events of a regression; see `add_classes`."""
         assert isinstance(self._baselines, NumberBaselines)
@@ -202,15 +176,10 @@ class Metrics:
                 self._baselines.errors(truth).T,
                 truth,
                 answers,
-                *self._further(beside, len(truth)),
+                *self._further.rows(further, len(truth)),
             ]
         )
         self._add(rows, self._places(at, len(truth)))
-
-    def _further(self, beside: Rows | None, n: int) -> list[Floats]:
-        """Return the rows of the further columns, NaN where there is nothing of them."""
-        nothing = np.full(n, np.nan)
-        return [(beside or {}).get(name, nothing) for name in self._beside]
 
     def _places(self, at: Codes | None, n: int) -> Codes:
         return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
@@ -222,10 +191,7 @@ class Metrics:
         self._sums = np.cumsum(scores, axis=1)[:, -1]
         for one in self._named:
             one.add(self._named_columns(rows))
-        if self._coverage is not None:
-            self._coverage.add(self._named_columns(rows))
-        if self.slices is not None:
-            self.slices.add(self._named_columns(rows))
+        self._further.add(self._named_columns(rows))
         rows = np.concatenate([self._last, rows], axis=1)
         offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
@@ -247,7 +213,7 @@ class Metrics:
             stride *= 2
         return stride
 
-    def _named_columns(self, rows: Floats) -> Rows:
+    def _named_columns(self, rows: Floats) -> dict[str, Floats]:
         return dict(zip(self._columns, rows, strict=True))
 
     # --- figures ----------------------------------------------------------------------------
@@ -257,7 +223,7 @@ class Metrics:
         if not self.scored:
             return {}
         means = self._sums[:2] / self.scored
-        held = {} if self._coverage is None else self._coverage.whole()
+        held = self._further.whole()
         return self._main(means) | {one.name: one.whole() for one in self._named} | held
 
     def window(self) -> dict[str, float]:
@@ -287,16 +253,7 @@ class Metrics:
         Of each its "events" and the two figures that are always there, of all its events and, as
         "window", of those among the last ones.
         """
-        if self.slices is None:
-            return {}
-        window = {
-            name: {"events": n, **self._main(np.array(means))}
-            for name, n, means in self.slices.window(self._named_columns(self._last))
-        }
-        return {
-            name: {"events": n, **self._main(np.array(means)), "window": window.get(name, {})}
-            for name, n, means in self.slices.whole()
-        }
+        return self._further.by_slice(self._named_columns(self._last), self._main)
 
     def since(self) -> dict[str, int]:
         """After how many scored events a figure began to count, of those that began late.
@@ -307,8 +264,7 @@ class Metrics:
         if self.classification:
             begun["confusion"] = self._compared_from
         begun |= {one.name: one.since for one in self._named}
-        if self._coverage is not None:
-            begun |= dict.fromkeys(self._coverage.names, self._coverage.since)
+        begun |= self._further.since()
         return {name: scored for name, scored in begun.items() if scored}
 
     def _named_of(self, rows: Floats) -> dict[str, float]:
@@ -316,10 +272,7 @@ class Metrics:
         return {one.name: one.window(columns) for one in self._named}
 
     def _held_by(self, rows: Floats) -> dict[str, float]:
-        """Figures of the regions; none where there are none."""
-        if self._coverage is None:
-            return {}
-        return self._coverage.window(self._named_columns(rows))
+        return self._further.window(self._named_columns(rows))
 
     def _main_of(self, rows: Floats) -> dict[str, float]:
         # Summed anew each time: figures must not depend on what has left the window.
@@ -358,8 +311,7 @@ class Metrics:
             "compared_from": self._compared_from,
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
-            "coverage": None if self._coverage is None else self._coverage.to_json(),
-            "slices": None if self.slices is None else self.slices.to_json(),
+            **self._further.to_json(),
         }
 
     @classmethod
@@ -389,8 +341,7 @@ class Metrics:
             saved = [name for name, _ in data.get("named", ())]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
             if names is None:
-                region = (data.get("coverage") or {}).get("size")
-                slices = (data.get("slices") or {}).get("column")
+                region, slices = Further.wanted(data)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         metrics = cls(
@@ -423,15 +374,7 @@ class Metrics:
         saved = dict(data["named"])
         for one in self._named:
             one.resume(saved.get(one.name), self.scored, self._compared_from)
-        if self._coverage is not None:
-            self._coverage.resume(data.get("coverage"), self.scored)
-        if self.slices is not None:
-            kept = data.get("slices")
-            self.slices.resume(kept)
-            if not kept or kept["column"] != self.slices.column:
-                self._last[self._columns.index(self.slices.COLUMN)] = np.nan
-            elif not self.slices.fits(self._last[self._columns.index(self.slices.COLUMN)]):
-                raise ValueError("slices of the last events are none of the names")
+        self._further.resume(data, self.scored, self._named_columns(self._last))
 
 
 def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:

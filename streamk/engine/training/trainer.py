@@ -6,9 +6,8 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
+from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions, revise
 from streamk.engine.training.slicing import SliceReader, beside_of
@@ -35,8 +35,7 @@ from streamk.engine.training.surplus import Predicted, before, surplus_of, witho
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
-from streamk.learners.common.predictor import aside
-from streamk.learners.common.prequential import Prequential, joined, nothing
+from streamk.learners.common.prequential import Prequential, joined
 from streamk.state import State
 
 __all__ = ["Trainer"]
@@ -91,10 +90,8 @@ class Trainer:
             slices=None if slices is None else slices.name,
         )
         self._slices = slices
-        self.alarms: Alarms | None = None
-        if alarms is not None:
-            level = None if self._regions is None else self._regions.level
-            self.alarms = Alarms(alarms, classification=model.is_classifier, level=level)
+        level = None if self._regions is None else self._regions.level
+        self.alarms = None if alarms is None else Alarms(alarms, model.is_classifier, level)
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
@@ -111,11 +108,7 @@ class Trainer:
         """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
-        if schema.absent == "missing" and not model.takes_missing:
-            raise InvalidInput(
-                "absent='missing' is for models that take missing values; wrap the learner in"
-                " streamk.learners.Scaled, or choose absent='zero'"
-            )
+        _check_absent(schema, model)
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
@@ -304,18 +297,18 @@ class Trainer:
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
         start = 0
-        with _refusals(batch):
+        with refusals(batch):
             for row, width in decoded.growth:
                 if row > start:
                     part = slice(start, row)
-                    pieces += self._rest(_cut(X[part], known), y[part], details)
-                pieces += self._rest(_cut(X[row : row + 1], known), [None], details)
+                    pieces += self._rest(cut(X[part], known), y[part], details)
+                pieces += self._rest(cut(X[row : row + 1], known), [None], details)
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
-                    model.learn_many(_cut(X[row : row + 1], known), [y[row]])
+                    model.learn_many(cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
-                pieces += self._rest(_cut(X[start:], known), y[start:], details)
+                pieces += self._rest(cut(X[start:], known), y[start:], details)
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         self._learned = self._learned[0] + len(batch), getattr(model, "events_left", 0)
         found, measured = joined(pieces, model), None
@@ -329,26 +322,13 @@ class Trainer:
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
         if self._details is None:
-            return [self._predict_then_learn(X, y)]
+            return [predict_then_learn(self.model, X, y, learns=self.learns)]
         pieces = []
         for i, x in enumerate(X):
             details.append(self._details.of(self.model, x))
-            pieces.append(self._predict_then_learn(X[i : i + 1], y[i : i + 1]))
+            one = slice(i, i + 1)
+            pieces.append(predict_then_learn(self.model, X[one], y[one], learns=self.learns))
         return pieces
-
-    def _predict_then_learn(self, X: Any, y: list[Any]) -> Prequential:
-        if self.model.columns is not None:
-            with nullcontext() if self.learns else aside(self.model):
-                return self.model.predict_then_learn_many(X, y)
-        # Events without a value; columns come, though none, with the first one learned.
-        first = next((i for i, label in enumerate(y) if label is not None), len(y))
-        unknown = nothing(self.model, first)
-        if first == len(y):
-            return unknown
-        self.model.add_columns(())
-        return joined(
-            [unknown, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
-        )
 
     # --- what follows -----------------------------------------------------------------------------
 
@@ -507,15 +487,10 @@ class Trainer:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
 
 
-def _cut(X: Any, width: int) -> Any:
-    """Return rows without the columns that come later."""
-    return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
-
-
-@contextmanager
-def _refusals(batch: Batch) -> Iterator[None]:
-    """Say which events a model's complaint is about."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
+def _check_absent(schema: Schema, model: Learner) -> None:
+    """Raise `InvalidInput` if missing values come that the model does not take."""
+    if schema.absent == "missing" and not model.takes_missing:
+        raise InvalidInput(
+            "absent='missing' is for models that take missing values; wrap the learner in"
+            " streamk.learners.Scaled, or choose absent='zero'"
+        )
