@@ -49,6 +49,8 @@ class Snapshot:
         What the run waits for and for how long, such as "broker gone 12s".
     slices : dict of str to dict
         Figures of each value of a column, where one was named.
+    alarms : dict of str to int
+        Alarms so far, by kind.
     """
 
     events: int
@@ -66,6 +68,7 @@ class Snapshot:
     epoch: int | None
     trouble: str | None = None
     slices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    alarms: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
         """At most 79 characters for a terminal.

@@ -129,6 +129,9 @@ class JobMonitoring(_Requests):
             ("slice", "name", "of"),
             registry=registry,
         )
+        self._alarms = Gauge(
+            "streamk_job_alarms", "Alarms since the job began.", ("kind",), registry=registry
+        )
         self._waits = Gauge(
             "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
         )
@@ -148,5 +151,7 @@ class JobMonitoring(_Requests):
                     self._slices.labels(value, name, "whole").set(figures[name])
                     # An accuracy of none of the last events is none.
                     self._slices.labels(value, name, "window").set(window.get(name, float("nan")))
+            for kind, n in last["alarms"].items():
+                self._alarms.labels(kind).set(n)
             self._waits.set(last["trouble"] is not None)
         return super().text()
