@@ -41,6 +41,7 @@ from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.scale_out import __main__ as scale_out
 from benchmarks.serving import __main__ as serving
+from benchmarks.signals import __main__ as signals
 from benchmarks.speed import __main__ as speed
 from benchmarks.step import __main__ as step
 
@@ -72,6 +73,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
     TOPICS / "drift.md": {drift.NAME: drift.render},
     TOPICS / "serving.md": {serving.NAME: serving.render},
+    TOPICS / "signals.md": {signals.NAME: signals.render},
     TOPICS / "late_labels.md": {late_labels.NAME: late_labels.render},
     TOPICS / "scale_out.md": {scale_out.NAME: scale_out.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},

@@ -69,6 +69,7 @@ def engine(directory: Path, sink: Any, *, model: Any = None, **options: Any) -> 
         labels=late,
         ignore=("at",),
         max_skew=float("inf"),
+        prediction_set=0.9,
         sink=sink,
         **options,
     )

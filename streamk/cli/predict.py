@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from streamk.cli.job.signals import add_details
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.run import add_details, add_running, check, connected, display, show
+from streamk.cli.run import add_running, check, connected, display, show
 
 __all__ = ["main"]
 
@@ -103,6 +104,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         "learn": False,
         "absent": model.schema.absent,
         "ignore": model.schema.ignore,
+        "kept": model.kept,
     }
     display(options, engine_options, stack)
     with preparing(model.learner):

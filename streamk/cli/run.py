@@ -16,6 +16,7 @@ from connectors.registry import open_sink, open_source, parse_url, schemes
 from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
+from streamk.cli.job.signals import add_details, add_signals
 from streamk.cli.model_options import build, described, own_header, task_of
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
@@ -35,7 +36,7 @@ from streamk.cli.parsing.arguments import (
 from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
-__all__ = ["add_details", "add_running", "check", "connected", "display", "main", "show"]
+__all__ = ["add_running", "check", "connected", "display", "main", "show"]
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -103,7 +104,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def show(report: Any, options: dict[str, Any]) -> None:
     """Print how a job ended, where it is not in the way."""
-    taken = [parse_url(options[name]).scheme for name in ("to", "dead_letters") if name in options]
+    taken = [
+        parse_url(options[name]).scheme
+        for name in ("to", "dead_letters", "alarms")
+        if name in options
+    ]
     # What is for people must not get among the predictions.
     stream = sys.stderr if "stdout" in taken else sys.stdout
     structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
@@ -233,6 +238,7 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
         " F1=spam",
     )
+    add_signals(add)
     add(
         "--checkpoint-every",
         metavar="N",
@@ -267,21 +273,6 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="end with one line of JSON instead of a table")
     add("--quiet", action="store_true", help="show warnings and errors only")
     _add_trouble(parser)
-
-
-def add_details(add: Callable[..., Any]) -> None:
-    """Add the options of what goes with a prediction."""
-    add(
-        "--interval",
-        metavar="SHARE",
-        type=share,
-        help="predicted numbers come with an interval that holds so large a share of them",
-    )
-    add(
-        "--explain",
-        action="store_true",
-        help="predictions come with their reasons: the columns of the largest effect",
-    )
 
 
 def _add_trouble(parser: Parser) -> None:
@@ -340,6 +331,7 @@ def check(options: dict[str, Any]) -> None:
         "labels": "--labels",
         "to": "--to",
         "dead_letters": "--dead-letters",
+        "alarms": "--alarms",
     }
     used: dict[str, str] = {}
     for name, flag in flags.items():
@@ -428,7 +420,7 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
     """
     source: Source = _opened(open_source, options["source"])
     stack.callback(source.close)
-    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters")):
+    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
         if name in options:
             sink: Sink = _opened(open_sink, options[name])
             stack.callback(sink.close)

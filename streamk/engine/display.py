@@ -73,6 +73,8 @@ class Display:
             epoch=epoch,
             trouble=trouble,
             contest=getattr(trainer.model, "standings", None),
+            slices=trainer.metrics.by_slice(),
+            alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
         )
         if not last or self._is_news(snapshot):
             self._tell(snapshot)

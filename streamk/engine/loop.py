@@ -16,6 +16,7 @@ from functools import partial
 from types import FrameType
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
+from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
@@ -44,6 +45,7 @@ from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
+from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
@@ -137,11 +139,16 @@ class Engine:
         False: events are predicted and never learned. `schema` is then one of mode "fixed" with the
         model's columns, as `streamk.load` gives it.
     newer : function, optional
-        Called each second where nothing is learned: returns a model and its schema to predict with
-        from there on, or None.
+        Called each second where nothing is learned: returns a model, its schema and its `kept` to
+        predict with from there on, or None.
     interval : float, optional
-        Predicted numbers come with an interval that holds them with so large a probability, between
-        0 and 0.99 (`MultiKernel`).
+        Predicted numbers come with an interval; so large a share of them is held, above 0 and at
+        most 0.99, whatever the model and the drift (`streamk.conformal.AdaptiveIntervals`).
+    prediction_set : float, optional
+        Predicted classes come with a set of the most probable ones, which likewise holds so large a
+        share of the labels (`streamk.conformal.AdaptiveSets`).
+    kept : Regions, optional
+        For learn=False: what the job of the model has learned for those (`TrainedModel.kept`).
     explain : bool, default False
         Predictions come with their reasons, the columns of the largest effect. Each is computed by
         itself, from a prediction more for every column.
@@ -152,6 +159,12 @@ class Engine:
     metrics : sequence of str, optional
         Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
         Where they are of one class it is True or 1, or named, as "F1=spam".
+    alarms : Sink, optional
+        Gets an event when the error rises against its past, labels come later than before, or
+        coverage or calibration leave their bounds, see `streamk.engine.alarms.alarms`.
+    slice : str or int, optional
+        A field of the events; each of the 20 values that come first has figures of its own, all
+        others together.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
@@ -205,11 +218,15 @@ class Engine:
         buffer_bytes: int = 1 << 28,
         window: int = 1000,
         learn: bool = True,
-        newer: Callable[[], tuple[Learner, Schema] | None] | None = None,
+        newer: Callable[[], tuple[Learner, Schema, Regions | None] | None] | None = None,
         interval: float | None = None,
+        prediction_set: float | None = None,
+        kept: Regions | None = None,
         explain: bool = False,
         labels: LateLabels | None = None,
         metrics: Sequence[str] = (),
+        alarms: Sink | None = None,
+        slice: str | int | None = None,  # noqa: A002 (the field's word)
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
     ) -> None:
@@ -228,7 +245,7 @@ class Engine:
         if labels is not None:
             source = joined(source, labels, label, model, learn=learn)
         self._source, self._sink = source, sink
-        sinks = {"sink": sink, "dead_letters": dead_letters}
+        sinks = {"sink": sink, "dead_letters": dead_letters, "alarms": alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoint = None if checkpoint is None else location(checkpoint)
         self._start_from = None if start_from is None else location(start_from)
@@ -240,7 +257,7 @@ class Engine:
         self._max_events, self._until_end = max_events, until_end
         self._newer, self._looked = newer, time.monotonic()
         self._display = Display(on_progress, Pace(progress_interval))
-        self._health = HealthMonitor((source, sink, dead_letters), self._show_trouble)
+        self._health = HealthMonitor((source, sink, dead_letters, alarms), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
         kind = Trainer if labels is None else partial(LateTrainer, late=labels)
@@ -254,8 +271,11 @@ class Engine:
             max_bad_share=max_bad_share,
             window=window,
             learn=learn,
-            details=Details(interval, explain) if explain or interval is not None else None,
+            details=Details(interval, prediction_set, explain),
+            kept=kept,
             metrics=metrics,
+            alarms=alarms,
+            slices=None if slice is None else SliceReader(source, slice),
         )
         self._feed = Feed(
             source,
@@ -386,7 +406,7 @@ class Engine:
         trainer.names.tell()
         return "request"
 
-    def _renew(self, found: tuple[Learner, Schema] | None) -> None:
+    def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:
         """Predict by another model from here on, if there is one."""
         self._looked = time.monotonic()
         if found is not None:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -49,6 +49,10 @@ class Snapshot:
         What the run waits for and for how long, such as "broker gone 12s".
     contest : dict or None
         `streamk.learners.Contest.standings`, where there are challengers.
+    slices : dict of str to dict
+        Figures of each value of a column, where one was named.
+    alarms : dict of str to int
+        Alarms so far, by kind.
     """
 
     events: int
@@ -66,6 +70,8 @@ class Snapshot:
     epoch: int | None
     trouble: str | None = None
     contest: dict[str, Any] | None = None
+    slices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    alarms: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
         """At most 79 characters for a terminal.

@@ -61,6 +61,10 @@ class Report:
         placed by (`max_skew`), where there are several partitions.
     fates : Fates or None
         What became of events and labels where these come late, from a source of their own.
+    alarms : dict of str to int
+        Alarms by kind since the job began.
+    slices : dict of str to dict
+        Figures of each value of the column `slice`, see `Metrics.by_slice`.
     """
 
     stopped: Stopped
@@ -83,6 +87,8 @@ class Report:
     absent_names: tuple[str, ...] = ()
     skewed: dict[str, int] = field(default_factory=dict)
     fates: Fates | None = None
+    alarms: dict[str, int] = field(default_factory=dict)
+    slices: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def report_of(
@@ -116,4 +122,6 @@ def report_of(
         epoch=epoch,
         absent_names=trainer.names.sentences(),
         fates=trainer.fates,
+        alarms={} if trainer.alarms is None else trainer.alarms.counts,
+        slices=trainer.metrics.by_slice(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +11,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Schema, decoder
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
+from streamk.serving.predicting import answers
 from streamk.serving.trained import TrainedModel
 
 __all__ = ["Answers", "RefusedEvents", "split"]
@@ -85,7 +86,8 @@ class Answers:
         self._model = model
         self._lock = threading.Lock()
         """Of the decoder, which writes to arrays of its own."""
-        self._use(*model.current)
+        learner, schema, _ = model.current
+        self._use(learner, schema)
 
     def _use(self, learner: Learner, schema: Schema) -> None:
         self._learner = learner
@@ -109,38 +111,26 @@ class Answers:
         InvalidInput
             If the model has no such details.
         """
-        learner, X = self._decoded(events)
+        learner, kept, X = self._decoded(events)
+        regions: Regions | None = None
         if details is not None:
-            details.check(learner)
-        found = _predicted(learner, X)
+            details, regions = details.served(learner, kept)
+        found = answers(learner, X, regions)
         if details is not None:
             for answer, x in zip(found, X, strict=True):
                 answer |= details.of(learner, x)
         return found
 
-    def _decoded(self, events: Sequence[bytes]) -> tuple[Learner, NDArray[np.float64]]:
-        """Return the model of now, and the events as its rows."""
+    def _decoded(
+        self, events: Sequence[bytes]
+    ) -> tuple[Learner, Regions | None, NDArray[np.float64]]:
+        """Return the model of now, what its job keeps for regions, and the events as its rows."""
         with self._lock:
-            learner, schema = self._model.current
+            learner, schema, kept = self._model.current
             if learner is not self._learner:
                 self._use(learner, schema)
             decoded = self._decoder.decode(events)
             X = decoded.X.copy()
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
-        return learner, X if learner.takes_missing else np.nan_to_num(X)
-
-
-def _predicted(learner: Learner, X: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Return predictions and, of classes, probabilities; None, {} and 0 where nothing is known."""
-    if not learner.is_classifier:
-        numbers = learner.predict_many(X).tolist() if learner.n_events else [0.0] * len(X)
-        return [{"prediction": number} for number in numbers]
-    if not learner.classes:
-        return [{"prediction": None, "probabilities": {}} for _ in X]
-    names = [name if isinstance(name, str) else json.dumps(name) for name in learner.classes]
-    labels, P = np.asarray(learner.predict_many(X)).tolist(), learner.predict_proba_many(X)
-    return [
-        {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
-        for label, row in zip(labels, P.tolist(), strict=True)
-    ]
+        return learner, kept, X if learner.takes_missing else np.nan_to_num(X)

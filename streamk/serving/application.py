@@ -173,7 +173,7 @@ class _Server:
 
     async def model(self, _: Request) -> Response:
         """Tell of the model."""
-        learner, schema = self._model.current
+        learner, schema, _kept = self._model.current
         about: dict[str, Any] = {
             "model": getattr(innermost(learner), "TYPE", type(learner).__name__),
             "task": "classification" if learner.is_classifier else "regression",
@@ -204,7 +204,7 @@ class _Server:
 
     async def readyz(self, _: Request) -> Response:
         """Tell whether there is anything to predict from, and new enough."""
-        learner, _schema = self._model.current
+        learner = self._model.learner
         if not (learner.n_events and (learner.classes or not learner.is_classifier)):
             return as_json({"status": "nothing is learned yet"}, 503)
         if self._max_age is not None and self._model.age > self._max_age:
@@ -235,16 +235,23 @@ class _Server:
 def _details(request: Request) -> Details | None:
     """Return the details that the query asks for."""
     asked = dict(request.query_params)
-    interval, reasons = asked.pop("interval", None), asked.pop("reasons", "false")
+    levels = {name: _level(name, asked.pop(name, None)) for name in ("interval", "prediction_set")}
+    reasons = asked.pop("reasons", "false")
     if asked:
-        raise InvalidInput(f"no parameter {min(asked)!r}; there are interval and reasons")
+        raise InvalidInput(
+            f"no parameter {min(asked)!r}; there are interval, prediction_set and reasons"
+        )
     if reasons not in ("true", "false"):
         raise InvalidInput(f"reasons={reasons!r} must be true or false")
+    details = Details(**levels, reasons=reasons == "true")
+    return None if details == Details() else details
+
+
+def _level(name: str, text: str | None) -> float | None:
     try:
-        level = None if interval is None else float(interval)
+        return None if text is None else float(text)
     except ValueError:
-        raise InvalidInput(f"interval={interval!r} must be a number, for example 0.9") from None
-    return None if level is None and reasons == "false" else Details(level, reasons == "true")
+        raise InvalidInput(f"{name}={text!r} must be a number, for example 0.9") from None
 
 
 def _check_kind(request: Request) -> None:

@@ -31,6 +31,11 @@ _PREDICTION = {
             "type": ["array", "null"],
             "items": {"type": "number"},
         },
+        "prediction_set": {
+            "description": "Classes that hold the label with the probability asked for, in order.",
+            "type": "array",
+            "items": {"type": ["string", "number", "boolean"]},
+        },
         "reasons": {
             "description": "The columns of the largest effect.",
             "type": ["array", "null"],
@@ -78,6 +83,7 @@ def description(body: int, events: int, with_token: bool, learns: bool) -> dict[
         "summary": "Predict one event, or several",
         "parameters": [
             _parameter("interval", "With numbers an interval of this probability.", "number"),
+            _parameter("prediction_set", "With classes a set of this probability.", "number"),
             _parameter("reasons", "With each prediction its reasons.", "boolean"),
         ],
         "requestBody": _body(body, events),

@@ -142,6 +142,15 @@ class JobMonitoring(_Requests):
             ("model",),
             registry=registry,
         )
+        self._slices = Gauge(
+            "streamk_job_slice",
+            "Figures of the events with a value of the column that --slice names.",
+            ("slice", "name", "of"),
+            registry=registry,
+        )
+        self._alarms = Gauge(
+            "streamk_job_alarms", "Alarms since the job began.", ("kind",), registry=registry
+        )
         self._waits = Gauge(
             "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
         )
@@ -155,6 +164,14 @@ class JobMonitoring(_Requests):
             for of in ("window", "whole", "baselines"):
                 for name, value in last[of].items():
                     self._figures.labels(name, of).set(value)
+            for value, figures in last["slices"].items():
+                window = {"events": 0, **figures["window"]}
+                for name in figures.keys() - {"window"}:
+                    self._slices.labels(value, name, "whole").set(figures[name])
+                    # An accuracy of none of the last events is none.
+                    self._slices.labels(value, name, "window").set(window.get(name, float("nan")))
+            for kind, n in last["alarms"].items():
+                self._alarms.labels(kind).set(n)
             self._waits.set(last["trouble"] is not None)
             if last["contest"] is not None:
                 self._compare(last["contest"])

@@ -13,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.adapters.rows import Model
+from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.encoding import Schema
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.watching import marker
 from streamk.engine.recovery.opening import initials
+from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import Learner, MultiKernel, from_state
+from streamk.learners import Learner, from_state
 from streamk.learners.common.predictor import innermost
 from streamk.learners.registry import champion_state
 from streamk.learners.report import report
 from streamk.serving.following import Following
+from streamk.serving.predicting import answers
 
 __all__ = ["TrainedModel", "load"]
 
@@ -149,8 +152,8 @@ class TrainedModel:
         self.label = saved.label
         ignore = saved.ignore if saved.label is None else (*saved.ignore, saved.label)
         # One assignment each, for the sake of other threads.
-        self._pair = learner, self.schema
-        self._model = Model(learner, replace(self.schema, ignore=ignore))
+        self._served = learner, self.schema, _kept(found)
+        self._opened = Model(learner, replace(self.schema, ignore=ignore)), self._served[2]
         self.path, self.epoch, self.written = found.path, found.epoch, found.written
 
     def refresh(self) -> bool:
@@ -184,14 +187,19 @@ class TrainedModel:
         return max(0.0, time.time() - self.written)
 
     @property
-    def current(self) -> tuple[Learner, Schema]:
-        """The model and the schema that belongs to it, of one checkpoint."""
-        return self._pair
+    def current(self) -> tuple[Learner, Schema, Regions | None]:
+        """The model, its schema and what its job keeps for regions, of one checkpoint."""
+        return self._served
+
+    @property
+    def kept(self) -> Regions | None:
+        """Regions as the job has learned them, intervals or sets; None where it gives none."""
+        return self._served[2]
 
     @property
     def learner(self) -> Learner:
         """The model itself."""
-        return self._model.learner
+        return self._opened[0].learner
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -203,10 +211,10 @@ class TrainedModel:
         """Events the model has learned."""
         return self.learner.n_events
 
-    def _current(self) -> Model:
+    def _current(self) -> tuple[Model, Regions | None]:
         if self._follow is not None and time.monotonic() - self._looked >= self._follow:
             self._following.look()
-        return self._model
+        return self._opened
 
     def _rows(self, model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
         """Return events as the learner takes them, an array of their own."""
@@ -230,7 +238,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model = self._current()
+        model, _ = self._current()
         if not _can_predict(model.learner):
             return _nothing(model.learner)
         found = model.learner.predict_one(self._row(model, x))
@@ -248,7 +256,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model = self._current()
+        model, _ = self._current()
         if not _can_predict(model.learner):
             return [_nothing(model.learner)] * len(events)
         found: list[Any] = model.learner.predict_many(self._rows(model, events)).tolist()
@@ -266,7 +274,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it, or the model predicts numbers.
         """
-        model = self._current()
+        model, _ = self._current()
         if model.learner.is_classifier and not model.learner.classes:
             return {}
         return model.learner.predict_proba_one(self._row(model, x))
@@ -274,23 +282,52 @@ class TrainedModel:
     def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
         """Return an interval that holds the number with about that probability.
 
+        It is the one that the job gives, where that runs with `--interval` of this level; of other
+        levels the one that the model `multi-kernel` knows itself.
+
         Parameters
         ----------
         x : dict
         level : float, default 0.9
-            Between 0 and 0.99.
+            Above 0 and at most 0.99.
 
         Raises
         ------
         InvalidInput
-            If a value or the level is of no use, or the model has no intervals.
+            If a value or the level is of no use, there is no such interval, or no label has come
+            yet.
         """
-        model = self._current()
-        if not isinstance(model.learner, MultiKernel):
-            raise InvalidInput("intervals are for numbers predicted by the model multi-kernel")
-        rows = self._rows(model, [x])
-        low, high = model.learner.predict_interval_many(rows, level)[0].tolist()
+        low, high = self._region_of(x, Details(interval=level))
         return low, high
+
+    def predict_set_one(self, x: Event, level: float = 0.9) -> list[Any]:
+        """Return the classes that hold the label with about that probability, most probable first.
+
+        Parameters
+        ----------
+        x : dict
+        level : float, default 0.9
+            That of the job's `--prediction-set`.
+
+        Raises
+        ------
+        InvalidInput
+            If a value or the level is of no use, or the job gives no such sets.
+        """
+        return self._region_of(x, Details(prediction_set=level))
+
+    def _region_of(self, x: Event, wanted: Details) -> list[Any]:
+        model, kept = self._current()
+        details, regions = wanted.served(model.learner, kept)
+        rows = self._rows(model, [x])
+        if regions is None:
+            (answer,) = (details.of(model.learner, row) for row in rows)
+        else:
+            (answer,) = answers(model.learner, rows, regions)
+        found = answer["interval" if wanted.interval is not None else "prediction_set"]
+        if found is None:
+            raise InvalidInput("nothing is learned yet, so there is no interval")
+        return list(found)
 
     def debug_one(self, x: Event) -> str:
         """Tell what is predicted for an event, which experts carry the weight, and which columns.
@@ -304,12 +341,22 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model = self._current()
+        model, _ = self._current()
         return report(model.learner, self._row(model, x))
 
     def __repr__(self) -> str:
         kind = getattr(innermost(self.learner), "TYPE", "model")
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
+
+
+def _kept(found: Checkpoint) -> Regions | None:
+    """Return what the job of a checkpoint keeps for intervals or sets. Raises `StateError`."""
+    data = found.body["training"].get("regions")
+    if data is None:
+        return None
+    kinds = (AdaptiveIntervals, AdaptiveSets)
+    kind = next((kind for kind in kinds if data.get("region") == kind.NAME), AdaptiveSets)
+    return kind.from_json(data)
 
 
 def _can_predict(learner: Learner) -> bool:

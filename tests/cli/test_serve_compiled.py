@@ -242,7 +242,7 @@ def test_a_file_of_options_has_it(home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says", "status"),
     [
-        (("--interval", "0.9"), "a model that is served by a compiled copy has no intervals", 2),
+        (("--interval", "1.0"), "interval=1.0 must lie between 0 and 0.99", 2),
         (("--set", "loss=quantile"), "of a quantile cannot be served by a compiled copy", 2),
         (("--set", "loss=quantile", "--set", "q=0.9"), "of a quantile cannot be served", 2),
         (("--serve-compiled=yes",), "ignored explicit argument", 2),

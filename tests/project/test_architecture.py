@@ -26,7 +26,7 @@ FLOORS = (
     ("kernels", "losses"),
     ("landmarks", "features"),
     ("scaling",),
-    ("factorization", "drift"),
+    ("conformal", "factorization", "drift"),
     ("prediction", "encoding"),
     ("learners",),
     ("engine", "distributed", "adapters"),

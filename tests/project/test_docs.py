@@ -42,7 +42,7 @@ def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
         *("factorization.md", "metrics.md", "serving.md", "running.md", "gallery.md", "words.md"),
-        *("additions.md", "fast_prediction.md", "drift.md", "scale_out.md"),
+        *("additions.md", "fast_prediction.md", "drift.md", "scale_out.md", "signals.md"),
         *("late_labels.md", "challengers.md"),
         *FOLLOWED,
     }

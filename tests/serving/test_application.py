@@ -133,6 +133,20 @@ def test_intervals(tmp_path: Path) -> None:
         assert "must lie between 0 and 0.99" in refused.json()["error"]
 
 
+def test_prediction_sets(tmp_path: Path) -> None:
+    model = create("multi-kernel", task="classification")
+    learned(tmp_path, STREAM, model, prediction_set=0.9)
+    with TestClient(application(streamk.load(tmp_path))) as client:
+        answers = client.post("/predict?prediction_set=0.9", json=[plain(STREAM[0])] * 2).json()
+        assert [answer["prediction"] in answer["prediction_set"] for answer in answers] == [
+            True
+        ] * 2
+        assert answers[0]["prediction_set"] == streamk.load(tmp_path).predict_set_one(STREAM[0])
+        refused = client.post("/predict?prediction_set=0.8", json=plain(STREAM[0]))
+        assert refused.status_code == 400
+        assert "runs with --prediction-set 0.9" in refused.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,13 @@ def test_figures_for_prometheus() -> None:
         assert "streamk_job_lag NaN" in text
         assert 'streamk_job_figure{name="accuracy",of="window"} 0.875' in text
         assert "streamk_job_waits 0.0" in text
+        figures = {"events": 4, "accuracy": 0.5}
+        slices = {"Rome": {**figures, "window": {"events": 2, "accuracy": 1.0}}}
+        history(replace(snapshot(20), slices=slices, alarms={"error": 3}))
+        text = client.get("/metrics").text
+        assert 'streamk_job_slice{name="accuracy",of="whole",slice="Rome"} 0.5' in text
+        assert 'streamk_job_alarms{kind="error"} 3.0' in text
+        assert 'streamk_job_slice{name="events",of="window",slice="Rome"} 2.0' in text
         history(snapshot(30, trouble="broker gone 12s"))
         assert "streamk_job_waits 1.0" in client.get("/metrics").text
         assert client.get("/readyz").json() == {"status": "broker gone 12s"}

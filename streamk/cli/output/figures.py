@@ -18,6 +18,7 @@ __all__ = [
     "figure_rows",
     "promotion_lines",
     "since_lines",
+    "slice_rows",
     "sparkline",
     "words",
 ]
@@ -51,6 +52,23 @@ def figure_rows(
         for name, value in baselines["whole"].items()
     ]
     return rows[:1] + compared + rows[1:]
+
+
+def slice_rows(slices: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Each value of a column with its events, its first figure of all of them and of the last ones.
+
+    >>> one = {"events": 3, "accuracy": 0.75, "log_loss": 0.5, "window": {}}
+    >>> slice_rows({"Rome": one})
+    [('slice', 'events', 'accuracy', 'last ones'), ('Rome', '3', '0.7500', '')]
+    """
+    rows: list[tuple[str, ...]] = []
+    main = ""
+    for name, figures in slices.items():
+        main = next(key for key in figures if key not in ("events", "window"))
+        last = figures["window"].get(main)
+        shown = "" if last is None else f"{last:.4f}"
+        rows.append((_name(name), f"{figures['events']:,}", f"{figures[main]:.4f}", shown))
+    return [("slice", "events", words(main), "last ones"), *rows]
 
 
 def since_lines(since: Mapping[str, int]) -> list[str]:

@@ -13,6 +13,7 @@ from streamk.cli.output.figures import (
     figure_rows,
     promotion_lines,
     since_lines,
+    slice_rows,
 )
 from streamk.cli.output.tables import columns, features, size
 from streamk.engine import Report
@@ -48,6 +49,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "lost": report.lost,
         "skewed": report.skewed,
         "fates": None if report.fates is None else asdict(report.fates),
+        "alarms": report.alarms,
+        "slices": report.slices,
         "features": model.n_features,
         "classes": list(model.classes),
         "columns": len(model.columns or ()),
@@ -73,6 +76,8 @@ def as_text(report: Report) -> str:
         rows = [("", "all events", "last ones")]
         rows += figure_rows(report.whole, report.window, report.baselines)
         lines += ["", columns(rows, indent="  ", numbers=True), ""]
+        if report.slices:
+            lines += [columns(slice_rows(report.slices), indent="  ", numbers=True), ""]
         table = confusion_table(report.confusion)
         if table:
             lines += [table, ""]
@@ -106,6 +111,9 @@ def as_text(report: Report) -> str:
         for name, n in report.skewed.items()
     ]
     facts += [("late", line) for line in fate_lines(report.fates)]
+    if report.alarms:
+        alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
+        facts.append(("alarms", alarms))
     facts += [("names", sentence) for sentence in report.absent_names]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))

@@ -5,7 +5,8 @@ not know yet has probability 0; so that one such event does not make the mean in
 probabilities count as 1e-15 to 1 - 1e-15 (a loss of 34.5), as in River and scikit-learn.
 Regression: mean absolute error and root mean squared error.
 Beside them stand the baselines of `streamk.engine.evaluation.baselines`, by accuracy and mean
-absolute error, and the figures that were asked for, see `streamk.engine.evaluation.river_metrics`.
+absolute error, the figures that were asked for, see `streamk.engine.evaluation.river_metrics`, and
+those of intervals or sets of classes, see `streamk.engine.evaluation.coverage`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy.typing as npt
 
 from streamk.engine.evaluation.baselines import ClassBaselines, NumberBaselines
 from streamk.engine.evaluation.confusion import Confusion
+from streamk.engine.evaluation.further import Further
 from streamk.engine.evaluation.history import History
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
+from streamk.engine.evaluation.slices import Slices
 from streamk.errors import StateError
 from streamk.learners.common.prequential import score_classes, score_numbers
 
@@ -44,6 +47,10 @@ class Metrics:
     names : sequence of str
         Further figures by their names in `river.metrics`, see
         `streamk.engine.evaluation.river_metrics`.
+    region : str, optional
+        Where predictions have regions, the name of the figure of their mean size.
+    slices : str or int, optional
+        The column whose values have figures of their own.
 
     Examples
     --------
@@ -55,7 +62,15 @@ class Metrics:
     {'last_value': 0.5, 'mean': 0.75}
     """
 
-    def __init__(self, *, classification: bool, window: int, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        classification: bool,
+        window: int,
+        names: Sequence[str] = (),
+        region: str | None = None,
+        slices: str | int | None = None,
+    ) -> None:
         self.classification = classification
         self.scored = 0
         """Events that had both a prediction and a label."""
@@ -66,6 +81,7 @@ class Metrics:
         self._baselines = ClassBaselines() if classification else NumberBaselines()
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
+        self._further = Further(region, slices)
         self._compared_from = 0
         """Scored events before baselines and confusion matrix began to count."""
         self._window = window
@@ -73,6 +89,7 @@ class Metrics:
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
         self._sums: Floats = np.zeros(len(self._means))
         self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
+        self._columns += self._further.columns
         self._last: Floats = np.zeros((len(self._columns), 0))
         """The last events, by column."""
 
@@ -85,7 +102,12 @@ class Metrics:
     def figure_names(self) -> tuple[str, ...]:
         """The two figures that are always there, then those that were asked for."""
         main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
-        return (*main, *(one.name for one in self._named))
+        return (*main, *(one.name for one in self._named), *self._further.names)
+
+    @property
+    def slices(self) -> Slices | None:
+        """The values of the column that have figures of their own; None without one."""
+        return self._further.slices
 
     # --- events -----------------------------------------------------------------------------
 
@@ -96,6 +118,7 @@ class Metrics:
         classes: Sequence[Any],
         labels: Sequence[Any],
         at: Codes | None = None,
+        further: Rows | None = None,
     ) -> None:
         """Add further labelled events of a classification, n in number.
 
@@ -109,6 +132,8 @@ class Metrics:
         labels : sequence of labels (n,)
         at : int64 array of shape (n,), optional
             How many events of the stream each is the last of; by default labelled ones are counted.
+        further : mapping of str to float64 array of shape (n,), optional
+            Further columns: those of `Coverage` where there are regions, and of `Slices`.
         """
         assert isinstance(self._baselines, ClassBaselines)
         truth, answers = self.confusion.codes(labels, predictions)
@@ -119,6 +144,7 @@ class Metrics:
             picks = np.flatnonzero(told).tolist()
             truth, answers, hits, places = truth[told], answers[told], hits[told], places[told]
             probabilities = probabilities[told]
+            further = {name: column[told] for name, column in (further or {}).items()}
             predictions, labels = [predictions[i] for i in picks], [labels[i] for i in picks]
         if not len(truth):
             return
@@ -128,6 +154,7 @@ class Metrics:
                 hits.T,
                 [truth, answers],
                 *(one.probability(probabilities, classes)[None] for one in self._curves),
+                *self._further.rows(further, len(truth)),
             ]
         )
         self._add(rows, places)
@@ -137,12 +164,21 @@ class Metrics:
         predictions: Sequence[float] | Floats,
         labels: Sequence[float],
         at: Codes | None = None,
+        further: Rows | None = None,
     ) -> None:
         """Add further labelled events of a regression; see `add_classes`."""
         assert isinstance(self._baselines, NumberBaselines)
         truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
         scores = score_numbers(answers, labels)
-        rows = np.vstack([scores.T, self._baselines.errors(truth).T, truth, answers])
+        rows = np.vstack(
+            [
+                scores.T,
+                self._baselines.errors(truth).T,
+                truth,
+                answers,
+                *self._further.rows(further, len(truth)),
+            ]
+        )
         self._add(rows, self._places(at, len(truth)))
 
     def _places(self, at: Codes | None, n: int) -> Codes:
@@ -155,12 +191,13 @@ class Metrics:
         self._sums = np.cumsum(scores, axis=1)[:, -1]
         for one in self._named:
             one.add(self._named_columns(rows))
+        self._further.add(self._named_columns(rows))
         rows = np.concatenate([self._last, rows], axis=1)
         offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:
             window = rows[:, max(0, point - offset - self._window) : point - offset]
-            figures = self._main_of(window) | self._baselines_of(window)
+            figures = self._main_of(window) | self._baselines_of(window) | self._held_by(window)
             if self._named and point % self._named_stride == 0:
                 figures |= self._named_of(window)
             if not self.history.add(int(places[point - before - 1]), figures):
@@ -176,7 +213,7 @@ class Metrics:
             stride *= 2
         return stride
 
-    def _named_columns(self, rows: Floats) -> Rows:
+    def _named_columns(self, rows: Floats) -> dict[str, Floats]:
         return dict(zip(self._columns, rows, strict=True))
 
     # --- figures ----------------------------------------------------------------------------
@@ -186,11 +223,15 @@ class Metrics:
         if not self.scored:
             return {}
         means = self._sums[:2] / self.scored
-        return self._main(means) | {one.name: one.whole() for one in self._named}
+        held = self._further.whole()
+        return self._main(means) | {one.name: one.whole() for one in self._named} | held
 
     def window(self) -> dict[str, float]:
         """Figures of the last events by name; empty before the first scored event."""
-        return self._main_of(self._last) | self._named_of(self._last) if self.scored else {}
+        if not self.scored:
+            return {}
+        last = self._last
+        return self._main_of(last) | self._named_of(last) | self._held_by(last)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Figures of the baselines, accuracy or mean absolute error, whole and windowed, by name.
@@ -206,6 +247,14 @@ class Metrics:
             "window": self._baselines_of(self._last),
         }
 
+    def by_slice(self) -> dict[str, dict[str, Any]]:
+        """Figures of each value of the column, by its name; empty where none was named.
+
+        Of each its "events" and the two figures that are always there, of all its events and, as
+        "window", of those among the last ones.
+        """
+        return self._further.by_slice(self._named_columns(self._last), self._main)
+
     def since(self) -> dict[str, int]:
         """After how many scored events a figure began to count, of those that began late.
 
@@ -215,11 +264,15 @@ class Metrics:
         if self.classification:
             begun["confusion"] = self._compared_from
         begun |= {one.name: one.since for one in self._named}
+        begun |= self._further.since()
         return {name: scored for name, scored in begun.items() if scored}
 
     def _named_of(self, rows: Floats) -> dict[str, float]:
         columns = self._named_columns(rows)
         return {one.name: one.window(columns) for one in self._named}
+
+    def _held_by(self, rows: Floats) -> dict[str, float]:
+        return self._further.window(self._named_columns(rows))
 
     def _main_of(self, rows: Floats) -> dict[str, float]:
         # Summed anew each time: figures must not depend on what has left the window.
@@ -258,6 +311,7 @@ class Metrics:
             "compared_from": self._compared_from,
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
+            **self._further.to_json(),
         }
 
     @classmethod
@@ -267,8 +321,12 @@ class Metrics:
         *,
         window: int | None = None,
         names: Sequence[str] | None = None,
+        region: str | None = None,
+        slices: str | int | None = None,
     ) -> Metrics:
         """Go on where `to_json` was called, with another window or other names if they are given.
+
+        With `names`, `region` and `slices` are as of a new one.
 
         What was not kept begins to count here; see `since`.
 
@@ -282,10 +340,16 @@ class Metrics:
         try:
             saved = [name for name, _ in data.get("named", ())]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
+            if names is None:
+                region, slices = Further.wanted(data)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         metrics = cls(
-            classification=is_classifier, window=events, names=saved if names is None else names
+            classification=is_classifier,
+            window=events,
+            names=saved if names is None else names,
+            region=region,
+            slices=slices,
         )
         try:
             metrics._restore(data if "compared_from" in data else _of_old(data))
@@ -310,6 +374,7 @@ class Metrics:
         saved = dict(data["named"])
         for one in self._named:
             one.resume(saved.get(one.name), self.scored, self._compared_from)
+        self._further.resume(data, self.scored, self._named_columns(self._last))
 
 
 def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ _DECLARED = (
     Declared("said", "float64", ("events",)),
     Declared("width", "int64", ("events",), NON_NEGATIVE),
     Declared("number", "int64", ("events",), NON_NEGATIVE),
+    Declared("threshold", "float64", ("events",), Domain(0.0, missing=True)),
+    Declared("slice", "float64", ("events",), Domain(0.0, missing=True)),
 )
 
 
@@ -47,11 +49,16 @@ class HeldEvents:
         Columns there were when the event came.
     number : int64 array of shape (slots,)
         Under which a learner keeps what its parts have predicted.
+    threshold : float64 array of shape (slots,)
+        Of the event's region, see `streamk.conformal`; NaN where it has none.
+    slice : float64 array of shape (slots,)
+        Number of the event's slice, see `Slices`; NaN where it has none.
 
     Examples
     --------
     >>> held = HeldEvents(0.0)
-    >>> held.put([0, 1], np.eye(2), [2, 2], np.full((2, 2), 0.5), [1.0, 0.0], [7, 8])
+    >>> P = np.full((2, 2), 0.5)
+    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
     >>> held.rows([1], 3)
     array([[0., 1., 0.]])
     """
@@ -66,6 +73,8 @@ class HeldEvents:
         self.said: Floats = np.zeros(slots)
         self.width = np.zeros(slots, np.int64)
         self.number = np.zeros(slots, np.int64)
+        self.threshold: Floats = np.full(slots, np.nan)
+        self.slice: Floats = np.full(slots, np.nan)
 
     def _make_room(self, slots: int, columns: int, classes: int) -> None:
         """Have room for so many slots, columns and classes at least."""
@@ -73,17 +82,20 @@ class HeldEvents:
         k = self.P.shape[1]
         if slots <= n and columns <= d and classes <= k:
             return
-        old = self.X, self.P, self.said, self.width, self.number
+        old = self._arrays
         larger = n if slots <= n else max(slots, n + n // 2)
         self._allocate(larger, max(columns, d), max(classes, k))
-        for before, now in zip(old, (self.X, self.P, self.said, self.width, self.number)):  # noqa: B905
+        for before, now in zip(old, self._arrays, strict=True):
             now[tuple(slice(length) for length in before.shape)] = before
 
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, in bytes."""
-        arrays = (self.X, self.P, self.said, self.width, self.number)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in self._arrays)
+
+    @property
+    def _arrays(self) -> list[NDArray[Any]]:
+        return [getattr(self, each.name) for each in _DECLARED]
 
     def put(
         self,
@@ -93,6 +105,8 @@ class HeldEvents:
         P: Floats | None,
         said: Sequence[float] | Floats,
         numbers: Sequence[int],
+        thresholds: Floats | float,
+        slices: Floats | float,
     ) -> None:
         """Put n events into slots.
 
@@ -105,6 +119,7 @@ class HeldEvents:
         P : float64 array of shape (n, k), or None
         said : sequence of n float
         numbers : sequence of n int
+        thresholds, slices : float64 array of shape (n,), or NaN
         """
         P = np.zeros((len(X), 0)) if P is None else P
         self._make_room(max(slots) + 1, X.shape[1], P.shape[1])
@@ -116,6 +131,7 @@ class HeldEvents:
         self.P[slots] = np.nan
         self.P[slots, : P.shape[1]] = P
         self.said[slots], self.width[slots], self.number[slots] = said, width, numbers
+        self.threshold[slots], self.slice[slots] = thresholds, slices
 
     def rows(self, slots: Slots, width: int) -> Floats:
         """Return the events in slots, float64 (n, width)."""

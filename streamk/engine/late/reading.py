@@ -50,6 +50,8 @@ class Taken:
     columns : tuple
         The names of the d columns.
     bad : list of BadEvent, by row of the batch
+    slices : float64 array of shape (m,), or None
+        Numbers of the events' slices.
     """
 
     batch: Batch
@@ -61,6 +63,7 @@ class Taken:
     width: NDArray[np.int64]
     columns: tuple[Name, ...] = ()
     bad: list[BadEvent] = field(default_factory=list)
+    slices: NDArray[np.float64] | None = None
 
     def before(self, row: int) -> Taken:
         """Return what comes before a row of the batch."""

@@ -13,6 +13,7 @@ from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
+from streamk.engine.alarms.alarms import Scored
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
@@ -24,6 +25,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions
+from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import HoldsPredictions, Learner
@@ -31,7 +33,7 @@ from streamk.state import State
 
 __all__ = ["LateTrainer"]
 
-_TYPE, _FORMAT = "late-labels", 1
+_TYPE, _FORMAT = "late-labels", 2
 _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
     Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
@@ -82,7 +84,8 @@ class LateTrainer(Trainer):
         blank = np.nan if self._job_schema.absent == "missing" else 0.0
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
         label = self._job_schema.label
-        return LateWork(self.model, join, held, number, label, self._details)
+        details, regions = self._details, self._regions
+        return LateWork(self.model, join, held, number, label, details, regions)
 
     @property
     def fates(self) -> Fates:
@@ -127,6 +130,10 @@ class LateTrainer(Trainer):
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
+        if self._slices is not None and self.metrics.slices is not None:
+            order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
+            values = self._slices.of([batch.values[row] for _, row in order])
+            some.slices = self.metrics.slices.codes(values)
         refused = some.bad[0] if some.bad and self._raises else None
         whole = some.batch
         if refused is not None:
@@ -168,13 +175,19 @@ class LateTrainer(Trainer):
                 batch, found.rows, found.prequential, found.classes, found.details
             )
             self._sink.write(outputs)
+        if self.alarms is not None:
+            rows, scored = (found.rows, found.prequential), found.scored
+            late = Scored(found.at, scored, found.labels, found.measured, found.delays)
+            self.alarms.take(batch, first, found.classes, rows, late)
         if len(at):
             answers, P = found.scored
+            slices = None if self._slices is None else np.array(found.slices)
+            beside = beside_of(found.measured, slices)
             if P is None:
-                self.metrics.add_numbers(answers, found.labels, at)
+                self.metrics.add_numbers(answers, found.labels, at, beside)
             else:
                 said = answers.tolist()
-                self.metrics.add_classes(P, said, found.classes, found.labels, at)
+                self.metrics.add_classes(P, said, found.classes, found.labels, at, beside)
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
@@ -214,6 +227,7 @@ class LateTrainer(Trainer):
             "labels_read": self._labels_read,
             "labels_bad": self._labels_bad,
             "schema": self._decoder.schema.to_json(),
+            "slice": None if self._slices is None else self._slices.name,
         }
         return State(header, arrays)
 
@@ -245,9 +259,15 @@ class LateTrainer(Trainer):
             raise _unreadable("their counts are missing")
         n = work.join.restore(fates, held.arrays)
         classes = len(model.classes) if model.is_classifier else None
-        work.held.restore(
-            n, held.arrays, columns=len(columns), classes=classes, numbers=work.number
-        )
+        arrays = held.arrays
+        if header["format"] == 1:  # of before there were regions and slices
+            arrays = {**arrays, **dict.fromkeys(("threshold", "slice"), np.full(n, np.nan))}
+        work.held.restore(n, arrays, columns=len(columns), classes=classes, numbers=work.number)
+        slices = self.metrics.slices
+        if slices is None or header.get("slice") != slices.column:
+            work.held.slice[:] = np.nan
+        elif not slices.fits(work.held.slice):
+            raise _unreadable("their slices are none of the names")
         if isinstance(model, HoldsPredictions):
             sizes: dict[str, int] = {}
             found, _ = taken(_SAID, held.arrays, sizes, owner)

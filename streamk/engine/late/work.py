@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Name
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join, Predict
 from streamk.engine.late.reading import Taken
+from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.classes import Label, beyond
@@ -44,6 +47,12 @@ class Followed(NamedTuple):
         Which of these, counted from 1, were the last before experts began anew.
     bad : list of BadEvent
         Labels that would make too many classes.
+    measured : float64 array (k, 2), or None
+        Whether the regions of the events that were learned held their labels, and their sizes.
+    delays : list of int
+        Events between each of these and its label.
+    slices : list of float
+        The slice of each, NaN where it has none.
     """
 
     rows: NDArray[np.int64]
@@ -55,6 +64,9 @@ class Followed(NamedTuple):
     at: NDArray[np.int64]
     drifts: list[int]
     bad: list[BadEvent]
+    measured: Floats | None
+    delays: list[int]
+    slices: list[float]
 
 
 class LateWork:
@@ -70,6 +82,7 @@ class LateWork:
     label : str
         The label's field, for messages.
     details : Details, optional
+    regions : Regions, optional
     """
 
     def __init__(
@@ -80,9 +93,10 @@ class LateWork:
         number: int,
         label: Name | None,
         details: Details | None,
+        regions: Regions | None,
     ) -> None:
         self.model, self.join, self.held, self.number = model, join, held, number
-        self._label, self._details = label, details
+        self._label, self._details, self._regions = label, details, regions
         self._holds: Any = model if isinstance(model, HoldsPredictions) else None
         self._classes = set(model.classes)
 
@@ -110,10 +124,12 @@ class LateWork:
     def _has_room(self, label: Label, classes: set[Label]) -> bool:
         return label in classes or not beyond(classes, [label], self.model.max_classes)
 
-    def predict(self, taken: Taken, rows: list[int], slots: list[int]) -> Prequential:
+    def predict(
+        self, taken: Taken, rows: list[int], slots: list[int]
+    ) -> tuple[Prequential, list[dict[str, Any]]]:
         """Have a model that holds predictions predict events, all of them held or none."""
-        model = self.model
-        X = taken.X[rows]
+        model, X = self.model, taken.X[rows]
+        details = self.details(X)
         known = 0 if model.columns is None else len(model.columns)
         seen, holds = _cut(X, known), slots[0] >= 0
         numbers = range(self.number, self.number + len(X))
@@ -124,12 +140,46 @@ class LateWork:
         else:
             with aside(model):
                 found = model.predict_then_learn_many(seen, [None] * len(X))
+        details, thresholds = self.with_regions(found, details)
         if holds:
             self.number += len(X)
-            said = self.coded(found)
-            width = taken.width[rows].tolist()
-            self.held.put(slots, X, width, found.probabilities, said, numbers)
-        return found
+            self.hold(taken, rows, slots, found, numbers, thresholds)
+        return found, details
+
+    def hold(
+        self,
+        taken: Taken,
+        rows: list[int],
+        slots: list[int],
+        found: Prequential,
+        numbers: Sequence[int],
+        thresholds: Floats | float,
+    ) -> None:
+        """Put events that were predicted into their slots."""
+        self.held.put(
+            slots,
+            taken.X[rows],
+            taken.width[rows].tolist(),
+            found.probabilities,
+            self._coded(found),
+            numbers,
+            thresholds,
+            np.nan if taken.slices is None else taken.slices[rows],
+        )
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether a region is given with each prediction."""
+        return self._regions is not None
+
+    def with_regions(
+        self, found: Prequential, details: list[dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], Floats | float]:
+        """Return the details with regions, if they are wanted, and the thresholds of these."""
+        if self._regions is None:
+            return details, np.nan
+        more, thresholds = regions.given(self._regions, found, self.model.classes)
+        return [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)], thresholds
 
     @property
     def has_details(self) -> bool:
@@ -143,7 +193,7 @@ class LateWork:
         known = len(self.model.columns or ())
         return [self._details.of(self.model, x) for x in _cut(X, known)]
 
-    def coded(self, found: Prequential) -> Floats:
+    def _coded(self, found: Prequential) -> Floats:
         """Return predicted numbers, or the numbers of predicted classes, -1 for none."""
         if not self.model.is_classifier:
             return found.predictions
@@ -176,6 +226,19 @@ class LateWork:
         P[:, : there.shape[1]] = there
         return Prequential(answers, P)
 
+    def delays(self, slots: list[int]) -> list[int]:
+        """Return how many events were held after each of those in slots."""
+        delays: list[int] = (self.number - 1 - self.held.number[slots]).tolist()
+        return delays
+
+    def measures(self, slots: list[int], said: Prequential, labels: Sequence[Any]) -> Floats | None:
+        """Learn the labels of held events for the regions of others; return how theirs did."""
+        if self._regions is None:
+            return None
+        delays = self.delays(slots)
+        thresholds = self.held.threshold[slots]
+        return regions.learn(self._regions, said, self.model.classes, labels, thresholds, delays)
+
 
 class _Steps:
     """The steps of a batch, which a model follows in their order."""
@@ -187,6 +250,9 @@ class _Steps:
         self._labels: list[Any] = []
         self._pieces: list[Prequential] = []
         self._scored: list[Prequential] = []
+        self._measured: list[Floats] = []
+        self._delays: list[int] = []
+        self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
 
@@ -198,6 +264,13 @@ class _Steps:
         """Have an event learned after all that is to be predicted so far."""
         self._at.append(row)
         self._labels.append(label)
+
+    def _score(self, slots: list[int], labels: Sequence[Any], said: Prequential) -> None:
+        """Score what was said of events, which are still in their slots where regions are given."""
+        self._scored.append(said)
+        measured = self._work.measures(slots, said, labels)
+        if measured is not None:
+            self._measured.append(measured)
 
     def refuse(self, row: int, label: Any) -> None:
         """Take note of a label that would make too many classes."""
@@ -223,6 +296,9 @@ class _Steps:
             np.array(self._at, np.int64),
             drifts,
             self._bad,
+            np.concatenate(self._measured) if self._measured else None,
+            self._delays,
+            self._slices,
         )
 
 
@@ -264,11 +340,14 @@ class _ByNumber(_Steps):
         if self._predicts[0]:
             (rows, slots), self._predicts = self._predicts, ([], [])
             self._filled.clear()
-            self._details += work.details(self._taken.X[rows])
-            self._pieces.append(work.predict(self._taken, rows, slots))
+            found, details = work.predict(self._taken, rows, slots)
+            self._pieces.append(found)
+            self._details += details
         if self._learns[0]:
             (slots, labels), self._learns = self._learns, ([], [])
-            self._scored.append(work.scores(slots))
+            self._delays += work.delays(slots)
+            self._slices += work.held.slice[slots].tolist()
+            self._score(slots, labels, work.scores(slots))
             work.learn(slots, labels)
 
 
@@ -311,33 +390,45 @@ class _InTurn(_Steps):
         """Places of events to learn, and the slots of those held since before the call."""
         self._anew: tuple[list[int], list[int]] = [], []
         """Places of events to learn, and those of their predictions in the call."""
+        self._told: list[dict[str, Any]] = []
+        """Details of the events to predict, where they are wanted."""
 
     def predict(self, row: int, slot: int) -> None:
-        values = self._taken.rows[row]
-        if self._work.has_details:
-            self.flush()  # they are of the model that predicts this event
-            self._details += self._work.details(self._taken.X[[values]])
+        work, values = self._work, self._taken.rows[row]
+        # Details are of the model that predicts this event; a region follows the labels before it.
+        if work.has_details or (work.has_regions and (self._early[0] or self._anew[0])):
+            self.flush()
+        self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
         self._asked[1].append(values)
         self._y.append(None)
         if slot >= 0:
-            self._fresh[slot] = _Fresh(place, values, self._work.number)
-            self._work.number += 1
+            self._fresh[slot] = _Fresh(place, values, work.number)
+            work.number += 1
         super().predict(row, slot)
 
     def learn(self, row: int, slot: int, label: Any) -> None:
-        work = self._work
+        work, taken = self._work, self._taken
         fresh = self._fresh.get(slot)
-        width = int(work.held.width[slot] if fresh is None else self._taken.width[fresh.row])
+        width = int(work.held.width[slot] if fresh is None else taken.width[fresh.row])
         if work.lacks(width):
             self.flush()
-            work.grow(width, self._taken.columns)
+            work.grow(width, taken.columns)
+            fresh = None
+        elif work.has_regions and self._asked[0]:
+            self.flush()
             fresh = None
         places, sources = self._early if fresh is None else self._anew
         places.append(len(self._y))
         sources.append(slot if fresh is None else fresh.place)
         self._y.append(label)
+        if fresh is None:
+            self._delays += work.delays([slot])
+            self._slices.append(float(work.held.slice[slot]))
+        else:
+            self._delays.append(work.number - 1 - fresh.number)
+            self._slices.append(np.nan if taken.slices is None else float(taken.slices[fresh.row]))
         super().learn(row, slot, label)
 
     def flush(self) -> None:
@@ -353,27 +444,33 @@ class _InTurn(_Steps):
             X[early] = work.held.rows(slots, X.shape[1])
             X[anew] = X[sources]
             found = model.predict_then_learn_many(X, self._y)
-        self._pieces.append(_some(found, asked))
+        said = _some(found, asked)
+        self._pieces.append(said)
+        details, thresholds = work.with_regions(said, self._told)
+        self._details += details
         if early or anew:
             learned = joined([work.scores(slots), _some(found, sources)], model)
-            self._scored.append(_some(learned, np.argsort([*early, *anew])))
-        self._hold(found)
+            order = np.argsort([*early, *anew])
+            labels = [self._y[place] for place in sorted([*early, *anew])]
+            self._score(slots, labels, _some(learned, order))
+        self._hold(found, thresholds)
         self._restart()
 
-    def _hold(self, found: Prequential) -> None:
+    def _hold(self, found: Prequential, thresholds: Floats | float) -> None:
         """Put the events that were predicted into their slots."""
         if not self._fresh:
             return
-        fresh, taken = list(self._fresh.values()), self._taken
-        values = [one.row for one in fresh]
-        some = _some(found, [one.place for one in fresh])
-        self._work.held.put(
+        fresh = list(self._fresh.values())
+        places = [one.place for one in fresh]
+        if isinstance(thresholds, np.ndarray):
+            thresholds = thresholds[np.searchsorted(self._asked[0], places)]
+        self._work.hold(
+            self._taken,
+            [one.row for one in fresh],
             list(self._fresh),
-            taken.X[values],
-            taken.width[values].tolist(),
-            some.probabilities,
-            self._work.coded(some),
+            _some(found, places),
             [one.number for one in fresh],
+            thresholds,
         )
 
 

@@ -1,4 +1,4 @@
-"""Details of a prediction on request: an interval, and the reasons."""
+"""Details of a prediction on request: an interval or a set of classes, and the reasons."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.errors import InvalidInput
-from streamk.learners import Contest, Learner, LiveCompiled, MultiKernel
+from streamk.learners import Contest, Learner, MultiKernel
 from streamk.learners.report import attributions
 
 __all__ = ["Details"]
@@ -25,8 +26,9 @@ class Details:
     Parameters
     ----------
     interval : float, optional
-        Part of the numbers that the intervals are to hold, between 0 and 0.99. For regression by
-        `MultiKernel`.
+        Part of the numbers that the intervals are to hold, above 0 and at most 0.99.
+    prediction_set : float, optional
+        Part of the labels that the sets of classes are to hold, above 0 and at most 0.99.
     reasons : bool, default False
         The columns with the largest effects, see `streamk.learners.report.attributions`.
 
@@ -40,6 +42,7 @@ class Details:
     """
 
     interval: float | None = None
+    prediction_set: float | None = None
     reasons: bool = False
 
     def check(self, model: Learner) -> None:
@@ -50,24 +53,54 @@ class Details:
             return
         if self.reasons and not model.takes_missing:
             raise InvalidInput("reasons are for models that take missing values")
-        if self.interval is None:
-            return
-        if not 0.0 < self.interval <= 0.99:
-            raise InvalidInput(f"interval={self.interval!r} must lie between 0 and 0.99")
-        if isinstance(model, LiveCompiled):
+        for name in ("interval", "prediction_set"):
+            level = getattr(self, name)
+            if level is not None and not 0.0 < level <= 0.99:
+                raise InvalidInput(f"{name}={level!r} must lie between 0 and 0.99")
+        if self.interval is not None and model.is_classifier:
+            raise InvalidInput("intervals are for numbers; of classes ask for a prediction set")
+        if self.prediction_set is not None and not model.is_classifier:
+            raise InvalidInput("prediction sets are for classes; of numbers ask for an interval")
+
+    def regions(self) -> Regions | None:
+        """Return intervals or sets that have met nothing yet, None where neither is wanted."""
+        if self.interval is not None:
+            return AdaptiveIntervals(self.interval)
+        return None if self.prediction_set is None else AdaptiveSets(self.prediction_set)
+
+    def served(self, model: Learner, kept: Regions | None) -> tuple[Details, Regions | None]:
+        """Return what is left to be asked of a model that learns no more, and its regions.
+
+        Those that its job has `kept`, or of other levels what the model knows itself.
+
+        Raises
+        ------
+        InvalidInput
+            If there are none that are wanted.
+        """
+        self.check(model)
+        wanted = self.regions()
+        if wanted is None:
+            return self, None
+        if kept is not None and kept.level == wanted.level:
+            return Details(reasons=self.reasons), kept
+        if isinstance(model, MultiKernel) and self.interval is not None:
+            return self, None
+        flag = f"--{wanted.NAME.replace('_', '-')}"
+        if kept is None:
             raise InvalidInput(
-                "a model that is served by a compiled copy has no intervals; leave them out, or "
-                "serve the model itself"
+                f"the job of this model keeps none of the errors that a {wanted.NAME} needs; run it"
+                f" with {flag} {wanted.level:g}"
             )
-        if model.is_classifier or not isinstance(model, MultiKernel):
-            raise InvalidInput(
-                "intervals are for numbers predicted by the model multi-kernel, without shards"
-            )
+        raise InvalidInput(
+            f"the job of this model runs with {flag} {kept.level:g}; ask for that instead of"
+            f" {wanted.level:g}"
+        )
 
     def of(self, model: Learner, x: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the details of an event x (d,), by name; None where nothing is learned yet.
+        """Return the reasons for an event x (d,), and the model's own interval, by name.
 
-        The model is as it was afterwards.
+        None where nothing is learned yet. The model is as it was afterwards.
         """
         found: dict[str, Any] = {}
         model = model.learner if isinstance(model, Contest) else model

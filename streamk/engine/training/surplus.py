@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamk.encoding import BadEvent, Decoded
 from streamk.learners.common.classes import Label, beyond
@@ -25,12 +26,15 @@ class Predicted(NamedTuple):
         Of each event, if any are wanted.
     drifts : list of int
         Which of its labelled events, counted from 1, were the last before experts began anew.
+    measured : float64 array of shape (n, 2), optional
+        Whether the region of each event held its label, and its size, where there are regions.
     """
 
     prequential: Prequential
     classes: tuple[Any, ...]
     details: list[dict[str, Any]]
     drifts: list[int]
+    measured: npt.NDArray[np.float64] | None = None
 
 
 def surplus_of(
@@ -60,10 +64,11 @@ def without(
     bad = sorted([*decoded.bad, *surplus])
     said, P = found.prequential.predictions, found.prequential.probabilities
     left = Prequential(said[kept], None if P is None else P[kept])
+    measured = None if found.measured is None else found.measured[kept]
     details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
     return (
         Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
-        Predicted(left, found.classes, details, found.drifts),
+        Predicted(left, found.classes, details, found.drifts, measured),
     )
 
 

@@ -6,9 +6,8 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -19,27 +18,32 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, delimiter_of
 from connectors.errors import BadRecord
 from connectors.records import record_format_of
+from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
+from streamk.engine.alarms.alarms import Alarms, Scored
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
+from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
+from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions, revise
+from streamk.engine.training.slicing import SliceReader, beside_of
 from streamk.engine.training.surplus import Predicted, before, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
-from streamk.learners.common.predictor import aside
-from streamk.learners.common.prequential import Prequential, joined, nothing
+from streamk.learners.common.prequential import Prequential, joined
 from streamk.state import State
 
 __all__ = ["Trainer"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
@@ -68,20 +72,33 @@ class Trainer:
         window: int,
         learn: bool = True,
         details: Details | None = None,
+        kept: Regions | None = None,
         metrics: Sequence[str] = (),
+        alarms: Sink | None = None,
+        slices: SliceReader | None = None,
     ) -> None:
         self.model = model
         self.learns = learn
         self.counts = Counts(0, 0, 0, {})
         self._window, self._names = window, tuple(metrics)
-        self.metrics = Metrics(classification=model.is_classifier, window=window, names=self._names)
+        self._wanted = Details() if details is None else details
+        self._use_details(kept)
+        self.metrics = Metrics(
+            classification=model.is_classifier,
+            window=window,
+            names=self._names,
+            region=self._region,
+            slices=None if slices is None else slices.name,
+        )
+        self._slices = slices
+        level = None if self._regions is None else self._regions.level
+        self.alarms = None if alarms is None else Alarms(alarms, model.is_classifier, level)
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source = source
         self._sink = sink
         self._raises = on_error == "raise"
         self._bad_events = BadEvents(dead_letters, max_bad_share)
-        self._details = details
         self._began = False
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
@@ -92,19 +109,31 @@ class Trainer:
         """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
-        if schema.absent == "missing" and not model.takes_missing:
-            raise InvalidInput(
-                "absent='missing' is for models that take missing values; wrap the learner in"
-                " streamk.learners.Scaled, or choose absent='zero'"
-            )
-        if details is not None:
-            details.check(model)
+        _check_absent(schema, model)
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
+
+    def _use_details(self, kept: Regions | None) -> None:
+        """Prepare what goes with predictions; a model that learns no more has `kept` its regions.
+
+        Raises `InvalidInput` if the model cannot give it.
+        """
+        self._wanted.check(self.model)
+        self._regions: Regions | None
+        if self.learns:
+            self._regions, details = self._wanted.regions(), Details(reasons=self._wanted.reasons)
+        else:
+            details, self._regions = self._wanted.served(self.model, kept)
+        self._details = None if details == Details() else details
+
+    @property
+    def _region(self) -> str | None:
+        """Name of the figure of the regions' mean size; None where there are none."""
+        return None if self._regions is None else self._regions.SIZE
 
     @property
     def schema(self) -> Schema | None:
@@ -270,21 +299,27 @@ class Trainer:
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
         start = 0
-        with _refusals(batch):
+        with refusals(batch):
             for row, width in decoded.growth:
                 if row > start:
                     part = slice(start, row)
-                    pieces += self._rest(_cut(X[part], known), y[part], details)
-                pieces += self._rest(_cut(X[row : row + 1], known), [None], details)
+                    pieces += self._rest(cut(X[part], known), y[part], details)
+                pieces += self._rest(cut(X[row : row + 1], known), [None], details)
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
-                    model.learn_many(_cut(X[row : row + 1], known), [y[row]])
+                    model.learn_many(cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
-                pieces += self._rest(_cut(X[start:], known), y[start:], details)
+                pieces += self._rest(cut(X[start:], known), y[start:], details)
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         self._note_learned(len(batch))
-        return Predicted(joined(pieces, model), model.classes, details, drifts)
+        found, measured = joined(pieces, model), None
+        if self._regions is not None:
+            more, measured = regions.follow(
+                self._regions, found, model.classes, decoded.y, learns=self.learns
+            )
+            details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
+        return Predicted(found, model.classes, details, drifts, measured)
 
     def _note_learned(self, n: int) -> None:
         """Note that n of the events taken are learned, and what is left of the model's round."""
@@ -293,26 +328,13 @@ class Trainer:
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
         if self._details is None:
-            return [self._predict_then_learn(X, y)]
+            return [predict_then_learn(self.model, X, y, learns=self.learns)]
         pieces = []
         for i, x in enumerate(X):
             details.append(self._details.of(self.model, x))
-            pieces.append(self._predict_then_learn(X[i : i + 1], y[i : i + 1]))
+            one = slice(i, i + 1)
+            pieces.append(predict_then_learn(self.model, X[one], y[one], learns=self.learns))
         return pieces
-
-    def _predict_then_learn(self, X: Any, y: list[Any]) -> Prequential:
-        if self.model.columns is not None:
-            with nullcontext() if self.learns else aside(self.model):
-                return self.model.predict_then_learn_many(X, y)
-        # Events without a value; columns come, though none, with the first one learned.
-        first = next((i for i, label in enumerate(y) if label is not None), len(y))
-        unknown = nothing(self.model, first)
-        if first == len(y):
-            return unknown
-        self.model.add_columns(())
-        return joined(
-            [unknown, self.model.predict_then_learn_many(X[first:], y[first:])], self.model
-        )
 
     # --- what follows -----------------------------------------------------------------------------
 
@@ -327,7 +349,7 @@ class Trainer:
         found = learned()
         if surplus:
             decoded, found = without(decoded, surplus, found)
-        predicted, classes, details, drifts = found
+        predicted, classes, details, drifts, measured = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.events + 1
@@ -343,36 +365,48 @@ class Trainer:
             if self.revised is not None:
                 revise(outputs, self.revised)
             self._sink.write(outputs)
-        self._score(predicted, classes, decoded.y, there, at)
+        if measured is not None:
+            measured = measured[there]
+        self._score(first, batch, predicted, classes, decoded, there, measured)
         self.names.after(len(batch))
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
     def _score(
         self,
+        first: int,
+        batch: Batch,
         predicted: Prequential,
         classes: tuple[Any, ...],
-        y: list[Any],
+        decoded: Decoded,
         there: Bools,
-        at: Int64s,
+        measured: Floats | None,
     ) -> None:
-        """Score predictions of events whose labels are there; each is the last of `at` events."""
+        """Score predictions of events whose labels are there, and watch them for alarms."""
         answers, P = predicted
         self.counts.predicted += len(answers) - answers.tolist().count(None)
-        if not len(at):
-            return
-        truth = y
-        if len(at) < len(y):
-            truth = [label for label in y if label is not None]
+        truth, rows = decoded.y, decoded.good[there]
+        if len(rows) < len(truth):
+            truth = [label for label in truth if label is not None]
             answers, P = answers[there], None if P is None else P[there]
+        if self.alarms is not None:
+            scored = Scored(rows, Prequential(answers, P), truth, measured)
+            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored)
+        if not len(rows):
+            return
+        at, beside = first + rows, beside_of(measured, None)
+        if self._slices is not None and self.metrics.slices is not None:
+            values = self._slices.of([batch.values[row] for row in rows.tolist()])
+            beside = beside_of(measured, self.metrics.slices.codes(values))
         if P is None:
-            self.metrics.add_numbers(answers, truth, at)
+            self.metrics.add_numbers(answers, truth, at, beside)
         else:
-            self.metrics.add_classes(P, answers.tolist(), classes, truth, at)
+            self.metrics.add_classes(P, answers.tolist(), classes, truth, at, beside)
 
-    def renew(self, model: Learner, schema: Schema) -> None:
-        """Predict by another model, which has its own columns, from here on."""
+    def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
+        """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
         self.model = model
+        self._use_details(kept)
         self.use(schema)
 
     def absorb(self, other: Learner, schema: Schema, common_events: int) -> None:
@@ -412,6 +446,8 @@ class Trainer:
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
             "metrics": self.metrics.to_json(),
+            "alarms": None if self.alarms is None else self.alarms.to_json(),
+            "regions": None if self._regions is None else self._regions.to_json(),
             "drifts": self.drifts.to_json(),
             "bad": self.bad.to_json(),
         }
@@ -424,8 +460,14 @@ class Trainer:
         try:
             self.counts = Counts(**data["counts"])
             self.metrics = Metrics.from_json(
-                data["metrics"], window=self._window, names=self._names
+                data["metrics"],
+                window=self._window,
+                names=self._names,
+                region=self._region,
+                slices=None if self._slices is None else self._slices.name,
             )
+            if self.alarms is not None and data.get("alarms") is not None:
+                self.alarms.restore(data["alarms"])
             self.drifts = Marks.from_json(data.get("drifts"))
             self.bad = Marks.from_json(data.get("bad"))
         except (KeyError, TypeError) as error:
@@ -444,20 +486,18 @@ class Trainer:
             self.model, schema, self._classes = model, data["schema"], None
             self._learned = self._taken, getattr(model, "events_left", 0)
             self._began = schema is not None
+            if self._regions is not None and data.get("regions") is not None:
+                level = self._regions.level
+                self._regions = type(self._regions).from_json(data["regions"], level)
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
 
 
-def _cut(X: Any, width: int) -> Any:
-    """Return rows without the columns that come later."""
-    return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
-
-
-@contextmanager
-def _refusals(batch: Batch) -> Iterator[None]:
-    """Say which events a model's complaint is about."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
+def _check_absent(schema: Schema, model: Learner) -> None:
+    """Raise `InvalidInput` if missing values come that the model does not take."""
+    if schema.absent == "missing" and not model.takes_missing:
+        raise InvalidInput(
+            "absent='missing' is for models that take missing values; wrap the learner in"
+            " streamk.learners.Scaled, or choose absent='zero'"
+        )

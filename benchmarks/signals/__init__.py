@@ -1,0 +1,1 @@
+"""Coverage of intervals and prediction sets, and alarms."""

@@ -1,0 +1,291 @@
+"""Intervals about predicted numbers and sets of classes that hold a share of the labels."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.conformal.quantile import AdaptiveQuantile
+from streamk.errors import StateError
+
+__all__ = ["AdaptiveIntervals", "AdaptiveSets", "Regions", "Said"]
+
+Floats = NDArray[np.float64]
+
+
+class Said(NamedTuple):
+    """Predictions of n events, as a learner gives them.
+
+    Attributes
+    ----------
+    predictions : array of shape (n,)
+        Numbers (float64), or labels (object), None where no class was known.
+    probabilities : float64 array of shape (n, classes), or None
+        Of numbers None; NaN where a class was not known.
+    classes : sequence of labels
+        In the order of the probabilities.
+    """
+
+    predictions: NDArray[Any]
+    probabilities: Floats | None = None
+    classes: Sequence[Any] = ()
+
+
+class Regions(ABC):
+    """Regions about predictions that hold a share of the labels to come.
+
+    Parameters
+    ----------
+    level : float
+        The share, above 0 and at most 0.99.
+
+    Raises
+    ------
+    InvalidInput
+        If the level is out of its domain.
+    """
+
+    NAME: ClassVar[str]
+    """Of a region, as it is written."""
+    SIZE: ClassVar[str]
+    """Name of the figure of their mean size."""
+    _beyond: ClassVar[float] = math.inf
+    """Score of what no region holds."""
+
+    def __init__(self, level: float) -> None:
+        self._quantile = AdaptiveQuantile(level)
+
+    @property
+    def level(self) -> float:
+        """The share of the labels."""
+        return self._quantile.level
+
+    def follow(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Give thresholds to events in turn, and learn the label of each before the next.
+
+        Parameters
+        ----------
+        said : Said
+            Of n events.
+        labels : sequence of n labels
+            None where there is none.
+
+        Returns
+        -------
+        float64 array of shape (n,)
+            Thresholds, for `regions` and `measures`.
+        """
+        quantile, found = self._quantile, np.empty(len(said.predictions))
+        for n, score in enumerate(self.scores(said, labels).tolist()):
+            found[n] = threshold = quantile.threshold()
+            if score == score:
+                quantile.learn(score, threshold)
+        return found
+
+    def thresholds(self, n: int) -> Floats:
+        """Return the thresholds of n events of which no label comes before the next is predicted.
+
+        Infinite before the first label.
+        """
+        return np.full(n, self._quantile.threshold())
+
+    def learn(
+        self, said: Said, labels: Sequence[Any], thresholds: Floats, delays: Sequence[int]
+    ) -> None:
+        """Learn labels that have come later.
+
+        Parameters
+        ----------
+        said : Said
+            What was predicted of the n events.
+        labels : sequence of n labels
+        thresholds : float64 array of shape (n,)
+            Those that `thresholds` gave; NaN where there was none.
+        delays : sequence of n int
+            Events that were given a threshold between each and its label.
+        """
+        scores = self.scores(said, labels).tolist()
+        for score, threshold, delay in zip(scores, thresholds.tolist(), delays, strict=True):
+            if score == score:
+                self._quantile.learn(score, threshold, delay)
+
+    def measures(self, said: Said, labels: Sequence[Any], thresholds: Floats) -> Floats:
+        """Return whether each region holds its label, 0 or 1, and its size: float64 (n, 2).
+
+        NaN where there is no label, or none had come before the region was made.
+        """
+        scores = self.scores(said, labels)
+        held = (scores <= thresholds) & (scores < self._beyond)
+        measured = np.column_stack([held, self._sizes(said, thresholds)])
+        measured[np.isnan(scores) | ~np.isfinite(thresholds)] = np.nan
+        return measured
+
+    @abstractmethod
+    def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
+        """Return the region of each event, as JSON data."""
+
+    @abstractmethod
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Return how badly each label fits, float64 (n,); NaN where there is none."""
+
+    @abstractmethod
+    def _sizes(self, said: Said, thresholds: Floats) -> Floats:
+        """Return the sizes of the regions, float64 (n,)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON data."""
+        return {"region": self.NAME, **self._quantile.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], level: float | None = None) -> Self:
+        """Go on where `to_json` was called; at another level if one is given.
+
+        Raises
+        ------
+        StateError
+            If the data is not its own.
+        InvalidInput
+            If `level` is out of its domain.
+        """
+        if not isinstance(data, Mapping) or data.get("region") != cls.NAME:
+            raise StateError(f"the checkpoint has no data of a {cls.NAME}")
+        quantile = AdaptiveQuantile.from_json(data, level)
+        regions = cls(quantile.level)
+        regions._quantile = quantile
+        return regions
+
+
+class AdaptiveIntervals(Regions):
+    """Intervals about predicted numbers: as far to both sides as past errors say.
+
+    The score of a number is its distance from the prediction.
+
+    Parameters
+    ----------
+    level : float, default 0.9
+        Share of the numbers that the intervals are to hold, above 0 and at most 0.99.
+
+    Examples
+    --------
+    >>> intervals = AdaptiveIntervals(0.9)
+    >>> rng = np.random.default_rng(1)
+    >>> said = Said(np.zeros(5000))
+    >>> numbers = rng.normal(size=5000) * np.linspace(1, 3, 5000)  # they spread more and more
+    >>> thresholds = intervals.follow(said, numbers)
+    >>> hits, widths = intervals.measures(said, numbers, thresholds)[1:].T
+    >>> print(f"{hits.mean():.3f}, {widths[:1000].mean():.1f}, {widths[-1000:].mean():.1f}")
+    0.901, 4.0, 9.3
+    """
+
+    NAME, SIZE = "interval", "mean_width"
+
+    def __init__(self, level: float = 0.9) -> None:
+        super().__init__(level)
+
+    def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
+        """Return the least and the largest number of each event's interval.
+
+        None before the first label.
+        """
+        pairs = zip(said.predictions.tolist(), thresholds.tolist(), strict=True)
+        return [[at - far, at + far] if math.isfinite(far) else None for at, far in pairs]
+
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Return the distance of each number from its prediction, float64 (n,)."""
+        numbers = np.array([math.nan if y is None else y for y in labels], np.float64)
+        return np.abs(said.predictions - numbers)
+
+    def _sizes(self, said: Said, thresholds: Floats) -> Floats:
+        return 2.0 * thresholds
+
+
+class AdaptiveSets(Regions):
+    """Sets of the most probable classes, as few as hold the label with the probability wanted.
+
+    The score of a class is the probability that it lacks to 1 (the least ambiguous sets of Sadinle,
+    Lei and Wasserman 2019), that of the predicted class 0: a set is never empty. So sets hold more
+    than the level where the predicted class alone is right more often than that.
+
+    Parameters
+    ----------
+    level : float, default 0.9
+        Share of the labels that the sets are to hold, above 0 and at most 0.99.
+
+    References
+    ----------
+    Sadinle, Lei and Wasserman 2019, Least ambiguous set-valued classifiers with bounded error
+    levels, JASA.
+
+    Examples
+    --------
+    >>> sets = AdaptiveSets(0.9)
+    >>> P = np.array([[0.6, 0.3, 0.1]] * 2000)
+    >>> said = Said(np.full(2000, "a", object), P, ("a", "b", "c"))
+    >>> labels = (["a"] * 6 + ["b"] * 3 + ["c"]) * 200
+    >>> thresholds = sets.follow(said, labels)
+    >>> sets.regions(said, thresholds)[0]  # nothing is known yet
+    ['a', 'b', 'c']
+    >>> hits, sizes = sets.measures(said, labels, thresholds).T
+    >>> print(f"{hits[1:].mean():.3f}")
+    0.900
+    """
+
+    NAME, SIZE = "prediction_set", "mean_set_size"
+    _beyond = 2.0
+    """Score of a class that was not known when the event was predicted; others have 1 at most."""
+
+    def __init__(self, level: float = 0.9) -> None:
+        super().__init__(level)
+
+    def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
+        """Return the classes of each event's set, the most probable first.
+
+        All known classes before the first label; none before the first class.
+        """
+        assert said.probabilities is not None
+        P, classes = said.probabilities, list(said.classes)
+        order = np.argsort(-P, axis=1, kind="stable")
+        inside = np.take_along_axis(self._inside(said, thresholds), order, axis=1)
+        rows = zip(order.tolist(), inside.tolist(), strict=True)
+        return [
+            [classes[k] for k, there in zip(places, row, strict=True) if there]
+            for places, row in rows
+        ]
+
+    def _each(self, said: Said) -> Floats:
+        """Return the scores of all classes, float64 (n, classes)."""
+        assert said.probabilities is not None
+        scores = 1.0 - said.probabilities
+        scores[np.isnan(scores)] = self._beyond
+        answers = _codes(said.predictions.tolist(), said.classes)
+        told = np.flatnonzero(answers >= 0)
+        scores[told, answers[told]] = 0.0
+        return scores
+
+    def _inside(self, said: Said, thresholds: Floats) -> NDArray[np.bool_]:
+        scores = self._each(said)
+        return (scores <= thresholds[:, None]) & (scores < self._beyond)
+
+    def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
+        """Return the probability that each label lacks to 1, or 0, float64 (n,)."""
+        each, truth = self._each(said), _codes(labels, said.classes)
+        found = np.full(len(truth), self._beyond)
+        known = np.flatnonzero(truth >= 0)
+        found[known] = each[known, truth[known]]
+        absent = [a is None or y is None for a, y in zip(said.predictions, labels, strict=True)]
+        found[absent] = np.nan
+        return found
+
+    def _sizes(self, said: Said, thresholds: Floats) -> Floats:
+        return np.asarray(self._inside(said, thresholds).sum(axis=1), np.float64)
+
+
+def _codes(labels: Sequence[Any], classes: Sequence[Any]) -> NDArray[np.intp]:
+    """Return the places of labels among the classes, -1 for one that is none of them."""
+    place = {label: k for k, label in enumerate(classes)}
+    return np.array([place.get(label, -1) for label in labels], np.intp)

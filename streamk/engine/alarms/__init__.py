@@ -1,0 +1,1 @@
+"""Alarms: events by which a job tells that something has changed."""

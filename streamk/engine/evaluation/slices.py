@@ -1,0 +1,127 @@
+"""Figures of progressive validation for each value of a column."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamk.engine.evaluation.river_metrics import Rows
+from streamk.errors import StateError
+
+__all__ = ["MISSING", "MOST", "OTHERS", "Slices"]
+
+MOST = 20
+"""Values that have figures of their own: those that come first. All others are one."""
+OTHERS, MISSING = "(others)", "(missing)"
+_LONGEST = 60
+
+Floats = npt.NDArray[np.float64]
+
+
+class Slices:
+    """Events of a job by the value of a column, and the sums of two scores for each.
+
+    Parameters
+    ----------
+    column : str or int
+        The field of the events.
+
+    Examples
+    --------
+    >>> slices = Slices("town")
+    >>> codes = slices.codes(["a", "b", "a", None])
+    >>> slices.add({"hit": np.array([1.0, 0, 0, 1]), "loss": np.ones(4), "slice": codes})
+    >>> {name: (n, means) for name, n, means in slices.whole()}
+    {'a': (2, [0.5, 1.0]), 'b': (1, [0.0, 1.0]), '(missing)': (1, [1.0, 1.0])}
+    """
+
+    COLUMN = "slice"
+    """Of the scored events: the number of the value, NaN of an event that has none."""
+
+    def __init__(self, column: str | int) -> None:
+        self.column = column
+        self.names: list[str] = []
+        """Values that have figures of their own, as text, by their numbers; `MOST` is all others.
+        """
+        self._numbers: dict[str, int] = {}
+        self._sums: Floats = np.zeros((MOST + 1, 3))
+
+    def codes(self, values: Sequence[Any]) -> Floats:
+        """Return the numbers of values, float64 (n,); those that are new get theirs."""
+        found = []
+        for value in values:
+            name = _text(value)
+            code = self._numbers.get(name, MOST)
+            if code == MOST and len(self.names) < MOST:
+                code = self._numbers[name] = len(self.names)
+                self.names.append(name)
+            found.append(code)
+        return np.array(found, np.float64)
+
+    def add(self, rows: Rows) -> None:
+        """Take further scored events: their slice, and the two scores, which come first."""
+        codes, scores = rows[self.COLUMN], list(rows.values())[:2]
+        there = codes == codes
+        added = np.column_stack([np.ones(int(there.sum())), *(one[there] for one in scores)])
+        # One after the other, so that the sums do not depend on the division into calls.
+        np.add.at(self._sums, codes[there].astype(np.intp), added)
+
+    def whole(self) -> list[tuple[str, int, list[float]]]:
+        """Return of each value, with an event at least, its name, events and mean scores."""
+        return self._means(self._sums)
+
+    def window(self, rows: Rows) -> list[tuple[str, int, list[float]]]:
+        """Return the same of some events only."""
+        some = Slices(self.column)
+        some.names = self.names
+        some.add(rows)
+        return self._means(some._sums)
+
+    def _means(self, sums: Floats) -> list[tuple[str, int, list[float]]]:
+        found = []
+        for code, (n, *totals) in enumerate(sums.tolist()):
+            if n:
+                name = OTHERS if code == MOST else self.names[code]
+                found.append((name, int(n), [total / n for total in totals]))
+        return found
+
+    def fits(self, codes: Floats) -> bool:
+        """Return whether all these are numbers of values, or NaN."""
+        known = (codes >= 0) & (codes < len(self.names)) & (codes == np.floor(codes))
+        return bool((known | (codes == MOST) | np.isnan(codes)).all())
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON data."""
+        return {"column": self.column, "names": list(self.names), "sums": self._sums.tolist()}
+
+    def resume(self, saved: Mapping[str, Any] | None) -> None:
+        """Go on where `to_json` was called; with None or of another column, from nothing.
+
+        Raises `StateError` if the data is not its own.
+        """
+        try:
+            if saved is None or saved["column"] != self.column:
+                return
+            names = [str(name) for name in saved["names"]]
+            sums = np.array(saved["sums"], np.float64).reshape(MOST + 1, 3)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the slices cannot be read: {error!r}") from error
+        used = np.flatnonzero(sums[:MOST, 0])
+        fits = len(set(names)) == len(names) <= MOST and (used < len(names)).all()
+        if not fits or not all(map(math.isfinite, sums.ravel().tolist())):
+            raise StateError("the slices cannot be read: their numbers do not fit")
+        self.names, self._sums = names, sums
+        self._numbers = {name: n for n, name in enumerate(names)}
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; 3 of JSON and "3" of CSV are one."""
+    if value is None or value == "":
+        return MISSING
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode()

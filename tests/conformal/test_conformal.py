@@ -1,0 +1,179 @@
+"""Adaptive intervals and sets: against the papers' steps, and what they promise."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from naive_conformal import NaiveQuantile, naive_set
+
+from streamk.conformal import AdaptiveIntervals, AdaptiveQuantile, AdaptiveSets, Said
+from streamk.errors import InvalidInput, StateError
+
+
+def scores_that_drift(n: int, seed: int) -> list[float]:
+    rng = np.random.default_rng(seed)
+    scores = np.abs(rng.normal(size=n)) * np.where(np.arange(n) < n // 2, 1.0, 4.0)
+    return np.where(rng.random(n) < 0.3, 0.0, scores).tolist()
+
+
+@pytest.mark.parametrize(("level", "delay"), [(0.9, 0), (0.9, 48), (0.5, 7), (0.99, 200)])
+def test_thresholds_are_those_of_the_oracle(level: float, delay: int) -> None:
+    quantile, naive = AdaptiveQuantile(level), NaiveQuantile(level)
+    scores, given = scores_that_drift(2500, 1), []
+    for t, score in enumerate(scores):
+        if delay and t >= delay:
+            old = t - delay
+            quantile.learn(scores[old], given[old], delay - 1)
+            naive.learn(scores[old], given[old], delay - 1)
+        given.append(quantile.threshold())
+        assert given[-1] == naive.threshold()
+        if not delay:
+            quantile.learn(score, given[-1])
+            naive.learn(score, given[-1], 0)
+
+
+@pytest.mark.parametrize("delay", [0, 48])
+@pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
+def test_the_share_is_held_through_drift_and_delay(level: float, delay: int) -> None:
+    quantile, scores, given = AdaptiveQuantile(level), scores_that_drift(6000, 2), []
+    scores = [score + 1.0 for score in scores]
+    for t, score in enumerate(scores):
+        if delay and t >= delay:
+            quantile.learn(scores[t - delay], given[t - delay], delay - 1)
+        given.append(quantile.threshold())
+        if not delay:
+            quantile.learn(score, given[-1])
+    first = 2 * delay + 10
+    held = np.array(scores[first:]) <= np.array(given[first:])
+    assert abs(held.mean() - level) < 0.01
+
+
+def test_an_easy_stretch_is_not_paid_back() -> None:
+    """Where all scores are 0 for long, the threshold follows within a few hundred scores."""
+    quantile = AdaptiveQuantile(0.9)
+    rng = np.random.default_rng(3)
+    scores = [0.0] * 20_000 + (1.0 + rng.random(1000)).tolist()
+    held = []
+    for score in scores:
+        threshold = quantile.threshold()
+        held.append(score <= threshold)
+        quantile.learn(score, threshold)
+    assert np.mean(held[20_200:]) > 0.89
+
+
+def in_cuts(regions: Any, said: Said, labels: list[Any], cuts: list[int]) -> np.ndarray:
+    found = []
+    for first, stop in zip([0, *cuts], [*cuts, len(labels)], strict=True):
+        P = None if said.probabilities is None else said.probabilities[first:stop]
+        part = Said(said.predictions[first:stop], P, said.classes)
+        found.append(regions.follow(part, labels[first:stop]))
+        regions = type(regions).from_json(json.loads(json.dumps(regions.to_json())))
+    return np.concatenate(found)
+
+
+def numbers() -> tuple[Said, list[Any]]:
+    rng = np.random.default_rng(4)
+    labels = rng.normal(size=700).tolist()
+    labels[5:600:7] = [None] * len(labels[5:600:7])
+    return Said(rng.normal(size=700)), labels
+
+
+def classes() -> tuple[Said, list[Any]]:
+    rng = np.random.default_rng(5)
+    P = rng.dirichlet([2.0, 1.0, 0.5], size=700)
+    P[:40, 2] = np.nan
+    names = ("a", "b", "c")
+    predictions = np.array([names[k] for k in np.nanargmax(P, axis=1)], object)
+    predictions[:3], P[:3] = None, np.nan
+    labels: list[Any] = [names[k] for k in rng.integers(0, 3, 700)]
+    labels[10:600:9] = [None] * len(labels[10:600:9])
+    return Said(predictions, P, names), labels
+
+
+@pytest.mark.parametrize(("kind", "made"), [(AdaptiveIntervals, numbers), (AdaptiveSets, classes)])
+def test_any_cuts_and_restarts_give_the_same_bits(kind: Any, made: Any) -> None:
+    said, labels = made()
+    whole = kind(0.9).follow(said, labels)
+    np.testing.assert_array_equal(in_cuts(kind(0.9), said, labels, [1, 2, 39, 300, 301]), whole)
+
+
+def test_sets_are_the_fewest_classes_and_never_empty() -> None:
+    said, labels = classes()
+    sets = AdaptiveSets(0.6)
+    thresholds = sets.follow(said, labels)
+    found = sets.regions(said, thresholds)
+    measured = sets.measures(said, labels, thresholds)
+    assert said.probabilities is not None
+    assert found[:3] == [[], [], []]
+    for n in range(3, 700):
+        row = dict(zip(said.classes, said.probabilities[n].tolist(), strict=True))
+        known = {label: p for label, p in row.items() if p == p}
+        region = found[n]
+        assert region is not None
+        assert set(region) == naive_set(known, said.predictions[n], thresholds[n])
+        assert sorted(region, key=lambda label: -known[label]) == region
+        assert said.predictions[n] in region
+        if labels[n] is None or math.isinf(thresholds[n]):
+            assert math.isnan(measured[n, 0])
+        else:
+            assert measured[n].tolist() == [labels[n] in region, len(region)]
+
+
+def test_intervals_reach_as_far_to_both_sides() -> None:
+    said, labels = numbers()
+    intervals = AdaptiveIntervals(0.9)
+    assert intervals.regions(said, intervals.thresholds(700))[0] is None
+    thresholds = intervals.follow(said, labels)
+    measured = intervals.measures(said, labels, thresholds)
+    low, high = intervals.regions(said, thresholds)[-1] or [0, 0]
+    assert (low + high) / 2 == pytest.approx(said.predictions[-1])
+    assert measured[-1].tolist() == [low <= labels[-1] <= high, pytest.approx(high - low)]
+    assert np.isnan(measured[0]).all(), "there was no interval yet"
+
+
+def test_at_another_level_the_scores_stay() -> None:
+    said, labels = numbers()
+    intervals = AdaptiveIntervals(0.9)
+    intervals.follow(said, labels)
+    wider = AdaptiveIntervals.from_json(intervals.to_json(), 0.98)
+    assert wider.level == 0.98
+    assert wider.thresholds(1) > intervals.thresholds(1)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, math.nan, True, "0.9"])
+def test_levels_of_no_use_are_refused(level: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"between 0 and 0\.99"):
+        AdaptiveQuantile(level)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"region": "prediction_set"},
+        {"scores": [1.0, -1.0]},
+        {"scores": [math.inf]},
+        {"scores": [0.5] * 1001, "n": 1001},
+        {"n": 1},
+        {"n": -4},
+        {"blind": 5},
+        {"blind": None},
+        {"missed": math.nan},
+        {"missed": 7.0},
+        {"missed": "x"},
+        {"level": 2.0},
+        {"level": None},
+    ],
+)
+def test_damaged_data_is_refused(damage: dict[str, Any]) -> None:
+    intervals = AdaptiveIntervals(0.9)
+    intervals.follow(Said(np.zeros(3)), [1.0, 2.0, 3.0])
+    data = intervals.to_json()
+    AdaptiveIntervals.from_json(data)
+    with pytest.raises((StateError, InvalidInput)):
+        AdaptiveIntervals.from_json({**data, **damage})
+    with pytest.raises(StateError):
+        AdaptiveIntervals.from_json({k: v for k, v in data.items() if k not in damage} | {"x": 1})

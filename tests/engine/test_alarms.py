@@ -1,0 +1,196 @@
+"""Alarms of a job: when they come, once each, and the same through crashes."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_kit import ndjson, streamk
+from engine_kit import Crash, CrashingSink, WhimsicalSource
+
+import streamk as package
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, LateLabels
+from streamk.engine.alarms.watches import Bounds, Rise
+from streamk.errors import StateError
+from streamk.learners import create
+
+CHANGE = 2000
+
+
+def flipped(n: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Two classes which change places for events of one side after the change."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=n) > 0
+    y[CHANGE:] ^= X[CHANGE:, 1] > 0
+    rows = zip(range(n), X.tolist(), y.tolist(), strict=True)
+    return [{"id": i, "a": a, "b": b, "y": label} for i, (a, b), label in rows]
+
+
+def job(stream: list[dict[str, Any]], alarms: Any, **options: Any) -> Engine:
+    times = {"p": [10 * n for n in range(len(stream))]}
+    whim = options.pop("whim", None)
+    source = MemorySource({"p": stream}, timestamps=times)
+    if whim is not None:
+        source = WhimsicalSource({"p": stream}, timestamps=times, whim=whim)
+    model = create("doubly-stochastic", task="classification", seed=1)
+    return Engine(source, model, label="y", ignore=("id",), alarms=alarms, **options)
+
+
+def late_job(stream: list[dict[str, Any]], late: list[int], alarms: Any) -> Engine:
+    """Events every 10 ms, labels so many events after each."""
+    events = [{name: value for name, value in one.items() if name != "y"} for one in stream]
+    labels = sorted((10 * (n + more) + 5, n) for n, more in enumerate(late))
+    sources = [
+        MemorySource({"p": values}, timestamps={"p": times})
+        for values, times in (
+            (events, [10 * n for n in range(len(stream))]),
+            (
+                [{"id": stream[n]["id"], "y": stream[n]["y"]} for _, n in labels],
+                [at for at, _ in labels],
+            ),
+        )
+    ]
+    model = create("doubly-stochastic", task="classification", seed=1)
+    waiting = LateLabels(sources[1], key="id")
+    options: dict[str, Any] = {"label": "y", "max_skew": float("inf"), "alarms": alarms}
+    return Engine(sources[0], model, labels=waiting, **options)
+
+
+def test_errors_that_rise_are_told_and_nothing_before() -> None:
+    sink = MemorySink()
+    report = job(flipped(3500), sink).run()
+    values = [output.value for output in sink.outputs]
+    first = next(value for value in values if value["kind"] == "error")
+    assert CHANGE < first["events"] < CHANGE + 150
+    assert first["time"] == 10 * (first["events"] - 1)
+    assert first["value"] >= first["threshold"]
+    assert first["before"] < 0.12 < first["now"]
+    assert all(value["events"] > CHANGE for value in values)
+    kinds = [value["kind"] for value in values]
+    assert report.alarms == {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    json.dumps(values, allow_nan=False)
+
+
+def test_labels_that_come_later_are_told() -> None:
+    sink, n = MemorySink(), 1500
+    late = [5 + t % 3 for t in range(n)]
+    late[1000:] = [40 + t % 3 for t in range(n - 1000)]
+    late_job(flipped(n), late, sink).run()
+    values = [output.value for output in sink.outputs]
+    assert [value["kind"] for value in values] == ["label_delay"]
+    assert values[0]["events"] > 2 * 1000
+    assert values[0]["before"] == pytest.approx(6, abs=1)
+    assert values[0]["now"] > values[0]["before"]
+
+
+def test_sets_of_a_model_that_does_not_follow_lose_their_coverage(tmp_path: Path) -> None:
+    """The job has ended; what it has learned predicts a stream that changes."""
+    stream = flipped(5000)
+    job(stream[:1500], None, checkpoint=tmp_path, prediction_set=0.9).run()
+    served, sink = package.load(tmp_path), MemorySink()
+    Engine(
+        MemorySource(stream[1500:]),
+        served.learner,
+        schema=served.schema,
+        learn=False,
+        kept=served.kept,
+        prediction_set=0.9,
+        alarms=sink,
+    ).run()
+    (found,) = (one.value for one in sink.outputs if one.value["kind"] == "coverage")
+    assert found["events"] > CHANGE - 1500
+    assert found["now"] < 0.9 - found["threshold"]
+    assert found["before"] == pytest.approx(0.9)
+    (found,) = (one.value for one in sink.outputs if one.value["kind"] == "calibration")
+    assert found["value"] == pytest.approx(found["before"] - found["now"])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_batches_and_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
+    stream, expected = flipped(3000), MemorySink()
+    whole = job(stream, expected, prediction_set=0.9).run()
+    assert len(expected.outputs) >= 2
+    rng, sink, alarms = random.Random(seed), CrashingSink(), MemorySink()
+    crashes = 0
+    while True:
+        sink.left = rng.randrange(3, 12) if crashes < 5 else 10**9
+        options = {"checkpoint": tmp_path, "checkpoint_every": rng.choice([150, 400])}
+        again = job(stream, alarms, sink=sink, prediction_set=0.9, whim=crashes, **options)
+        try:
+            report = again.run()
+            break
+        except Crash:
+            crashes += 1
+    assert crashes == 5
+    assert alarms.outputs == expected.outputs
+    assert report.alarms == whole.alarms
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    """A real process, real files, SIGKILL."""
+    (tmp_path / "events.ndjson").write_bytes(ndjson(flipped(6000)))
+    told, rng, kills = {}, random.Random(7), 0
+    for name in ("whole", "killed"):
+        command = [
+            *(sys.executable, "-m", "streamk", "run", "file:events.ndjson", "--label", "y"),
+            *("--ignore", "id", "--quiet", "--prediction-set", "0.9", "--explain"),
+            *("--to", f"file:{name}.ndjson", "--alarms", f"file:{name}.alarms"),
+            *("--checkpoint", name, "--checkpoint-every", "300", "--max-events", "4000"),
+        ]
+        for _ in range(30):
+            with subprocess.Popen(command, cwd=tmp_path) as process:
+                if name == "killed" and kills < 3:
+                    before = len(list((tmp_path / name).glob("member-0/0*")))
+                    while process.poll() is None and not before:
+                        time.sleep(0.01)
+                        before = len(list((tmp_path / name).glob("member-0/0*")))
+                    try:
+                        process.wait(rng.uniform(1.0, 4.0))
+                    except subprocess.TimeoutExpired:
+                        process.send_signal(signal.SIGKILL)
+                        kills += 1
+            if process.returncode == 0:
+                break
+            assert process.returncode == -signal.SIGKILL
+        told[name] = [(tmp_path / f"{name}.{end}").read_bytes() for end in ("ndjson", "alarms")]
+    assert kills
+    assert told["killed"] == told["whole"]
+    assert b'"kind":"error"' in told["whole"][1].replace(b": ", b":")
+
+
+def test_by_the_command(tmp_path: Path) -> None:
+    (tmp_path / "events.ndjson").write_bytes(ndjson(flipped(3000)))
+    command = ("run", "file:events.ndjson", "--label", "y", "--ignore", "id")
+    model = ("--model", "doubly-stochastic")
+    out, _ = streamk(*command, *model, "--alarms", "csv:alarms.csv", cwd=tmp_path)
+    assert "1 error" in out
+    header, first, *_ = (tmp_path / "alarms.csv").read_text().splitlines()
+    assert {"kind", "events", "time", "value", "threshold", "before", "now"} <= {*header.split(",")}
+    assert "error" in first
+    _, err = streamk(*command, "--alarms", "file:events.ndjson", cwd=tmp_path, status=2)
+    assert "SOURCE and --alarms are both" in err
+
+
+@pytest.mark.parametrize("watch", [Rise(), Bounds()])
+def test_damaged_watches_are_refused(watch: Any) -> None:
+    for number in range(100):
+        watch.update(float(number % 2), 0.5, 0.25)
+    data = watch.to_json()
+    watch.restore(json.loads(json.dumps(data)))
+    for name in data:
+        with pytest.raises(StateError):
+            watch.restore({other: one for other, one in data.items() if other != name})
+        with pytest.raises(StateError):
+            watch.restore({**data, name: [["x"]] if name in ("last", "rows") else "x"})
