@@ -31,7 +31,7 @@ FLOORS = (
     ("learners",),
     ("engine", "distributed", "adapters"),
     ("serving",),
-    ("cli",),
+    ("cli", "mlflow"),
 )
 GROUND = FLOORS[0]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -57,6 +57,7 @@ HOMES = {
     "cupy": ("streamk.backends",),
     "fsspec": ("streamk.engine.checkpoints.object_path",),
     "kafka": ("connectors.kafka",),
+    "mlflow": ("streamk.mlflow",),
     "numba": ("streamk.backends",),
     "onnx": ("streamk.prediction.export.onnx_graph",),
     "pickle": (),
@@ -85,6 +86,7 @@ HEAVY = (
     "fsspec",
     "kafka",
     "matplotlib",
+    "mlflow",
     "numba",
     "onnx",
     "pyarrow",
