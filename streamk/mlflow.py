@@ -134,7 +134,7 @@ def load_model(model_uri: str, *, key: str | os.PathLike[str] | None = None) -> 
 
 
 class _Predicting:
-    """What MLflow calls a python_function."""
+    """A python_function, as MLflow calls it."""
 
     def __init__(self, model: TrainedModel) -> None:
         self._model = model
