@@ -221,7 +221,7 @@ def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
     few = contest("first", "near", few=lambda: small(max_classes=2))
     three = [{**event, "y": "odd"} for event in LIVE[:1]]
     on(HISTORY + three, contest("first", "near"), checkpoint=tmp_path)
-    with pytest.raises(StateError, match="no challenger can be added to the checkpoint: few may"):
+    with pytest.raises(StateError, match="no challenger can be added to the checkpoint: with few"):
         on(HISTORY + three + LIVE, few, checkpoint=tmp_path)
 
 

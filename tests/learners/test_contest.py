@@ -311,8 +311,12 @@ def test_models_that_began_apart_have_nothing_in_common() -> None:
         (lambda: {"a": MultiKernel(), "b": LiveCompiled(MultiKernel())}, "cannot be in a contest"),
         (lambda: {"a": MultiKernel(), "b": learned()[0].models["a"]}, "b has learned 100 events"),
         (
+            lambda: {"a": MultiKernel(), "b": MultiKernel(columns=("x", "y"))},
+            "b and a must have the same columns, or none yet",
+        ),
+        (
             lambda: {"a": MultiKernel(classes=[*"xyz"]), "b": MultiKernel(max_classes=2)},
-            "b may have 2 classes, and there are 3 already",
+            "with b there are 3 classes, and one of the models may have 2",
         ),
     ],
 )
@@ -328,6 +332,11 @@ def test_options_out_of_their_domain() -> None:
     contest, _, _ = learned()
     with pytest.raises(InvalidInput, match="called 'b' already"):
         contest.begin("b", MultiKernel())
+    with pytest.raises(InvalidInput, match="b is the last challenger; go on with the champion"):
+        contest.drop("b")
+    with pytest.raises(InvalidInput, match="with few there are 4 classes"):
+        contest.begin("few", MultiKernel(max_classes=2, classes=[*"xy"]))
+    assert list(contest.models) == ["a", "b"]
 
 
 def test_events_that_no_model_can_have() -> None:

@@ -31,7 +31,7 @@ FLOORS = (
     ("learners",),
     ("engine", "distributed", "adapters"),
     ("serving",),
-    ("cli",),
+    ("cli", "mlflow"),
 )
 GROUND = FLOORS[0]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -61,6 +61,7 @@ HOMES = {
     "google": ("connectors.schemas.protobuf",),
     "grpc_tools": (),
     "kafka": ("connectors.kafka",),
+    "mlflow": ("streamk.mlflow",),
     "numba": ("streamk.backends",),
     "onnx": ("streamk.prediction.export.onnx_graph",),
     "pickle": (),
@@ -91,6 +92,7 @@ HEAVY = (
     "grpc_tools",
     "kafka",
     "matplotlib",
+    "mlflow",
     "numba",
     "onnx",
     "pyarrow",

@@ -113,9 +113,9 @@ class Opening:
         own = self._name_of_own(there.keys() - wanted.keys(), there, champion)
         if champion != own and champion not in wanted:
             raise StateError(_other_champion(champion))
-        placing: Any = {**self._placing, "models": dict(self._placing["models"])}
-        placing["models"][own] = self._placing["models"][self._own]
-        contest = Contest.from_state(state, **placing)
+        models = self._placing["models"]
+        of_each = {own: models[self._own], **{name: models[name] for name in wanted}}
+        contest = Contest.from_state(state, **{**self._placing, "models": of_each})
         fresh = Contest.from_state(self._fresh, **self._placing).models
         try:
             for name in [name for name in wanted if name not in there]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from streamk.learners.contest.scores import Scores
 from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
-__all__ = ["Entry", "Scored", "check_name", "new_entry", "scored"]
+__all__ = ["Entry", "Scored", "check_beside", "check_name", "new_entry", "scored"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OWNER = "a model of a contest"
@@ -30,6 +30,39 @@ def check_name(name: Any) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise InvalidInput(
             f"{name!r} cannot be the name of a model; it is made of letters, digits, - and _"
+        )
+
+
+def check_beside(
+    name: Any, learner: Any, models: Mapping[str, Any], classes: Collection[Label]
+) -> None:
+    """Raise InvalidInput unless a learner can be a model of that name beside others.
+
+    Parameters
+    ----------
+    name : str
+    learner : Learner
+    models : mapping of str to Learner
+        The others.
+    classes : collection of labels
+        The labels that these have met.
+    """
+    check_name(name)
+    if name in models:
+        raise InvalidInput(f"there is a model called {name!r} already; choose another name")
+    if learner.n_events:
+        raise InvalidInput(f"{name} has learned {learner.n_events} events already; give a new one")
+    for other, each in models.items():
+        if learner.is_classifier != each.is_classifier:
+            raise InvalidInput(f"{name} and {other} must be of the same task")
+        if learner.columns not in (None, each.columns):
+            raise InvalidInput(f"{name} and {other} must have the same columns, or none yet")
+    found = {*classes, *learner.classes}
+    most = min(each.max_classes for each in (learner, *models.values()))
+    if learner.is_classifier and len(found) > most:
+        raise InvalidInput(
+            f"with {name} there are {len(found)} classes, and one of the models may have {most};"
+            " raise max_classes"
         )
 
 
@@ -156,16 +189,7 @@ class Entry:
         return entry
 
 
-def new_entry(name: str, learner: Any, *, window: int, began: int) -> Entry:
-    """Return the entry of a model that begins after so many labelled events.
-
-    Raises
-    ------
-    InvalidInput
-        If the name is none, or the model has learned.
-    """
-    check_name(name)
-    if learner.n_events:
-        raise InvalidInput(f"{name} has learned {learner.n_events} events already; give a new one")
+def new_entry(learner: Any, *, window: int, began: int) -> Entry:
+    """Return the entry of a model that begins after so many labelled events."""
     scores = Scores(classification=learner.is_classifier, window=window)
     return Entry(learner, fingerprint(learner.state()), scores, began)

@@ -22,7 +22,7 @@ from streamk.learners.common.prequential import (
     labels_or_none,
     with_gaps,
 )
-from streamk.learners.contest.entries import Entry, check_name, new_entry, scored
+from streamk.learners.contest.entries import Entry, check_beside, check_name, new_entry, scored
 from streamk.learners.contest.promotions import Cause, Promotion, Promotions
 from streamk.learners.contest.rule import Rule
 from streamk.options import Whole
@@ -120,27 +120,19 @@ class Contest(OwnClasses):
         InvalidInput
             If the name is taken or none, or the model cannot be in this contest.
         """
-        if name in self._entries:
-            raise InvalidInput(f"there is a model called {name!r} already; choose another name")
         if getattr(learner, "TYPE", None) not in self.INNER:
             raise InvalidInput(
                 f"{name}: {learner!r} cannot be in a contest; give one of the learners of streamk,"
                 " such as MultiKernel()"
             )
-        if learner.is_classifier != self.is_classifier:
-            raise InvalidInput(f"{name} and {self.champion} must be of the same task")
-        entry = new_entry(name, learner, window=self.window, began=self._events)
+        check_beside(name, learner, self.models, self._classes)
+        entry = new_entry(learner, window=self.window, began=self._events)
         if self.columns is not None and learner.columns is None:
             learner.add_columns(self.columns)
         self._entries[name] = entry
+        self._met(learner.classes)
         if name != self.champion:
             self._rule.begin(entry)
-        self._met(learner.classes)
-        if self.is_classifier and len(self._classes) > self.max_classes:
-            raise InvalidInput(
-                f"{name} may have {learner.max_classes} classes, and there are"
-                f" {len(self._classes)} already; raise max_classes"
-            )
 
     def go_on_with(self, learner: Any) -> None:
         """Have the champion be one that has learned alone; the challengers begin after it.
@@ -159,8 +151,16 @@ class Contest(OwnClasses):
                 entry.learner.add_columns(learner.columns)
 
     def drop(self, name: str) -> None:
-        """Have a challenger leave. Raises `InvalidInput` unless there is one of that name."""
+        """Have a challenger leave.
+
+        Raises
+        ------
+        InvalidInput
+            Unless there is a challenger of that name, and another one.
+        """
         self._challenger(name)
+        if len(self._entries) == 2:
+            raise InvalidInput(f"{name} is the last challenger; go on with the champion, `learner`")
         del self._entries[name]
 
     # What it is
