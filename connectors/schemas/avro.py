@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -27,23 +25,30 @@ from connectors.schemas.avro_types import (
     Union,
     parse,
 )
-from connectors.schemas.values import day_after_1970, decimal_number, time_after_1970
+from connectors.schemas.avro_values import (
+    CODES,
+    PLAIN,
+    Read,
+    array_reader,
+    enum_reader,
+    fixed_reader,
+    map_reader,
+    numbers_reader,
+    union_reader,
+    with_logical_type,
+)
 
-__all__ = ["AvroSchema"]
+__all__ = ["AvroSchema", "Renamed"]
 
-Read = Callable[[bytes, int, int], tuple[Any, int]]
-"""From bytes, place and depth to the value and the place behind it."""
 
 _DEEPEST = 64
 """Records inside each other, in a value."""
 _MOST_READERS = 20_000
 """Of one schema: types that are named again and again would multiply without end."""
 
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
-
 
 class Renamed(NamedTuple):
-    """A function that reads framed records; is it `settled`, more names will not change it."""
+    """A function that reads framed records; where it `is_settled`, more names do not change it."""
 
     read: Callable[[bytes], dict[str, Any]]
     is_settled: bool
@@ -220,17 +225,17 @@ class _Compiler:
             case Record():
                 return self.record(kind, path)
             case Union():
-                return _union([self.of(one, path) for one in kind.branches], kind)
+                return union_reader([self.of(one, path) for one in kind.branches], kind)
             case Array():
-                return _array(self.of(kind.items, None), takes_bytes=_takes_bytes(kind.items))
+                return array_reader(self.of(kind.items, None), takes_bytes=_takes_bytes(kind.items))
             case Map():
-                return _map(self.of(kind.values, None))
+                return map_reader(self.of(kind.values, None))
             case Enum():
-                return _enum(kind.symbols)
+                return enum_reader(kind.symbols)
             case Fixed():
-                return _logical(_fixed(kind.size), kind)
+                return with_logical_type(fixed_reader(kind.size), kind)
             case Plain():
-                return _logical(_PLAIN[kind.name], kind)
+                return with_logical_type(PLAIN[kind.name], kind)
 
 
 class _Cells(NamedTuple):
@@ -244,13 +249,13 @@ class _Cells(NamedTuple):
 def _joined(fields: list[tuple[str, Read]]) -> list[_Cells]:
     """Return the fields of a record with such neighbours together."""
     found = []
-    for code, group in groupby(fields, lambda one: _CODES.get(one[1])):
+    for code, group in groupby(fields, lambda one: CODES.get(one[1])):
         run = list(group)
         if code is None or len(run) == 1:
             found += [_Cells((name,), read, several=False) for name, read in run]
         else:
             names = tuple(name for name, _ in run)
-            found.append(_Cells(names, _numbers(code * len(run)), several=True))
+            found.append(_Cells(names, numbers_reader(code * len(run)), several=True))
     return found
 
 
@@ -266,201 +271,3 @@ def _takes_bytes(kind: AvroType, around: tuple[Record, ...] = ()) -> bool:
             return kind not in around and any(_takes_bytes(f.type, inside) for f in kind.fields)
         case _:
             return True
-
-
-# --- plain types ----------------------------------------------------------------------------------
-
-
-def _null(_data: bytes, at: int, _depth: int) -> tuple[None, int]:
-    return None, at
-
-
-def _boolean(data: bytes, at: int, _depth: int) -> tuple[bool, int]:
-    found = data[at]
-    if found > 1:
-        raise BadRecord(f"a boolean in the record is {found}")
-    return found == 1, at + 1
-
-
-def _long(data: bytes, at: int, _depth: int) -> tuple[int, int]:
-    byte = data[at]
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    found, shift = byte & 127, 7
-    while byte > 127:
-        at += 1
-        byte = data[at]
-        found |= (byte & 127) << shift
-        shift += 7
-        if shift > 70:
-            raise BadRecord("a whole number in the record has more than 64 bits")
-    return (found >> 1) ^ -(found & 1), at + 1
-
-
-def _numbers(codes: str) -> Read:
-    form = struct.Struct(f"<{codes}")
-    unpack, size = form.unpack_from, form.size
-
-    def read(data: bytes, at: int, _depth: int) -> tuple[tuple[float, ...], int]:
-        return unpack(data, at), at + size
-
-    return read
-
-
-def _number(code: str) -> Read:
-    form = struct.Struct(f"<{code}")
-    unpack, size = form.unpack_from, form.size
-
-    def read(data: bytes, at: int, _depth: int) -> tuple[float, int]:
-        return unpack(data, at)[0], at + size
-
-    return read
-
-
-_FLOAT, _DOUBLE = _number("f"), _number("d")
-_CODES = {_FLOAT: "f", _DOUBLE: "d"}
-
-
-def _bytes(data: bytes, at: int, _depth: int) -> tuple[bytes, int]:
-    size, at = _long(data, at, 0)
-    end = at + size
-    if size < 0 or end > len(data):
-        raise BadRecord(f"a value of {size} bytes in the record, which has {len(data)} in all")
-    return data[at:end], end
-
-
-def _string(data: bytes, at: int, _depth: int) -> tuple[str, int]:
-    size, at = _long(data, at, 0)
-    end = at + size
-    if size < 0 or end > len(data):
-        raise BadRecord(f"a text of {size} bytes in the record, which has {len(data)} in all")
-    return data[at:end].decode(), end
-
-
-_PLAIN: dict[str, Read] = {
-    "null": _null,
-    "boolean": _boolean,
-    "int": _long,
-    "long": _long,
-    "float": _FLOAT,
-    "double": _DOUBLE,
-    "bytes": _bytes,
-    "string": _string,
-}
-
-
-def _fixed(size: int) -> Read:
-    def read(data: bytes, at: int, _depth: int) -> tuple[bytes, int]:
-        end = at + size
-        if end > len(data):
-            raise IndexError
-        return data[at:end], end
-
-    return read
-
-
-def _enum(symbols: tuple[str, ...]) -> Read:
-    def read(data: bytes, at: int, _depth: int) -> tuple[str, int]:
-        index, at = _long(data, at, 0)
-        if not 0 <= index < len(symbols):
-            raise BadRecord(f"symbol {index} of an enum that has {len(symbols)}")
-        return symbols[index], at
-
-    return read
-
-
-# --- types of types -------------------------------------------------------------------------------
-
-
-def _union(branches: list[Read], kind: Union) -> Read:
-    def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-        index, at = _long(data, at, 0)
-        if not 0 <= index < len(branches):
-            raise BadRecord(f"branch {index} of a union that has {len(branches)}")
-        return branches[index](data, at, depth)
-
-    if len(branches) != 2 or Plain("null") not in kind.branches:
-        return read
-    null = kind.branches.index(Plain("null"))
-    of_null, of_value, value = 2 * null, 2 * (1 - null), branches[1 - null]
-
-    def read_optional(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-        byte = data[at]
-        if byte == of_value:
-            return value(data, at + 1, depth)
-        if byte == of_null:
-            return None, at + 1
-        return read(data, at, depth)
-
-    return read_optional
-
-
-def _block(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number of items in the next block of an array or a map, 0 behind the last."""
-    count, at = _long(data, at, 0)
-    if count < 0:
-        count = -count
-        _, at = _long(data, at, 0)
-    if count > len(data) - at:
-        raise BadRecord(f"{count} items in the record, for which it has {len(data) - at} bytes")
-    return count, at
-
-
-def _array(item: Read, *, takes_bytes: bool) -> Read:
-    def read(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-        found = []
-        count, at = _block(data, at)
-        while count:
-            if not takes_bytes:
-                # No byte would have to be there for however many are claimed.
-                raise BadRecord("an array of items that take no bytes")
-            for _ in range(count):
-                one, at = item(data, at, depth + 1)
-                found.append(one)
-            count, at = _block(data, at)
-        return found, at
-
-    return read
-
-
-def _map(value: Read) -> Read:
-    def read(data: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
-        found = {}
-        count, at = _block(data, at)
-        while count:
-            for _ in range(count):
-                key, at = _string(data, at, 0)
-                found[key], at = value(data, at, depth + 1)
-            count, at = _block(data, at)
-        return found, at
-
-    return read
-
-
-# --- logical types --------------------------------------------------------------------------------
-
-
-def _logical(read: Read, kind: Plain | Fixed) -> Read:
-    """Return the function of a type with its logical type; one that is not known is left out."""
-    convert = _conversion(kind)
-    if convert is None:
-        return read
-
-    def read_converted(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-        found, at = read(data, at, depth)
-        return convert(found), at
-
-    return read_converted
-
-
-def _conversion(kind: Plain | Fixed) -> Callable[[Any], Any] | None:
-    logical, plain = kind.logical or "", kind.name if isinstance(kind, Plain) else "fixed"
-    if logical == "decimal" and plain in ("bytes", "fixed"):
-        return partial(decimal_number, scale=kind.scale)
-    if logical == "date" and plain == "int":
-        return day_after_1970
-    head, _, unit = logical.rpartition("-")
-    if head in ("timestamp", "local-timestamp") and unit in _UNITS and plain == "long":
-        zone = UTC if head == "timestamp" else None
-        return partial(time_after_1970, unit=_UNITS[unit], zone=zone)
-    return None

@@ -16,6 +16,8 @@ _PER_SECOND = {"ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCHS: dict[tzinfo | None, datetime] = {
     zone: datetime(1970, 1, 1, tzinfo=zone) for zone in (None, UTC)
 }
+_LATEST = (1 << 63) - 1
+"""Seconds that NumPy has room for."""
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 1000
 """Of a decimal: numbers of very many take minutes to compute."""
@@ -71,7 +73,7 @@ def time_after_1970(count: int, unit: str, zone: tzinfo | None) -> Any:
     try:
         return _EPOCHS[zone] + timedelta(microseconds=count * 1_000_000 // per_second)
     except OverflowError:
-        return np.datetime64(count // per_second, "s")
+        return np.datetime64(max(-_LATEST, min(count // per_second, _LATEST)), "s")
 
 
 def day_after_1970(days: int) -> Any:

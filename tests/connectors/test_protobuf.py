@@ -172,8 +172,10 @@ def test_a_number_that_an_enum_lacks_stays_a_number(schema: ProtobufSchema) -> N
 
 def test_a_time_of_a_year_that_python_has_not(schema: ProtobufSchema) -> None:
     found = message(schema)
-    found.at.seconds = 2**60
-    assert schema.read(record(found))["at"] == np.datetime64(2**60, "s")
+    for seconds, nanos in ((2**60, 0), (2**63 - 1, 2**31 - 1), (-(2**63), -(2**31))):
+        found.at.seconds, found.at.nanos = seconds, nanos
+        expected = np.datetime64(max(-(2**63) + 1, seconds), "s")
+        assert schema.read(record(found))["at"] == expected
 
 
 @pytest.mark.parametrize(
