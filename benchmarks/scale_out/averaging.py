@@ -68,5 +68,5 @@ def render(found: Mapping[str, Any]) -> str:
             for s in SHARDS
         ]
         rows.append([name.replace("_subset93k", ""), f"{row['one']:.2f}", *cells])
-    head = ["many shards, points (rounds)", "one", *(f"V = {s}" for s in SHARDS)]
+    head = ["shards, points (rounds)", "one", *(f"V = {s}" for s in SHARDS)]
     return common.table(head, rows)
