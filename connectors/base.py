@@ -30,6 +30,8 @@ __all__ = [
     "Sink",
     "Source",
     "SourceBase",
+    "Transactional",
+    "Transactions",
     "Trouble",
     "Troubled",
     "beginning_of",
@@ -342,6 +344,30 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flush and let go. May be called twice."""
+
+
+class Transactions(Protocol):
+    """The transactions of some sinks, one after the other."""
+
+    def settle(self, mark: Any) -> None:
+        """Have an end of what was begun by this process, or by that which took a mark.
+
+        The mark is one of the first sink. Afterwards that was committed or aborted.
+        """
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A sink that can write in transactions."""
+
+    def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transactions:
+        """Write in transactions from here on, together with those of the others that can.
+
+        One is committed by `Sink.mark`; where the source is in a group, by `Source.commit`, with
+        the offsets. It is to be committed in so many seconds.
+
+        Raises `BadURL` for sinks and groups that cannot be in one transaction.
+        """
 
 
 @dataclass(frozen=True, slots=True)

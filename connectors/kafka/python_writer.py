@@ -15,6 +15,7 @@ from connectors.kafka.client import (
     Failures,
     TooLarge,
     Writing,
+    persist,
 )
 
 
@@ -73,6 +74,37 @@ class PythonWriter:
     def _note(self, result: Any) -> None:
         if result.exception is not None:
             self._failures.add(result.exception)
+
+
+class PythonProducer:
+    """The `Producer` of transactions on a KafkaProducer, which begins with its identifier here."""
+
+    def __init__(self, producer: Any, net: Any) -> None:
+        self._producer, self._net = producer, net
+        self.begin, self.add_offsets = (
+            producer.begin_transaction,
+            producer.send_offsets_to_transaction,
+        )
+        self.abort = producer.abort_transaction
+        try:
+            persist(
+                lambda _: producer.init_transactions(), errors.KafkaTimeoutError, lambda _: True
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self._producer.commit_transaction()
+
+    def writer(self, writing: Writing) -> PythonWriter:
+        """A writer to a topic within its transactions."""
+        return PythonWriter(self._producer, self._net, writing)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(timeout=5)
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from connectors.kafka.client import Client, Headers, Reader, Reading, Records, e
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
 from connectors.standing import Standing
 
-__all__ = ["WRITER", "Tail", "origin_of"]
+__all__ = ["WRITER", "Tail", "origin_of", "parse_mark"]
 
 _log = logging.getLogger("streamk.connectors")
 
@@ -105,6 +105,11 @@ class Tail:
                         self._topic,
                     )
 
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
+        with errors(self._client, self._cluster, "asking which cluster that is"):
+            return self._asking.cluster_id()
+
     def close(self) -> None:
         """Let go of the connections. May be called twice."""
         self._asking.close()
@@ -139,3 +144,19 @@ def _content(value: bytes | None) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
+
+
+class _Mark(msgspec.Struct, forbid_unknown_fields=True):
+    """What a sink's mark says."""
+
+    writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
+    ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
+
+
+def parse_mark(mark: Any) -> tuple[str, dict[int, int]]:
+    """Return the writer and the ends of partitions in a mark. Raises `ConnectorError`."""
+    try:
+        found = msgspec.convert(mark, _Mark, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
+    return found.writer, found.ends

@@ -237,6 +237,13 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         type=whole(0),
         help="events for which a run goes on where no checkpoint can be written (default 1000000)",
     )
+    add(
+        "--transactions",
+        metavar="SECONDS",
+        type=seconds,
+        help="write predictions, dead letters and the offsets of a group in transactions of Kafka,"
+        " one for each checkpoint; one is written after so many seconds at most (0.1 to 120)",
+    )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(
         "--until-end",
@@ -323,6 +330,8 @@ def _check(options: dict[str, Any]) -> None:
 
 def check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options of any job that make no sense together."""
+    if "transactions" in options and "checkpoint" not in options:
+        raise UsageError("--transactions writes one with each checkpoint; it needs --checkpoint DIR")
     if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:

@@ -24,6 +24,7 @@ from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.revisions import Revisions
 from streamk.engine.recovery.takeover import Takeover
+from streamk.engine.recovery.transactions import SinkTransactions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners import LiveCompiled
@@ -53,6 +54,8 @@ class CheckpointCoordinator:
         Directory of another job's checkpoints, whose model this one begins with.
     key : Key, optional
         What those must be signed with.
+    transactions : SinkTransactions, optional
+        Those in which sinks write and, where there is a group, offsets are committed.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class CheckpointCoordinator:
         until_end: bool,
         start_from: Path | None = None,
         key: Key | None = None,
+        transactions: SinkTransactions | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -80,6 +84,7 @@ class CheckpointCoordinator:
         self._until_end = until_end
         self._start_from, self._key = start_from, key
         self._origin: list[str | int] = []
+        self._transactions = transactions
         self._group = Group(source, store, trainer.model.n_events)
         self._revisions = Revisions(source, self._group, trainer)
         self._unsure = False
@@ -118,7 +123,7 @@ class CheckpointCoordinator:
         found = None
         if self._store is not None:
             find = self._store.find if self._group.shared else self._store.open
-            found = find(self._group.agrees)
+            found = find(self._agrees)
         if self._store is not None and found is not None:
             self._job.check(found)
             found = renamed(found, self._source)
@@ -144,6 +149,15 @@ class CheckpointCoordinator:
                 " source, or with another checkpoint directory"
             )
         self.assigned(partitions, opened=found is None)
+
+    def _agrees(self, found: Checkpoint) -> bool:
+        """Return whether a checkpoint of this member agrees with the group.
+
+        What is under way in a transaction comes to its end before the group is asked.
+        """
+        if self._transactions is not None:
+            self._transactions.settle(found)
+        return self._group.agrees(found)
 
     def _begin(self) -> None:
         """Take the model of the member, or else of the job, to begin with, if there is one."""
@@ -245,7 +259,8 @@ class CheckpointCoordinator:
         try:
             changed |= self._store is not None and not self._take_over(before)
             same &= len(self._group.absorbed) == absorbed
-            self._revisions.mark(owners, epoch, same=same)
+            visible = self._transactions is None  # what others wrote beyond their last commit
+            self._revisions.mark(owners if visible else {}, epoch, same=same)
             if changed:
                 self.save()
             else:
@@ -326,14 +341,14 @@ class CheckpointCoordinator:
         self._group.ask_again()
         self._unsure, self._at = True, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
-            found = self._store.find(self._group.agrees)
+            found = self._store.find(self._agrees)
             if found is not None:
                 self._restore(found)
 
     def _settle(self) -> None:
         """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
-        found = self._store.open(self._group.agrees)
+        found = self._store.open(self._agrees)
         if found is not None and found.epoch != self._at:
             self._feed.release()
             self._restore(renamed(found, self._source))
