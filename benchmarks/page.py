@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, common, first_light, first_use, headlines, mutation, scaling
+from benchmarks import (
+    adult,
+    common,
+    first_light,
+    first_use,
+    headlines,
+    mutation,
+    revisions,
+    scaling,
+)
 from benchmarks.arrivals import __main__ as arrivals
 from benchmarks.doubly_stochastic import __main__ as doubly_stochastic
 from benchmarks.drift import __main__ as drift
@@ -67,6 +76,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "scale_out.md": {scale_out.NAME: scale_out.render},
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     TOPICS / "mutation.md": {mutation.NAME: mutation.render},
+    TOPICS / "revisions.md": {revisions.NAME: revisions.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

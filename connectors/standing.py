@@ -34,6 +34,10 @@ class Standing:
     ----------
     where : str
         Name of the sink, for messages.
+    held_back : int
+        Outputs that the sink may have taken and not written when its process ends. Those that stand
+        there are no further apart, so when more were given in a row and none stood there, none of
+        the rest will come: the events of these are gone, or another process has them.
 
     Attributes
     ----------
@@ -42,18 +46,18 @@ class Standing:
 
     Examples
     --------
-    >>> standing = Standing("topic 'scores'")
+    >>> standing = Standing("topic 'scores'", held_back=100)
     >>> standing.add("clicks:0", 7, None, {"prediction": 1})
     >>> seven = Output("clicks:0", 7, 0, None, {"prediction": 1})
     >>> [output.offset for output in standing.without([seven, seven._replace(offset=8)])]
     [8]
     """
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, where: str, held_back: int) -> None:
+        self._where, self._held_back = where, held_back
         self._found: dict[Place, bytes] = {}
         self._by_key: defaultdict[bytes, list[Place]] = defaultdict(list)
-        self._given = self._met = 0
+        self._missed = 0
         self.differing = 0
 
     def __len__(self) -> int:
@@ -68,18 +72,18 @@ class Standing:
 
     def without(self, outputs: Sequence[Output]) -> Sequence[Output]:
         """Return the outputs that do not stand there, in their order."""
-        self._given += len(outputs)
         return [output for output in outputs if not self._has(output)] if self._found else outputs
 
     def _has(self, output: Output) -> bool:
         digest = self._found.pop((output.partition, output.offset), None)
         if digest is None:
+            self._missed += 1
             # A later one with its key may stand there all the same, where the topic is compacted.
             # That one is written again behind this one, so that the last of a key stays the last.
             for place in self._by_key.pop(output.key, ()) if output.key is not None else ():
                 self._found.pop(place, None)
             return False
-        self._met += 1
+        self._missed = 0
         if digest == _digest(output.value):
             return True
         if output.value.get("revision") is True:
@@ -95,14 +99,9 @@ class Standing:
         return True
 
     def is_over(self) -> bool:
-        """Return whether no more of what stands there will come; to be asked at each mark.
-
-        A mark makes all before it durable, so what stands there beyond an interval of marks in
-        which nothing of it came is of inputs that are not there any more.
-        """
-        if self._given and not self._met:
+        """Return whether no more of what stands there will come."""
+        if self._missed > self._held_back:
             self._found.clear()
-        self._given = self._met = 0
         if self._found:
             return False
         self._by_key.clear()

@@ -51,8 +51,8 @@ def load(
 
     Parameters
     ----------
-    directory : path
-        The one given to ``streamk run --checkpoint``.
+    directory : path or str
+        The one given to ``streamk run --checkpoint``, a path or an address in an object store.
     follow : float, optional
         Seconds after which a prediction looks for a newer checkpoint first.
     key : path, optional
@@ -62,6 +62,8 @@ def load(
     ------
     InvalidInput, StateError
         If there is no checkpoint there, or none that can be used.
+    OSError
+        If an object store is away.
     """
     from streamk import serving
 

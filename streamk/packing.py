@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return bytes(save(plain))
 
 
-def header_bytes(beginning: bytes, size: int, where: Path) -> int:
+def header_bytes(beginning: bytes, size: int, where: object) -> int:
     """Return how many bytes of a file of safetensors come before its arrays.
 
     Parameters
@@ -75,7 +74,8 @@ def header_bytes(beginning: bytes, size: int, where: Path) -> int:
         The first 8 of the file, or more.
     size : int
         Of the file, bytes.
-    where : Path
+    where : object
+        Named in errors.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def header_bytes(beginning: bytes, size: int, where: Path) -> int:
     return 8 + claimed
 
 
-def places(beginning: bytes, size: int, where: Path) -> list[Place]:
+def places(beginning: bytes, size: int, where: object) -> list[Place]:
     """Return where the arrays of a file lie, checked to fill it, one after the other.
 
     Parameters
@@ -99,7 +99,8 @@ def places(beginning: bytes, size: int, where: Path) -> list[Place]:
         All that comes before the arrays, or more.
     size : int
         Of the file, bytes.
-    where : Path
+    where : object
+        Named in errors.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def _place(name: str, entry: Any) -> Place:
     return Place(name, _DTYPES[entry["dtype"]], tuple(entry["shape"]), start, stop)
 
 
-def unpack(data: bytes, where: Path) -> dict[str, NDArray[Any]]:
+def unpack(data: bytes, where: object) -> dict[str, NDArray[Any]]:
     """Return the arrays that `pack` was given, each with memory of its own.
 
     Raises

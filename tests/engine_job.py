@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from engine_kit import BATCH, WhimsicalSource, learner, split
 
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from streamk.engine import Engine
+from streamk.learners import FeatureMachine
 
 EVENTS = 3000
+MODELS: dict[str, Callable[[], Any]] = {
+    "doubly-stochastic": learner,
+    "feature-machine": lambda: FeatureMachine(
+        buffer_size=200, reservoir_size=200, first=100, every=400, swap_delay=100
+    ),
+}
+"""One learner that has all in its coefficients, and one that is made anew in the background."""
 
 
 class SlowSink(NDJSONSink):
@@ -24,19 +33,26 @@ class SlowSink(NDJSONSink):
         time.sleep(0.002)
 
 
-def main(directory: str, whim: int) -> None:
+def main(
+    directory: str,
+    whim: int,
+    model: str = "doubly-stochastic",
+    *,
+    checkpoint: str | None = None,
+    every: int = 5 * BATCH,
+) -> None:
     data, times = split(EVENTS, 4)
     Engine(
         WhimsicalSource(data, timestamps=times, whim=whim),
-        learner(),
+        MODELS[model](),
         label="y",
         ignore=("id",),
         until_end=True,
         sink=SlowSink(Path(directory) / "predictions.ndjson"),
-        checkpoint=Path(directory) / "checkpoint",
-        checkpoint_every=5 * BATCH,
+        checkpoint=checkpoint or Path(directory) / "checkpoint",
+        checkpoint_every=every,
     ).run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

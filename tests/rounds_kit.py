@@ -20,6 +20,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "streaming-meka": {},
     "kernel-ridge": {"max_centers": 64},
     "eigenpro": {"n_centers": 64},
+    "feature-machine": {"buffer_size": 64, "first": 64, "swap_delay": 32},
 }
 TASKS = "classification", "regression"
 

@@ -36,7 +36,14 @@ import numpy as np
 
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Kernel, Polynomial, Zonal
-from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
+from streamk.learners import (
+    DoublyStochastic,
+    MultiKernel,
+    OnlineNystrom,
+    Scaled,
+    Sharded,
+    StreamingMeka,
+)
 from streamk.learners.common.steps import AdaGrad, Constant
 from streamk.learners.registry import create, from_state
 from streamk.state import State
@@ -115,6 +122,12 @@ def _eigenpro(task: str, solver: str, n_centers: int = 12) -> Any:
     return create("eigenpro", task=kind, solver=solver, **sizes)
 
 
+def _feature_machine(task: str, first: int = 100) -> Any:
+    kind = "regression" if task == "numbers" else "classification"
+    sizes = {"buffer_size": 64, "reservoir_size": 20, "first": first, "swap_delay": 40}
+    return create("feature-machine", task=kind, **sizes)
+
+
 def _adagrad(_: str) -> Any:
     """Return a learner that has gathered events, and whose columns are scaled as of old."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
@@ -133,6 +146,13 @@ def _adagrad(_: str) -> Any:
 
 def _of_features(kernel: Kernel, **options: Any) -> Any:
     return Scaled(DoublyStochastic(kernel, block_size=100, max_features=512, **options))
+
+
+def _sharded(task: str) -> Any:
+    """Return a learner that is in the second shard of a round after `_LEARNED` events."""
+    kind = "regression" if task == "numbers" else "classification"
+    sizes: dict[str, Any] = {"max_features": 64, "block_size": 64}
+    return Sharded(create("doubly-stochastic", task=kind, **sizes), shards=2, round_events=7)
 
 
 LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -168,6 +188,9 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "eigenpro": ("three", lambda task: _eigenpro(task, "direct")),
     "eigenpro numbers": ("numbers", lambda task: _eigenpro(task, "eigenpro")),
     "kernel-ridge numbers": ("numbers", _kernel_ridge),
+    "feature-machine": ("three", _feature_machine),
+    "feature-machine numbers": ("numbers", lambda task: _feature_machine(task, 64)),
+    "sharded": ("two", _sharded),
     "multi-kernel new": ("two", _multi),
     "doubly-stochastic new": ("two", _adagrad),
     "online-nystrom new": ("numbers", _nystrom),

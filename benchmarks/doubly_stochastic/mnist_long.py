@@ -1,8 +1,9 @@
 """Figure 1 (2) and (4) with as much as the paper has: MNIST with virtual examples, for long.
 
-"mnist_hour" learns the ten classes for an hour of one core, 3,600 seconds of processor time, to
-make the examples included, to test not. The learner has the preconditioner, finds its own sizes of
-steps and predicts by averages of its coefficients. "mnist86_long" learns 8 against 6 from the
+"mnist_hour" learns the ten classes for as much processor time as two cores have in an hour, on one
+core, to make the examples included, to test not; "speedup" is how much faster two threads learn.
+The learner has the preconditioner, finds its own sizes of steps and predicts by averages of its
+coefficients. "mnist86_long" learns 8 against 6 from the
 paper's 1.6 million examples, by the loss and the features of `methods` that all events move.
 
 The bends of Simard et al. are too far for functions of so few features. Of the ten classes each
@@ -18,6 +19,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,9 @@ from streamk.learners import DoublyStochastic
 
 Numbers = NDArray[Any]
 
-BUDGET = 3600.0
+BUDGET = 7200.0
 """Seconds of processor time."""
-FEATURES, BATCH, BLOCK = 1 << 18, 1 << 13, 1 << 11
+FEATURES, BATCH, BLOCK = 1 << 19, 1 << 13, 1 << 11
 BENDS = (virtual.BEND, virtual.BEND * 0.6, virtual.BEND * 0.4)
 DIRECTIONS = 50
 STOP = 1 << 18
@@ -134,13 +136,29 @@ def measure_hour(data: Directory, *, quick: bool) -> dict[str, Any]:
     project, bandwidth = images.projected(directions)
     examples = virtual.images(images.X, images.y, 200 if quick else 10**9, 0, least=0.0)
     budget = np.inf if quick else BUDGET
+    speedup = _speedup(project(images.X), images.y, bandwidth, quick)
     curve = _curve(_ten(bandwidth, quick), images, project, examples, STOP, budget)
     about: dict[str, Any] = {"events": len(images.X), "bandwidth": bandwidth}
     about |= {"features": FEATURES, "batch": BATCH, "directions": directions}
-    return {**about, "block": BLOCK, "curve": curve}
+    return {**about, "block": BLOCK, "speedup": speedup, "curve": curve}
 
 
-def _ten(bandwidth: float, quick: bool) -> DoublyStochastic:
+def _speedup(X: Numbers, y: Numbers, bandwidth: float, quick: bool) -> float:
+    """Return by how much two threads are faster than one, the median of three turns."""
+    ratios = []
+    for _ in range(3):
+        seconds = {}
+        for threads in (1, 2):
+            model = _ten(bandwidth, quick, threads)
+            began = time.perf_counter()
+            model.learn_many(X, y)
+            model.finish()
+            seconds[threads] = time.perf_counter() - began
+        ratios.append(seconds[1] / seconds[2])
+    return round(median(ratios), 3)
+
+
+def _ten(bandwidth: float, quick: bool, threads: int = 1) -> DoublyStochastic:
     part = 32 if quick else 1
     return DoublyStochastic(
         Gaussian(bandwidth=bandwidth),
@@ -152,7 +170,7 @@ def _ten(bandwidth: float, quick: bool) -> DoublyStochastic:
         block_size=BLOCK // part,
         max_features=FEATURES // part,
         sampler="hadamard",
-        threads=1,
+        threads=threads,
     )
 
 
@@ -164,12 +182,13 @@ def render_hour(found: Mapping[str, Any]) -> str:
             passes = f"{events / found['events']:.1f}"
             rows.append([f"{events:,.0f}", passes, f"{seconds:,.0f}", f"{error:.2f}"])
             due = 1.9 * events
-    header = ["MNIST, ten classes, for an hour", "passes", "s", "error, %"]
+    header = ["MNIST, ten classes, for two core hours", "passes", "s", "error, %"]
     return (
         f"{common.table(header, rows)}\n2^{np.log2(found['features']):g} features in blocks of "
         f"{found['block']:,}, batches of {found['batch']:,}; {found['directions']} directions;\n"
-        f"bends of 0 to 100% of Simard's; the goal is {GOAL}% within {BUDGET:,.0f} seconds of two "
-        "cores;\none core was used; one seed"
+        f"bends of 0 to 100% of Simard's; the goal is {GOAL}% within an hour on two cores, whose\n"
+        f"processor time this is, on one; two threads learn {found['events']:,} examples\n"
+        f"{found['speedup']:.2f} times as fast; one seed"
     )
 
 

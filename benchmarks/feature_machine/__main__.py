@@ -1,7 +1,8 @@
-"""Recursive feature machines in batch (Radhakrishnan et al. 2024).
+"""Recursive feature machines (Radhakrishnan et al. 2024), in batch and on streams.
 
 rivals     beside plain kernel ridge regression, LightGBM, a forest and the authors' package
 families   each distance and kind of metric by itself, round after round
+stream     the learner of streams, by itself and among the experts of the default model
 
 How each figure is taken is at the top of the modules in feature_machine/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -14,10 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.feature_machine import families, rivals
+from benchmarks.feature_machine import families, rivals, stream
 
 NAME = "feature_machine"
-PARTS: dict[str, parts.Render] = {"rivals": rivals.render, "families": families.render}
+PARTS: dict[str, parts.Render] = {
+    "rivals": rivals.render,
+    "families": families.render,
+    "stream": stream.render,
+}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -26,7 +31,11 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    measures = {"rivals": rivals.measure, "families": families.measure}
+    measures = {
+        "rivals": rivals.measure,
+        "families": families.measure,
+        "stream": stream.measure,
+    }
     parts.run(NAME, __doc__, measures, render, argv, {"seeds": rivals.SEEDS})
 
 

@@ -14,6 +14,7 @@ memory is the peak beyond what the process held before, each in a process of its
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -153,7 +154,7 @@ class Stopped:
         self.trees.fit(
             X[~held],
             y[~held],
-            eval_set=[(X[held], y[held])],
+            **_evaluated(self.trees, X[held], y[held]),
             callbacks=[lightgbm.early_stopping(50, verbose=False)],
         )
         return self
@@ -161,6 +162,13 @@ class Stopped:
     def predict(self, X: Numbers) -> Numbers:
         """Predictions of the best number of trees."""
         return self.trees.predict(X)
+
+
+def _evaluated(trees: Any, X: Numbers, y: Numbers) -> dict[str, Any]:
+    """Arguments of `fit` for the events that tell when to stop; LightGBM 4.7 renamed them."""
+    if "eval_X" in inspect.signature(trees.fit).parameters:
+        return {"eval_X": X, "eval_y": y}
+    return {"eval_set": [(X, y)]}
 
 
 def held_back(n: int, seed: int) -> Numbers:

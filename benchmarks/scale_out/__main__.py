@@ -1,23 +1,24 @@
 """What it costs to learn in rounds of shards: accuracy, seconds and bytes, a part for each model.
 
-How the figures are taken is at the top of costs.py. With --only the other parts stay in the results
-as they were, with the machine and the date of their own run.
+"sharded" is of `Sharded`, whose rounds grow; the others are of `Rounds` of a fixed size. How the
+figures are taken is at the top of costs.py and growing.py. With --only the other parts stay in the
+results as they were, with the machine and the date of their own run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.scale_out import costs
+from benchmarks.scale_out import costs, growing
 
 NAME = "scale_out"
 PARTS: dict[str, parts.Render] = {
     name: partial(costs.render, name=name) for name in costs.MOST_ROUNDS
-}
+} | {"sharded": growing.render}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -26,7 +27,10 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    measures = {name: partial(costs.measure, name=name) for name in PARTS}
+    measures: dict[str, Callable[..., dict[str, Any]]] = {
+        name: partial(costs.measure, name=name) for name in costs.MOST_ROUNDS
+    }
+    measures["sharded"] = growing.measure
     parts.run(NAME, __doc__, measures, render, argv)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from connectors.base import Output, Sink, Source, Trouble
-from connectors.errors import BadRecord, ConnectorError
+from connectors.errors import BadRecord, ConnectorError, Unavailable
 from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
@@ -37,7 +37,8 @@ class KafkaSink:
     Nothing is written twice: after `rewind` the sink reads what it has written behind the mark, and
     leaves out what stands there (`connectors.standing`). A topic may have several partitions, other
     writers, and more partitions than before. Where records of the sink were deleted from the topic
-    meanwhile, they are written again.
+    meanwhile, they are written again, and those of their keys that came later. What the brokers
+    take from a dead process after the topic was read, or have not replicated then, is not seen.
 
     Parameters
     ----------
@@ -75,7 +76,9 @@ class KafkaSink:
         self.writer = secrets.token_hex(6)
         """Whose records those of this sink are."""
         self._headers: dict[str, list[tuple[str, bytes]]] = {}
-        self._standing = Standing("")
+        self._standing = Standing("", 0)
+        self._ends: Mapping[int, int] | None = None
+        """The last that is known of the topic's ends."""
         self._from: Mapping[int, int] | None = None
         """Where what stands there begins, while some of it is still to come again."""
         self._cluster = Cluster(
@@ -166,8 +169,21 @@ class KafkaSink:
             self._transaction.commit()
         if self._from is not None and self._standing.is_over():
             self._from = None
-        ends = self._tail.ends() if self._from is None else self._from
+        ends = self._known_ends() if self._from is None else self._from
         return {"writer": self.writer, "ends": {str(number): end for number, end in ends.items()}}
+
+    def _known_ends(self) -> Mapping[int, int]:
+        """Return the ends of the topic, or those of before while no broker says.
+
+        More is read than need be behind the ends of before. A run that has nothing to deliver
+        can save its checkpoint all the same.
+        """
+        try:
+            self._ends = self._tail.ends()
+        except Unavailable:
+            if self._ends is None:
+                raise
+        return self._ends
 
     def rewind(self, mark: Any) -> None:
         """Find what was written behind the mark: it stays, and is not written again.
@@ -181,8 +197,8 @@ class KafkaSink:
             self.flush()
         else:
             self._transaction.drop()
-        self._standing = self._tail.find(writer, ends)
-        self.writer, self._from = writer, ends
+        self._standing, self._from = self._tail.find(writer, ends)
+        self.writer, self._ends = writer, self._from
         self._headers.clear()
 
     # --- transactions -----------------------------------------------------------------------------

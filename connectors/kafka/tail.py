@@ -11,7 +11,16 @@ from typing import Annotated, Any
 import msgspec
 
 from connectors.errors import ConnectorError
-from connectors.kafka.client import Client, Headers, Reader, Reading, Records, errors
+from connectors.kafka.client import (
+    MAX_UNFLUSHED,
+    Client,
+    Gone,
+    Headers,
+    Reader,
+    Reading,
+    Records,
+    errors,
+)
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
 from connectors.standing import Standing
 
@@ -61,19 +70,22 @@ class Tail:
         with errors(self._client, self._cluster, f"asking for the end of {self._topic}"):
             return dict(self._asking.ends(self._asking.numbers()))
 
-    def find(self, writer: str, after: Mapping[int, int]) -> Standing:
-        """Return the outputs of a writer that stand behind the offsets of some partitions.
+    def find(self, writer: str, after: Mapping[int, int]) -> tuple[Standing, dict[int, int]]:
+        """Return the outputs of a writer behind some offsets, and where each partition was begun.
 
         A partition that `after` lacks, and one that ends before its offset because the topic was
         made anew, is read from its start. Of transactions only those count that were committed;
         waits for the end of those that are open.
         """
-        standing = Standing(f"topic {self._topic!r}")
+        # A writer may have begun one batch more than it holds back.
+        standing = Standing(f"topic {self._topic!r}", 2 * MAX_UNFLUSHED)
+        begun: dict[int, int] = {}
         with errors(self._client, self._cluster, f"reading the end of {self._topic}"):
             left = {}
             for number, end in self.ends().items():
                 begin = after.get(number, 0)
-                start = max(self._asking.start(number), begin if begin <= end else 0)
+                begun[number] = begin if begin <= end else 0
+                start = max(self._asking.start(number), begun[number])
                 if start < end:
                     left[number] = start, end
             for records in self._read(left) if left else ():
@@ -82,7 +94,7 @@ class Tail:
             _log.info(
                 "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
             )
-        return standing
+        return standing, begun
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
         """Yield the committed records of ranges of offsets, by partition."""
@@ -93,7 +105,11 @@ class Tail:
                 reader.place(number, start)
             told, heard = False, time.monotonic()
             while any(reader.position(number) < end for number, (_, end) in ranges.items()):
-                found = reader.read(_AT_ONCE, 0.2)
+                try:
+                    found = reader.read(_AT_ONCE, 0.2)
+                except Gone as gone:  # deleted since it was asked where the partition starts
+                    reader.place(gone.number, reader.start(gone.number))
+                    continue
                 yield from found
                 if found:
                     heard = time.monotonic()
@@ -111,7 +127,7 @@ class Tail:
             return self._asking.cluster_id()
 
     def close(self) -> None:
-        """Let go of the connections. May be called twice."""
+        """Close the connections. May be called twice."""
         self._asking.close()
 
 
@@ -147,7 +163,7 @@ def _content(value: bytes | None) -> dict[str, Any]:
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """What a sink's mark says."""
+    """A mark, as `KafkaSink.mark` returns it."""
 
     writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
     ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]

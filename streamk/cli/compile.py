@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from connectors.base import delimiter_of
 from connectors.registry import open_source
-from streamk.cli.arguments import Parser, UsageError, existing_path, whole
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.errors import InvalidInput
 
 __all__ = ["main"]
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     from streamk.prediction import compile as compiled
     from streamk.serving import load
 
-    directory = existing_path(options["model"], "directory of checkpoints")
+    directory = checkpoint_place(options["model"])
     _check_files(options)
     model = load(directory, key=options.get("state_key"))
     learner = model.learner
@@ -71,7 +71,12 @@ def _parser() -> Parser:
     parser = Parser("streamk compile", DESCRIPTION, EPILOG)
     parser.usage = "streamk compile CHECKPOINT SOURCE --to FILE ..."
     add = parser.add_argument_group("what is read and written").add_argument
-    add("model", metavar="CHECKPOINT", nargs="?", help="directory of checkpoints, or one of them")
+    add(
+        "model",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help="directory or address of checkpoints, or one of them",
+    )
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
     add("--to", metavar="FILE", help="file of the compiled model (safetensors)")
     add("--c", metavar="FILE", help="write it as a header of C, too")

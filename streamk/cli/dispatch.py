@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
-from streamk.cli.arguments import UsageError, nearest
+from streamk.cli.parsing.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
 
 __all__ = ["COMMANDS", "dispatch"]

@@ -6,25 +6,29 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.model_options import learner_header
 from streamk.cli.output.figures import compiled_lines, figure_rows, since_lines, sparkline
 from streamk.cli.output.tables import columns, features, share, size
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
+from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.object_path import Location, ObjectPath
+from streamk.engine.checkpoints.reading import NotACheckpoint
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
-from streamk.learners import from_state
+from streamk.learners import Sharded, from_state
+from streamk.learners.common.predictor import innermost
 
 __all__ = ["main", "members"]
 
 EPILOG = """\
-CHECKPOINT is the directory given to `streamk run --checkpoint`, or that of one
-member or one epoch inside it. The exit status is 1 if anything is damaged.
+CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
+that of one member or one epoch inside it. The exit status is 1 if anything is
+damaged.
 
 examples:
   streamk inspect state
@@ -39,7 +43,9 @@ _MEMBER = re.compile(r"member-\d+")
 def main(arguments: Sequence[str]) -> int:
     """Show and check checkpoints."""
     parser = Parser("streamk inspect", "Show what a checkpoint holds, and check it.", EPILOG)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory of checkpoints")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a directory or an address of checkpoints"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
@@ -50,11 +56,13 @@ def main(arguments: Sequence[str]) -> int:
     key = key_of(state_key(options))
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
-    for paths in members(existing_path(options["checkpoint"], "checkpoint")):
+    for paths in members(checkpoint_place(options["checkpoint"], "checkpoint")):
         newest: Checkpoint | None = None
         for path in paths:
             try:
                 found = read_checkpoint(path, key)
+            except NotACheckpoint:
+                continue
             except StateError as error:
                 # A job that is running may have removed it as too old.
                 if path.exists():
@@ -63,6 +71,8 @@ def main(arguments: Sequence[str]) -> int:
                 newest = newest or found
         if newest is not None:
             good.append(_summary(newest, key))
+    if not good and not damaged:
+        raise UsageError(f"{options['checkpoint']} holds no checkpoint yet")
     if options.get("schema"):
         _print_schema(good)
     elif options.get("json"):
@@ -74,18 +84,22 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if damaged else 0
 
 
-def members(path: Path) -> list[list[Path]]:
-    """The checkpoints of each member, newest first. Raises `UsageError` if there are none."""
-    if not path.is_dir():
+def members(path: Location) -> list[list[Location]]:
+    """The checkpoints of each member, newest first. Raises `UsageError` if there are none.
+
+    In an object store some may be something else than a checkpoint.
+    """
+    if not path.is_dir() and not isinstance(path, ObjectPath):
         raise UsageError(f"{path} is a file; a checkpoint is a directory")
-    if (path / "manifest.json").exists() or _EPOCH.fullmatch(path.resolve().name):
+    name = path.name if isinstance(path, ObjectPath) else path.resolve().name
+    if (path / "manifest.json").exists() or _EPOCH.fullmatch(name):
         return [[path]]
     members = [one for one in path.iterdir() if _MEMBER.fullmatch(one.name)] or [path]
     found = []
     for member in sorted(members, key=lambda one: (len(one.name), one.name)):
         epochs = [one for one in member.iterdir() if _EPOCH.fullmatch(one.name)]
         if epochs:
-            found.append(sorted(epochs, reverse=True))
+            found.append(sorted(epochs, key=lambda one: one.name, reverse=True))
     if not found:
         raise UsageError(
             f"{path} holds no checkpoint; give the directory of `streamk run --checkpoint`"
@@ -102,7 +116,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "epoch": found.epoch,
         "sha256": "ok",
         "signature": ("ok" if key else "not checked") if found.signed else "none",
-        "disk_bytes": sum(file.stat().st_size for file in found.path.iterdir()),
+        "disk_bytes": sum(size or 0 for size in sizes(found.path).values()),
         "model": {
             "type": learner["type"],
             "options": _options(learner),
@@ -111,9 +125,10 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "columns": list(model.columns or ()),
             "features": model.n_features,
             "events": model.n_events,
-            "leading_step": getattr(getattr(model, "learner", model), "leading_step", None),
+            "leading_step": getattr(innermost(model), "leading_step", None),
             "array_bytes": found.model.nbytes,
             "compiled": getattr(model, "comparison", None),
+            "rounds": _rounds(model),
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],
@@ -128,6 +143,17 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "skewed": _skewed(body["feed"]["sequence"]["partitions"]),
         "finished": body["finished"],
         "schema": body["training"]["schema"],
+    }
+
+
+def _rounds(model: Any) -> dict[str, int] | None:
+    """Shards of a round, their events at most, and rounds so far, of a model that has shards."""
+    if not isinstance(model, Sharded):
+        return None
+    return {
+        "count": model.rounds,
+        "shards": model.shards,
+        "round_events": model.round_events,
     }
 
 
@@ -200,6 +226,11 @@ def _text(summary: dict[str, Any]) -> str:
         *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
         *(("compiled", line) for line in compiled_lines(model["compiled"])),
+        *(
+            (("rounds", f"{rounds['count']:,} of {rounds['shards']} shards"),)
+            if (rounds := model["rounds"])
+            else ()
+        ),
     ]
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))

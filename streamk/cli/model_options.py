@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamk.cli.arguments import UsageError, named_value, nearest, number, one_of, whole
+from streamk.cli.parsing.arguments import UsageError, named_value, nearest, number, one_of, whole
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole
@@ -103,7 +103,7 @@ _OF_FEATURES = {
     "weights": Setting(_numbers, "of zonal: of degrees 0, 1, ... (1,1,1,1)"),
 }
 """Options of kernels that only doubly stochastic learning has."""
-_NO_NTK = ("doubly-stochastic", "streaming-meka")
+_NO_NTK = ("doubly-stochastic", "streaming-meka", "feature-machine")
 """Models that refuse the neural tangent kernel, whose option `depth` they lack."""
 _OF_LOSS = {
     "delta": Setting(number, "of huber, in standard deviations of the label (1)"),
@@ -143,7 +143,8 @@ def options_of(model: str) -> Mapping[str, Setting]:
             found.pop("depth", None)
         if name == "kernel":
             of_all = _OF_KERNEL["bandwidth"]
-            about = f"{of_all.about} ({values.get('bandwidth', BANDWIDTH):g})"
+            bandwidth = values.get("bandwidth", BANDWIDTH)
+            about = f"{of_all.about} ({'compared' if bandwidth is None else f'{bandwidth:g}'})"
             found["bandwidth"] = Setting(of_all.read, about)
     return found
 
@@ -278,12 +279,14 @@ def _hint(model: str, key: str) -> str:
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     """The kernel, taking its options out of the others."""
     from streamk.kernels import by_name
-    from streamk.learners.registry import BANDWIDTH, defaults
+    from streamk.learners.registry import BANDWIDTH, OF_METRIC, defaults
 
     default, chosen = defaults(model), _taken(options, (*_OF_KERNEL, *_OF_FEATURES))
     kernel = options.pop("kernel", default.get("kernel", "gaussian"))
+    if kernel is None:  # a feature machine's own, of this bandwidth
+        kernel, chosen = "matern", {"nu": 0.5} | chosen
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
-        chosen["bandwidth"] = default.get("bandwidth", BANDWIDTH)
+        chosen["bandwidth"] = default.get("bandwidth", BANDWIDTH) or OF_METRIC
     return by_name(kernel, **chosen)
 
 

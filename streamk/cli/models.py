@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamk.cli.arguments import Parser
 from streamk.cli.model_options import options_of
 from streamk.cli.output.tables import columns
+from streamk.cli.parsing.arguments import Parser
 
 __all__ = ["main"]
 
@@ -17,6 +17,7 @@ MODELS = {
     "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",
     "kernel-ridge": "one kernel, the last events as centers, columns scaled",
     "eigenpro": "one kernel, centers that learn all events, columns scaled",
+    "feature-machine": "one kernel in a metric that is learned anew, columns scaled",
 }
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",

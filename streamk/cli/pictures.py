@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from streamk.cli.arguments import UsageError
+from streamk.cli.parsing.arguments import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

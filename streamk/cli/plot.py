@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path, state_key
 from streamk.cli.inspect import members
 from streamk.cli.output.figures import words
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.object_path import Location, ObjectPath
+from streamk.engine.checkpoints.reading import NotACheckpoint
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
@@ -57,15 +59,16 @@ class StreamHistory:
 def main(arguments: Sequence[str]) -> int:
     """Draw a checkpoint's figures."""
     parser = Parser("streamk plot", DESCRIPTION, EPILOG)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory of checkpoints")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory or an address")
     parser.add_argument(
         "--to", metavar="FILE", help="picture to write, .png or .svg (default: CHECKPOINT.png here)"
     )
     parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
-    path = existing_path(options["checkpoint"], "checkpoint")
-    target = Path(options.get("to", f"{path.resolve().name}.png")).expanduser()
+    path = checkpoint_place(options["checkpoint"], "checkpoint")
+    name = path.resolve().name if isinstance(path, Path) else path.name
+    target = Path(options.get("to", f"{name}.png")).expanduser()
     if target.suffix not in (".png", ".svg"):
         raise UsageError(f"--to {target}: the name must end in .png or .svg")
     if not target.resolve().parent.is_dir():
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _newest(path: Path, key: Key | None) -> Checkpoint:
+def _newest(path: Location, key: Key | None) -> Checkpoint:
     """The newest good checkpoint. Raises `UsageError` if there are several members."""
     found = members(path)
     if len(found) > 1:
@@ -90,6 +93,8 @@ def _newest(path: Path, key: Key | None) -> Checkpoint:
             return read_checkpoint(one, key)
         except Untrusted:
             raise
+        except NotACheckpoint:
+            continue
         except StateError as reason:
             error = error or reason
     raise error or UsageError(f"{path} holds no checkpoint")
@@ -98,8 +103,9 @@ def _newest(path: Path, key: Key | None) -> Checkpoint:
 def _history(found: Checkpoint) -> StreamHistory:
     body, training = found.body, found.body["training"]
     label = body["config"]["label"]
+    job = found.path.parent if isinstance(found.path, ObjectPath) else found.path.parent.parent
     return StreamHistory(
-        title=f"Predictions of {label} in {found.path.parent.parent.name or found.path.name}",
+        title=f"Predictions of {label} in {job.name or found.path.name}",
         metrics=Metrics.from_json(training["metrics"]),
         window=training["metrics"]["window"],
         events=body["feed"]["sequence"]["events"],

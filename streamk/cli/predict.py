@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path
+from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
 from streamk.cli.run import add_details, add_running, check, connected, display, show
 
 __all__ = ["main"]
@@ -48,7 +48,12 @@ def _parser() -> Parser:
     parser = Parser("streamk predict", DESCRIPTION, EPILOG)
     parser.usage = "streamk predict CHECKPOINT SOURCE [--to SINK] ..."
     add = parser.add_argument_group("what is read and written").add_argument
-    add("model", metavar="CHECKPOINT", nargs="?", help="directory of checkpoints, or one of them")
+    add(
+        "model",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help="directory or address of checkpoints, or one of them",
+    )
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
     add("--to", metavar="SINK", help="address that the predictions go to")
     add_details(add)
@@ -61,7 +66,8 @@ def _parser() -> Parser:
     add(
         "--checkpoint",
         metavar="DIR",
-        help="save the position there, and go on from there if there is one",
+        help="save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
+        " from there if there is one",
     )
     parser.add_key(add)
     add_running(parser, add)
@@ -74,9 +80,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     from streamk.engine import Engine
     from streamk.learners.warming import preparing
     from streamk.serving import load
+    from streamk.serving.following import Following
 
-    directory = existing_path(options["model"], "directory of checkpoints")
-    if "checkpoint" in options and Path(options["checkpoint"]).resolve() == directory.resolve():
+    directory = checkpoint_place(options["model"])
+    if "checkpoint" in options and _same(options["checkpoint"], directory):
         raise UsageError(
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
@@ -85,9 +92,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
     if options.get("follow"):
+        following = Following(model.refresh)
 
         def newer() -> Any:
-            return (model.learner, model.schema) if model.refresh() else None
+            return model.current if following.look() else None
 
         engine_options["newer"] = newer
     engine_options |= {
@@ -100,3 +108,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     with preparing(model.learner):
         source = connected(options, engine_options, stack)
         return Engine(source, model.learner, **engine_options)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two places of checkpoints are one."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.resolve() == other.resolve()
+    return bool(one == other)

@@ -12,10 +12,14 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
-from streamk.cli.arguments import (
+from streamk.cli.job.late import add_late, check_late, late_labels
+from streamk.cli.job.shards import add_sharding, sharded
+from streamk.cli.model_options import build, learner_header, task_of
+from streamk.cli.output.report import as_json, as_text
+from streamk.cli.parsing.arguments import (
     Parser,
     UsageError,
-    existing_path,
+    checkpoint_place,
     named_value,
     nearest,
     number,
@@ -26,9 +30,6 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
-from streamk.cli.late import add_late, check_late, late_labels
-from streamk.cli.model_options import build, learner_header, task_of
-from streamk.cli.output.report import as_json, as_text
 from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
@@ -84,6 +85,7 @@ _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
     *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
+    *("workers", "shards", "round_events", "ray"),
 )
 
 
@@ -185,6 +187,7 @@ def _parser() -> Parser:
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
     add_late(parser)
+    add_sharding(parser)
     _add_running(parser)
     parser.add_common()
     return parser
@@ -195,7 +198,8 @@ def _add_running(parser: Parser) -> None:
     add(
         "--checkpoint",
         metavar="DIR",
-        help="save model and position there, and go on from there if there is one",
+        help="save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
+        " on from there if there is one",
     )
     add(
         "--start-from",
@@ -331,7 +335,9 @@ def _check(options: dict[str, Any]) -> None:
 def check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options of any job that make no sense together."""
     if "transactions" in options and "checkpoint" not in options:
-        raise UsageError("--transactions writes one with each checkpoint; it needs --checkpoint DIR")
+        raise UsageError(
+            "--transactions writes one with each checkpoint; it needs --checkpoint DIR"
+        )
     if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
@@ -350,12 +356,16 @@ def check(options: dict[str, Any]) -> None:
                 raise UsageError(f"{used[address]} and {flag} are both {address}")
             used[address] = flag
     if "checkpoint" in options:
-        path = Path(options["checkpoint"]).expanduser()
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"--checkpoint {path} is a file; it must be a directory")
-        options["checkpoint"] = path
+        from streamk.engine.checkpoints.object_path import location
+
+        place = location(options["checkpoint"])
+        if isinstance(place, Path):
+            place = place.expanduser()
+            if place.exists() and not place.is_dir():
+                raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
+        options["checkpoint"] = place
     if "start_from" in options:
-        options["start_from"] = existing_path(options["start_from"], "directory of checkpoints")
+        options["start_from"] = checkpoint_place(options["start_from"])
     if "state_key" in options:
         options["state_key"] = state_key(options)
 
@@ -385,6 +395,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
+    model = sharded(model, options, kept, stack)
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))

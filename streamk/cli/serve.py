@@ -11,14 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, existing_path, seconds, state_key, whole
+from streamk.cli.parsing.arguments import (
+    Parser,
+    UsageError,
+    checkpoint_place,
+    existing_path,
+    seconds,
+    state_key,
+    whole,
+)
 
 __all__ = ["add_address", "main", "needed", "token_file"]
 
 DESCRIPTION = """\
 Answer requests over HTTP by the newest model of a checkpoint, which `streamk
-run` has learned or is still learning. Nothing is learned. Each newer model that
-the job saves takes the place of the one before, while requests are answered.
+run` has learned or is still learning, here or on another machine. Nothing is
+learned. Each newer model that the job saves takes the place of the one before,
+while requests are answered; where none can be read the one before stays.
 """
 
 EPILOG = """\
@@ -28,11 +37,13 @@ paths:
   GET /model          task, label, classes, columns, events learned
   GET /metrics        figures for Prometheus
   GET /healthz        200 while the process answers
-  GET /readyz         200 where there is a model to predict by, else 503
+  GET /readyz         200 where there is a model to predict by, and not older
+                      than --max-age; else 503
   GET /openapi.json   all of this for programs
 
 examples:
   streamk serve state
+  streamk serve s3://models/clicks --max-age 600
   streamk serve state --http 0.0.0.0:8000 --token-file token \\
       --tls-cert server.pem --tls-key server.key
   curl -d '{"age": 31, "device": "phone"}' \\
@@ -56,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     host, port = address(options["http"]) if "http" in options else DEFAULT
     token = token_for(host, token_file(options))
     tls = _tls(options)
-    directory = existing_path(options["model"], "directory of checkpoints")
+    directory = checkpoint_place(options["model"])
     model = load(directory, key=state_key(options))
     limits = {"body": options.get("max_body"), "events": options.get("max_events")}
     app = application(
@@ -64,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
         token=token,
         limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
         refresh=options.get("refresh", 1.0),
+        max_age=options.get("max_age"),
     )
     try:
         server = Server(app, connections=options.get("max_connections", 1000), **tls)
@@ -102,13 +114,24 @@ def _parser() -> Parser:
     parser = Parser("streamk serve", DESCRIPTION, EPILOG)
     parser.usage = "streamk serve CHECKPOINT [--http HOST:PORT] ..."
     add = parser.add_argument_group("the model").add_argument
-    add("model", metavar="CHECKPOINT", nargs="?", help="directory of checkpoints, or one of them")
+    add(
+        "model",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help="directory or address of checkpoints, or one of them",
+    )
     parser.add_key(add)
     add(
         "--refresh",
         metavar="SECONDS",
         type=_period,
         help="time between two looks for a newer model (1)",
+    )
+    add(
+        "--max-age",
+        metavar="SECONDS",
+        type=seconds,
+        help="/readyz is 503 where the model was saved longer ago (default: any age will do)",
     )
     add = parser.add_argument_group("the address").add_argument
     add_address(add, "where to listen (127.0.0.1:8000)")

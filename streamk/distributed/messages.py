@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import errors
-from streamk.distributed.replicas import Answer, Batch, Outcome, Task, work
 from streamk.errors import StreamkError
 from streamk.learners.common.prequential import Prequential
+from streamk.learners.registry import from_state
+from streamk.learners.sharded.replicas import Answer, Batch, Outcome, Task, work
 from streamk.packing import pack, unpack
 from streamk.state import State
 
@@ -27,7 +28,7 @@ def answered(message: bytes) -> bytes:
     Examples
     --------
     >>> import numpy as np
-    >>> from streamk.distributed.replicas import Batch
+    >>> from streamk.learners.sharded.replicas import Batch
     >>> from streamk.learners import create
     >>> state = create("kernel-ridge", task="regression").state()
     >>> X = np.arange(6.0).reshape(3, 2)
@@ -38,7 +39,7 @@ def answered(message: bytes) -> bytes:
     streamk.errors.InvalidInput: shard 1: the label of row 2 is inf; drop the event
     """
     try:
-        return _outcome_message(work(_task(message)))
+        return _outcome_message(work(_task(message), from_state))
     except StreamkError as error:
         return _joined({"error": [type(error).__name__, str(error)]}, {})
     except Exception:
@@ -62,6 +63,10 @@ def task_message(task: Task) -> bytes:
         "shards": task.shards,
         "within": task.within,
         "batches": list(batches.items()),
+        "begun": [
+            (shard, _put(arrays, f"begun-{shard}", state)) for shard, state in task.begun.items()
+        ],
+        "merges": task.merges,
     }
     return _joined(header, arrays)
 
@@ -79,14 +84,17 @@ def _task(message: bytes) -> Task:
         header["shards"],
         (first, stop),
         batches,
+        {shard: _get(arrays, f"begun-{shard}", state) for shard, state in header["begun"]},
+        header["merges"],
     )
 
 
 def _outcome_message(found: Outcome) -> bytes:
     arrays: Arrays = {}
     answers = []
-    for shard, ((predictions, probabilities), classes) in found.answers.items():
-        one: dict[str, Any] = {"shard": shard, "classes": list(classes), "predictions": None}
+    for shard, ((predictions, probabilities), classes, n_events) in found.answers.items():
+        one: dict[str, Any] = {"shard": shard, "classes": list(classes), "n_events": n_events}
+        one["predictions"] = None
         if predictions.dtype == object:
             one["predictions"] = predictions.tolist()
         else:
@@ -126,7 +134,7 @@ def outcome(message: bytes) -> Outcome:
             predictions = np.empty(len(one["predictions"]), object)
             predictions[:] = one["predictions"]
         prequential = Prequential(predictions, arrays.get(f"probabilities.{shard}"))
-        found.answers[shard] = Answer(prequential, tuple(one["classes"]))
+        found.answers[shard] = Answer(prequential, tuple(one["classes"]), one["n_events"])
     for n, ((first, stop), state) in enumerate(header["states"]):
         found.states[(first, stop)] = _get(arrays, f"state-{n}", state)
     return found

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.distributed.actors import Closing
-from streamk.distributed.messages import outcome, task_message
+from streamk.distributed.division import TaskDivision, Workers
 from streamk.distributed.processes import Processes
-from streamk.distributed.reduction import Span, reduced
-from streamk.distributed.replicas import Answer, Batch, Outcome, Task, joined, work
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.learners.registry import from_state
+from streamk.learners.sharded.learner import MOST_SHARDS
+from streamk.learners.sharded.predictions import Followed, joined
+from streamk.learners.sharded.reduction import reduced
+from streamk.learners.sharded.replicas import Answer, Batch, Task, merging, work
 from streamk.state import State
 
 Events: TypeAlias = (
@@ -25,20 +26,6 @@ Events: TypeAlias = (
     "| tuple[ArrayLike, Sequence[Any] | NDArray[Any], Sequence[Any] | None] | None"
 )
 """Of one shard: those of a `Batch`, or None for no events."""
-
-
-class Workers(Protocol):
-    """Those that do the tasks of a round, wherever they are."""
-
-    def __len__(self) -> int: ...
-
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return `streamk.distributed.messages.answered` of each message, one a worker."""
-        ...
-
-    def close(self) -> None:
-        """Free what is held."""
-        ...
 
 
 class Rounds(Closing):
@@ -93,7 +80,7 @@ class Rounds(Closing):
     def __init__(
         self, model: Learner | State, *, shards: int = 16, workers: int | Workers = 1
     ) -> None:
-        self._shards = _count("shards", shards, _MOST_SHARDS)
+        self._shards = _count("shards", shards, MOST_SHARDS)
         self._placing: dict[str, Any] = {}
         if isinstance(model, State):
             self._state = model
@@ -101,13 +88,13 @@ class Rounds(Closing):
             self._state, self._placing = model.state(), model.placing
         self._model = from_state(self._state, **self._placing)
         self._rounds = 0
-        self._workers: Workers | None = None
+        self._workers: TaskDivision | None = None
         if isinstance(workers, int):
             if _count("workers", workers, shards) > 1:
-                self._workers = Processes(workers)
+                self._workers = TaskDivision(Processes(workers))
         else:
             _count("workers", len(workers), shards)
-            self._workers = workers
+            self._workers = TaskDivision(workers)
 
     @property
     def model(self) -> Learner:
@@ -152,15 +139,10 @@ class Rounds(Closing):
             If a worker dies too often. Then nothing is learned.
         """
         given = self._checked(batches)
-        found = self._work(given)
+        task = Task(self._state, self._placing, self._shards, (0, self._shards), given)
+        found = work(task, from_state) if self._workers is None else self._workers.work(task)
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
-        common = int(self._model.n_events)
-        merged = reduced(
-            (0, self._shards),
-            spans.get,
-            _nothing,
-            lambda one, two: joined(one, two, common),
-        )
+        merged = reduced((0, self._shards), spans.get, _nothing, merging(self._model))
         if merged is not None:
             self._state = merged.state()
             self._model = from_state(self._state, **self._placing)
@@ -171,24 +153,6 @@ class Rounds(Closing):
         """End the workers; the model stays."""
         if self._workers is not None:
             self._workers.close()
-
-    def _work(self, given: dict[int, Batch]) -> Outcome:
-        """Have the workers do their parts; return all that they hand back."""
-        if self._workers is None:
-            return work(self._task((0, self._shards), given))
-        count, outcomes = len(self._workers), Outcome()
-        bounds = [self._shards * n // count for n in range(count + 1)]
-        tasks = [self._task(span, given) for span in itertools.pairwise(bounds)]
-        for message in self._workers.answer([task_message(task) for task in tasks]):
-            part = outcome(message)
-            outcomes.answers.update(part.answers)
-            outcomes.states.update(part.states)
-        return outcomes
-
-    def _task(self, within: Span, given: dict[int, Batch]) -> Task:
-        first, stop = within
-        own = {shard: batch for shard, batch in given.items() if first <= shard < stop}
-        return Task(self._state, self._placing, self._shards, within, own)
 
     def _checked(self, batches: Sequence[Events]) -> dict[int, Batch]:
         """Return the batches of the shards that have events."""
@@ -222,15 +186,8 @@ class Rounds(Closing):
         if found is None:
             nothing: NDArray[Any] = np.empty(0, object if classifies else np.float64)
             return Prequential(nothing, np.empty((0, len(classes))) if classifies else None)
-        predictions, P = found.prequential
-        if P is None or found.classes == classes:
-            return found.prequential
-        aligned = np.full((len(P), len(classes)), np.nan)
-        aligned[:, [classes.index(label) for label in found.classes]] = P
-        return Prequential(predictions, aligned)
-
-
-_MOST_SHARDS = 4096
+        some = Followed(found.prequential, found.classes)
+        return joined([some], classes if classifies else None)
 
 
 def _count(name: str, value: Any, most: int) -> int:

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.object_path import ObjectPath, location
+from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.checks import (
     check_choice,
@@ -102,12 +103,13 @@ class Engine:
         cannot be used.
     data_loss : "fail", "earliest" or "latest", default "fail"
         What to do when the next events of a partition are gone from the source.
-    checkpoint : path, optional
-        Directory of checkpoints, made if need be.
-    start_from : path, optional
-        Directory of another job's checkpoints. A job that has no checkpoint of its own begins with
-        the newest model there, its columns and its labels, and with nothing else of it; `model`
-        and the options of the stream must be those of that job, `encoding` apart.
+    checkpoint : path or str, optional
+        Directory of checkpoints, made if need be, or an address in an object store,
+        ``s3://bucket/job``, for jobs of one process.
+    start_from : path or str, optional
+        Directory or address of another job's checkpoints. A job that has no checkpoint of its own
+        begins with the newest model there, its columns and its labels, and with nothing else of it;
+        `model` and the options of the stream must be those of that job, `encoding` apart.
     state_key : path, optional
         File with a key of 32 bytes or more. Checkpoints are signed with it (HMAC-SHA256), and what
         is not signed with it is refused: the checkpoint to go on from, that of `start_from`, and
@@ -195,8 +197,8 @@ class Engine:
         on_error: OnError | None = None,
         max_bad_share: float = 1.0,
         data_loss: DataLoss = "fail",
-        checkpoint: str | os.PathLike[str] | None = None,
-        start_from: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | ObjectPath | None = None,
+        start_from: str | os.PathLike[str] | ObjectPath | None = None,
         state_key: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         checkpoint_grace: int = 1_000_000,
@@ -235,8 +237,8 @@ class Engine:
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
-        self._checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._start_from = None if start_from is None else Path(start_from)
+        self._checkpoint = None if checkpoint is None else location(checkpoint)
+        self._start_from = None if start_from is None else location(start_from)
         self._key = key_of(state_key)
         if state_key is not None and checkpoint is None and start_from is None:
             raise InvalidInput("state_key= needs checkpoint= or start_from=")
@@ -306,6 +308,8 @@ class Engine:
             If none of all events can be learned from.
         EngineError, StateError, ConnectorError
             See `streamk.errors` and `connectors.errors`. What the last checkpoint holds is safe.
+        OSError
+            If an object store is away when the run begins.
         """
         began = time.monotonic()
         with ExitStack() as stack:
@@ -322,7 +326,9 @@ class Engine:
             _tune()
             if self._checkpoint is not None:
                 alone = not (isinstance(self._source, InGroup) and self._source.group)
-                self._store = Store(self._checkpoint, keep=self._keep, alone=alone, key=self._key)
+                self._store = open_store(
+                    self._checkpoint, keep=self._keep, alone=alone, key=self._key
+                )
             coordinator = CheckpointCoordinator(
                 self._store,
                 self._source,
@@ -377,7 +383,9 @@ class Engine:
                 trainer.end()
                 return "max_events"
             if sequencer.ready:
-                trainer.take(sequencer.take(self._share(sequencer.events)))
+                share = self._share(sequencer.events)
+                self._gather(share)
+                trainer.take(sequencer.take(share))
                 if saving.is_due(sequencer.events):
                     saving.save(sequencer.events)
             elif sequencer.exhausted and sequencer.partitions:
@@ -406,8 +414,16 @@ class Engine:
 
     def _share(self, events: int) -> int:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
-        most = min(_MOST, self._checkpoint_every - events % self._checkpoint_every)
+        most = max(_MOST, self._trainer.events_left)
+        most = min(most, self._checkpoint_every - events % self._checkpoint_every)
         return most if self._max_events is None else min(most, self._max_events - events)
+
+    def _gather(self, events: int) -> None:
+        """Read on until more events than usual are ready, or no more are there at once."""
+        ready = -1 if events > _MOST else events
+        while ready < self._feed.sequencer.ready < events:
+            ready = self._feed.sequencer.ready
+            self._feed.poll(0.0)
 
     def _release(self) -> None:
         if self._store is not None:

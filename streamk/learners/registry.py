@@ -15,17 +15,21 @@ from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
+from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.learners.scaled.learner import Scaled
+from streamk.learners.sharded.learner import Sharded
 from streamk.losses import Loss
 from streamk.state import State
 
 BANDWIDTH = 0.5
 """Default bandwidth on scaled columns, whose root mean squared distance is sqrt(2)."""
+OF_METRIC = 1.5
+"""That of a feature machine whose kernel is given by its name."""
 
 
 def _kernel(kernel: str | Kernel, bandwidth: float) -> Kernel:
@@ -127,6 +131,20 @@ def _on_centers(
     return Scaled(learner(_kernel(kernel, bandwidth), task=task, **options))
 
 
+def _feature_machine(
+    *,
+    task: str,
+    kernel: str | Kernel | None = None,
+    bandwidth: float | None = None,
+    **options: Any,
+) -> Scaled:
+    if kernel is None and bandwidth is not None:
+        kernel = kernels.Matern(nu=0.5, bandwidth=bandwidth)
+    if isinstance(kernel, str):
+        kernel = _kernel(kernel, OF_METRIC if bandwidth is None else bandwidth)
+    return Scaled(FeatureMachine(kernel, task=task, **options))
+
+
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
@@ -134,6 +152,7 @@ MODELS: dict[str, Callable[..., Learner]] = {
     StreamingMeka.TYPE: _streaming_meka,
     OnlineKernelRidge.TYPE: partial(_on_centers, OnlineKernelRidge),
     EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
+    FeatureMachine.TYPE: _feature_machine,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
 LEARNERS: dict[str, Any] = {
@@ -145,11 +164,13 @@ LEARNERS: dict[str, Any] = {
         StreamingMeka,
         OnlineKernelRidge,
         EigenPro,
+        FeatureMachine,
     )
 }
 """The learners behind them, whose options they have."""
 LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled}
+Sharded.INNER = LiveCompiled.INNER
+_TYPES = {**LiveCompiled.INNER, LiveCompiled.TYPE: LiveCompiled, Sharded.TYPE: Sharded}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -172,7 +193,10 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         the seed is of no consequence. For "streaming-meka" these (``step`` 0.1 for numbers), and
         the other options of `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel``
         ("laplacian"), ``bandwidth`` (1, and 2 of "eigenpro"), and the other options of
-        `OnlineKernelRidge` and of `EigenPro`.
+        `OnlineKernelRidge` and of `EigenPro`. For "feature-machine" ``kernel``
+        (``Matern(nu=0.5)``),
+        ``bandwidth`` (1.5 or 6, compared; 1.5 of a kernel given by name), and the other options of
+        `FeatureMachine`.
         A bandwidth is that of a kernel given by name.
 
     Raises

@@ -16,6 +16,7 @@ from streamk.learners.base import Learner
 from streamk.learners.common.predictor import innermost
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
+from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
@@ -94,3 +95,6 @@ def _models(task: str) -> Iterator[Learner]:
     kept.learn_many(np.tile(_X, (16, 1)), y * 16)  # until the oldest events go
     yield kept
     yield create(EigenPro.TYPE, task=task, n_centers=2, batch_size=2)
+    machine = create(FeatureMachine.TYPE, task=task, buffer_size=64, first=64, swap_delay=64)
+    machine.learn_many(np.tile(_X, (32, 1)), y * 32)  # until the first metric is there
+    yield machine

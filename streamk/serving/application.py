@@ -18,10 +18,11 @@ from starlette.routing import Route
 
 from streamk import __version__
 from streamk.engine.training.details import Details
-from streamk.errors import InvalidInput, StreamkError
+from streamk.errors import InvalidInput
 from streamk.learners.common.predictor import innermost
 from streamk.serving.answers import Answers, split
 from streamk.serving.description import description
+from streamk.serving.following import Following
 from streamk.serving.guard import JSON, Guard, as_json, healthz, refused
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.trained import TrainedModel
@@ -55,6 +56,7 @@ def application(
     token: str | None = None,
     limits: Limits | None = None,
     refresh: float = 1.0,
+    max_age: float | None = None,
 ) -> Starlette:
     """Return an application that answers requests by a model.
 
@@ -66,10 +68,17 @@ def application(
     limits : Limits, optional
     refresh : float, default 1.0
         Seconds between two looks for a newer checkpoint.
+    max_age : float, optional
+        Seconds since the checkpoint was written, beyond which ``/readyz`` says 503.
     """
     monitoring = Monitoring(model)
     server = _Server(
-        model, monitoring, Limits() if limits is None else limits, refresh, token is not None
+        model,
+        monitoring,
+        Limits() if limits is None else limits,
+        refresh=refresh,
+        max_age=max_age,
+        with_token=token is not None,
     )
     guard = Guard(token, monitoring.answered)
     routes = [
@@ -91,11 +100,14 @@ class _Server:
         model: TrainedModel,
         monitoring: Monitoring,
         limits: Limits,
+        *,
         refresh: float,
+        max_age: float | None,
         with_token: bool,
     ) -> None:
         self._model, self._monitoring = model, monitoring
-        self._limits, self._refresh, self._with_token = limits, refresh, with_token
+        self._limits, self._refresh, self._max_age = limits, refresh, max_age
+        self._with_token = with_token
         self._answers = Answers(model)
 
     # --- the paths --------------------------------------------------------------------------------
@@ -139,6 +151,7 @@ class _Server:
             "events": learner.n_events,
             "epoch": self._model.epoch,
             "written": self._model.written,
+            "age": self._model.age,
             "version": __version__,
         }
         return as_json(about)
@@ -152,11 +165,13 @@ class _Server:
         return as_json(description(self._limits.body, self._limits.events, self._with_token))
 
     async def readyz(self, _: Request) -> Response:
-        """Tell whether there is anything to predict from."""
+        """Tell whether there is anything to predict from, and new enough."""
         learner, _schema = self._model.current
-        if learner.n_events and (learner.classes or not learner.is_classifier):
-            return as_json({"status": "ready"})
-        return as_json({"status": "nothing is learned yet"}, 503)
+        if not (learner.n_events and (learner.classes or not learner.is_classifier)):
+            return as_json({"status": "nothing is learned yet"}, 503)
+        if self._max_age is not None and self._model.age > self._max_age:
+            return as_json({"status": "the model is too old", "age": self._model.age}, 503)
+        return as_json({"status": "ready"})
 
     # --- newer models -----------------------------------------------------------------------------
 
@@ -172,18 +187,11 @@ class _Server:
                 await task
 
     async def _follow(self) -> None:
-        told = ""
+        following = Following(self._model.refresh, self._monitoring.failed)
         while True:
             await asyncio.sleep(self._refresh)
-            try:
-                if await asyncio.to_thread(self._model.refresh):
-                    _log.info("predicting by epoch %d", self._model.epoch)
-                told = ""
-            except (StreamkError, OSError) as error:
-                self._monitoring.failed()
-                if str(error) != told:
-                    told = str(error)
-                    _log.warning("no newer model, the one before stays: %s", error)
+            if await asyncio.to_thread(following.look):
+                _log.info("predicting by epoch %d", self._model.epoch)
 
 
 def _details(request: Request) -> Details | None:

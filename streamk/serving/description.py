@@ -95,10 +95,10 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
     }
     paths: dict[str, Any] = {
         "/predict": {"post": predict},
-        "/model": _get("The model: task, classes, columns, events learned"),
+        "/model": _get("The model: task, classes, columns, events learned, age in seconds"),
         "/metrics": _get("Figures for Prometheus"),
         "/healthz": _get("Whether the process answers"),
-        "/readyz": _get("Whether there is a model to predict by; 503 if there is none"),
+        "/readyz": _get("Whether there is a model to predict by, and new enough; 503 if not"),
     }
     found: dict[str, Any] = {
         "openapi": "3.1.0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,7 +75,7 @@ class Monitoring(_Requests):
         age = Gauge(
             "streamk_model_age_seconds", "Time since the checkpoint was written.", registry=registry
         )
-        age.set_function(lambda: max(0.0, time.time() - model.written))
+        age.set_function(lambda: model.age)
 
     def predicted(self, events: int, seconds: float) -> None:
         """Count the events of a request, and note how long it took."""

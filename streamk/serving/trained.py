@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,14 @@ from numpy.typing import NDArray
 from streamk.adapters.rows import Model
 from streamk.encoding import Schema
 from streamk.engine.checkpoints.keys import key_of
-from streamk.engine.checkpoints.reading import MANIFEST, Checkpoint, newest_of_all
+from streamk.engine.checkpoints.object_path import ObjectPath, location
+from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
+from streamk.engine.checkpoints.watching import marker
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, MultiKernel, from_state
 from streamk.learners.common.predictor import innermost
 from streamk.learners.report import report
+from streamk.serving.following import Following
 
 __all__ = ["TrainedModel", "load"]
 
@@ -28,7 +30,7 @@ Event = Mapping[Hashable, Any]
 
 
 def load(
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | ObjectPath,
     *,
     follow: float | None = None,
     key: str | os.PathLike[str] | None = None,
@@ -39,12 +41,13 @@ def load(
 
     Parameters
     ----------
-    directory : path
+    directory : path or str
         The one given to `streamk run --checkpoint`, or that of a member or an epoch inside it. Of
-        several members it is the one that has learned the most events.
+        several members it is the one that has learned the most events. An address in an object
+        store is a text, ``s3://bucket/job``.
     follow : float, optional
-        Seconds after which a prediction looks for a newer checkpoint first. By default only
-        `TrainedModel.refresh` does.
+        Seconds after which a prediction looks for a newer checkpoint first; where none can be read
+        a warning is logged, and the model stays. By default only `TrainedModel.refresh` looks.
     key : path, optional
         File with the key that checkpoints must be signed with, that of `--state-key`. Without one
         signatures are not checked.
@@ -60,6 +63,8 @@ def load(
     StateError
         If there are checkpoints and none can be used, with the reason for each, or one is not
         signed with the key.
+    OSError
+        If an object store is away.
 
     Examples
     --------
@@ -87,7 +92,7 @@ class TrainedModel:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectPath
         The checkpoint.
     epoch : int
         Its number.
@@ -107,19 +112,21 @@ class TrainedModel:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        directory: str | os.PathLike[str] | ObjectPath,
         *,
         follow: float | None = None,
         key: str | os.PathLike[str] | None = None,
     ) -> None:
         if follow is not None and not follow >= 0:
             raise InvalidInput(f"follow={follow!r} must be a number of seconds, at least 0")
-        self._directory = Path(directory).expanduser()
+        place = location(directory)
+        self._directory = place if isinstance(place, ObjectPath) else place.expanduser()
         self._follow = follow
         self._key = key_of(key)
         self._lock = threading.Lock()
         """Of the array that the model writes an event to before it is copied."""
-        self._seen = self._listed()
+        self._following = Following(self.refresh)
+        self._seen = marker(self._directory)
         self._looked = time.monotonic()
         self._use(newest_of_all(self._directory, self._key))
 
@@ -135,16 +142,7 @@ class TrainedModel:
         # One assignment each, for the sake of other threads.
         self._pair = learner, self.schema
         self._model = Model(learner, replace(self.schema, ignore=ignore))
-        self.path, self.epoch = found.path, found.epoch
-        try:
-            self.written = (found.path / MANIFEST).stat().st_mtime
-        except FileNotFoundError:  # the job has removed it since
-            self.written = time.time()
-
-    def _listed(self) -> list[str]:
-        """Return the names of all checkpoints there are."""
-        depth = ("*/*/manifest.json", "*/manifest.json", "manifest.json")
-        return sorted(str(path) for names in depth for path in self._directory.glob(names))
+        self.path, self.epoch, self.written = found.path, found.epoch, found.written
 
     def refresh(self) -> bool:
         """Go on with the newest checkpoint; return whether it is another one than before.
@@ -153,21 +151,28 @@ class TrainedModel:
         ------
         StateError
             If none can be used; the model stays as it was.
+        OSError
+            If an object store is away; likewise.
         """
-        self._looked, listed = time.monotonic(), self._listed()
-        if listed == self._seen:
+        self._looked, seen = time.monotonic(), marker(self._directory)
+        if seen == self._seen:
             return False
         try:
             found = newest_of_all(self._directory, self._key)
         except (StateError, FileNotFoundError):
-            if listed == self._listed():
+            if seen == marker(self._directory):
                 raise
             found = newest_of_all(self._directory, self._key)  # the job removed what was being read
-        self._seen = listed
+        self._seen = seen
         if found.path == self.path:
             return False
         self._use(found)
         return True
+
+    @property
+    def age(self) -> float:
+        """Seconds since the checkpoint was written."""
+        return max(0.0, time.time() - self.written)
 
     @property
     def current(self) -> tuple[Learner, Schema]:
@@ -191,7 +196,7 @@ class TrainedModel:
 
     def _current(self) -> Model:
         if self._follow is not None and time.monotonic() - self._looked >= self._follow:
-            self.refresh()
+            self._following.look()
         return self._model
 
     def _rows(self, model: Model, events: Sequence[Event]) -> NDArray[np.float64]:

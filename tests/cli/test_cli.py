@@ -18,8 +18,8 @@ from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
 from streamk import backends, cli
 from streamk.cli import dispatch, models
-from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
+from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine, LateLabels
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
@@ -28,6 +28,7 @@ from streamk.learners import (
     MODELS,
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     Ladder,
     MultiKernel,
     OnlineKernelRidge,
@@ -35,6 +36,7 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.learners.live import TOLERANCE
+from streamk.learners.sharded.learner import ROUND_EVENTS
 from streamk.losses import LOSSES
 
 ONE_KERNEL = ("--model", "doubly-stochastic")
@@ -86,6 +88,7 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     }
     assert shown.pop("seed") == 0
     assert shown.pop("serve_tolerance") == TOLERANCE
+    assert shown.pop("round_events") == ROUND_EVENTS
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
 
@@ -128,6 +131,7 @@ def test_every_option_of_the_learners_can_be_set() -> None:
         (MultiKernel, many),
         (OnlineKernelRidge, of_kernel),
         (EigenPro, of_kernel),
+        (FeatureMachine, of_kernel - {"depth"}),
     ):
         own = inspect.signature(learner.__init__).parameters
         assert options_of(learner.TYPE).keys() == (own.keys() - elsewhere) | more

@@ -11,7 +11,7 @@ import pytest
 from connectors.registry import open_sink
 from streamk.cli import main
 from streamk.engine import newest_checkpoint
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 
 RUN = ("run", "file:events.ndjson", "--label", "y")
 ONE_KERNEL = (*RUN, "--model", "doubly-stochastic", "--set")
@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_fails_while_running(capsys: pytest.CaptureFixture[
 @pytest.mark.usefixtures("here")
 def test_a_second_process_of_one_job_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     job = (*RUN, "--checkpoint", "state", "--to", "file:out.ndjson")
-    first = Store("state")
+    first = DirectoryStore("state")
     assert main(job) == 1
     said = capsys.readouterr().err
     assert f"in use by process {os.getpid()} on" in said

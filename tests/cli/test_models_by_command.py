@@ -20,6 +20,7 @@ N = 1500
 SMALL: dict[str, dict[str, Any]] = {
     "eigenpro": {"n_centers": 100},
     "kernel-ridge": {"max_centers": 512},
+    "feature-machine": {"buffer_size": 256, "first": 128, "swap_delay": 64},
     "doubly-stochastic": {"max_features": 128, "block_size": 64},
     "online-nystrom": {"max_landmarks": 40},
 }

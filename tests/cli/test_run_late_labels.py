@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamk.cli.arguments import UsageError
-from streamk.cli.late import duration
+from streamk.cli.job.late import duration
+from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import _options, main
 
 BASE = ["file:events.ndjson", "--label", "y"]

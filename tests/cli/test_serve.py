@@ -43,9 +43,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def serving(home: Path, *options: str, **environment: str) -> Iterator[tuple[Any, str]]:
+def serving(
+    home: Path, *options: str, checkpoint: str = "state", **environment: str
+) -> Iterator[tuple[Any, str]]:
     """Start a server; yield its process and its address."""
-    command = [sys.executable, "-m", "streamk", "serve", "state", "--http", ":0", *options]
+    command = [sys.executable, "-m", "streamk", "serve", checkpoint, "--http", ":0", *options]
     process = subprocess.Popen(
         command, cwd=home, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )

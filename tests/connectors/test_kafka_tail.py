@@ -14,7 +14,7 @@ from crash_kit import read_all
 from kafka_kit import producer
 
 from connectors.base import Output
-from connectors.errors import ConnectorError
+from connectors.errors import ConnectorError, Unavailable
 from connectors.kafka import KafkaSink
 
 pytestmark = [
@@ -113,9 +113,11 @@ def test_what_says_something_else_stays(
     assert "clicks:3 offset 0 stands in topic" in caplog.text
 
 
+@pytest.mark.parametrize("late", [False, True])
 def test_records_that_were_deleted_are_written_again(
-    kafka_address: str, kafka_topic: MakeTopic
+    late: bool, kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`late`: they are deleted between asking for the start of the partition and reading there."""
     from kafka import TopicPartition
 
     topic = kafka_topic()
@@ -125,6 +127,8 @@ def test_records_that_were_deleted_are_written_again(
     with admin(kafka_address) as client:
         client.delete_records({TopicPartition(topic, 0): 15})
     with sink(kafka_address, topic) as again:
+        if late:
+            monkeypatch.setattr(again._tail._asking, "start", lambda _: 0)
         again.rewind(mark)
         again.write(outputs(0, 25))
     assert offsets(kafka_address, topic) == list(range(25))
@@ -148,8 +152,36 @@ def test_a_topic_that_was_made_anew(kafka_address: str, kafka_topic: MakeTopic) 
         again.write(outputs(100, 120))
         again.flush()
         again.rewind(mark)
+        assert set(again.mark()["ends"].values()) == {0}
         again.write(outputs(100, 130))
     assert offsets(kafka_address, topic) == list(range(100, 130))
+
+
+def test_a_mark_while_no_broker_answers(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of the last time that one did, behind which all that came later stands."""
+
+    def silent() -> dict[int, int]:
+        raise Unavailable("no broker answers")
+
+    topic = kafka_topic()
+    with sink(kafka_address, topic) as one:
+        with monkeypatch.context() as patch:
+            patch.setattr(one._tail, "ends", silent)
+            with pytest.raises(Unavailable):
+                one.mark()
+        one.write(outputs(0, 10))
+        before = one.mark()
+        one.write(outputs(10, 20))
+        monkeypatch.setattr(one._tail, "ends", silent)
+        mark = one.mark()
+        assert mark == before
+        one.write(outputs(20, 30))
+    with sink(kafka_address, topic) as again:
+        again.rewind(mark)
+        again.write(outputs(20, 40))
+    assert offsets(kafka_address, topic) == list(range(40))
 
 
 def test_partitions_that_came_later(kafka_address: str, kafka_topic: MakeTopic) -> None:

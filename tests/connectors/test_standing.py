@@ -16,7 +16,7 @@ def output(offset: int, value: object = "v", *, key: bytes | None = None, **more
 
 
 def filled(*found: Output) -> Standing:
-    standing = Standing("topic 'scores'")
+    standing = Standing("topic 'scores'", held_back=2)
     for one in found:
         standing.add(one.partition, one.offset, one.key, one.value)
     return standing
@@ -71,14 +71,16 @@ def test_in_a_compacted_topic_the_last_of_a_key_stays_the_last() -> None:
     assert standing.is_over()
 
 
-def test_it_is_over_after_an_interval_in_which_nothing_came_again() -> None:
-    standing = filled(output(1), output(2), output(9))
+def test_it_is_over_when_more_were_given_in_a_row_than_a_sink_holds_back() -> None:
+    standing = filled(output(1), output(4), output(9))
     assert not standing.is_over()  # nothing was given yet
-    assert left(standing, output(1)) == []
+    assert left(standing, output(1), output(2), output(3)) == [2, 3]
     assert not standing.is_over()
-    assert left(standing, output(2)) == []
+    assert left(standing, output(4), output(10)) == [10]
     assert not standing.is_over()
-    assert left(standing, output(10)) == [10]
+    assert left(standing, output(11)) == [11]
+    assert not standing.is_over()
+    assert left(standing, output(12)) == [12]
     assert standing.is_over()  # 9 does not come: its event is gone
     assert left(standing, output(9)) == [9]
 

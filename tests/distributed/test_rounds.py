@@ -179,8 +179,10 @@ def test_a_worker_that_dies_too_often_is_an_error_and_nothing_is_learned() -> No
 def test_processes_end_with_the_rounds() -> None:
     with Rounds(model("doubly-stochastic", "classification"), shards=2, workers=2) as rounds:
         workers = rounds._workers
-        assert isinstance(workers, Processes)
-        pids = workers.pids
+        assert workers is not None
+        processes = workers._workers
+        assert isinstance(processes, Processes)
+        pids = processes.pids
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

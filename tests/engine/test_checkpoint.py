@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamk.engine.checkpoints import reading
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.reading import Checkpoint, read_checkpoint
-from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import fingerprint
@@ -53,12 +53,12 @@ def same(a: State, b: State) -> bool:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    store = Store(tmp_path / "deep" / "checkpoints")
+    store = DirectoryStore(tmp_path / "deep" / "checkpoints")
     yield store
     store.close()
 
 
-def test_it_comes_back_as_it_was(store: Store) -> None:
+def test_it_comes_back_as_it_was(store: DirectoryStore) -> None:
     assert store.open() is None
     assert store.save({"events": 5, "x": [1.5, None, "é"]}, state()) == 1
     found = store.open()
@@ -73,7 +73,7 @@ def test_it_comes_back_as_it_was(store: Store) -> None:
     assert json.loads((found.path / "manifest.json").read_bytes())["model"]["name"] == "ä"
 
 
-def test_the_last_ones_are_kept(store: Store) -> None:
+def test_the_last_ones_are_kept(store: DirectoryStore) -> None:
     for epoch in range(1, 6):
         assert store.save({"epoch": epoch}, state()) == epoch
         store.note([IdleAdvance("p", epoch, 0)])
@@ -85,49 +85,51 @@ def test_the_last_ones_are_kept(store: Store) -> None:
         "lock",
     ]
     with pytest.raises(InvalidInput, match="at least 2"):
-        Store(store.directory, keep=1)
+        DirectoryStore(store.directory, keep=1)
 
 
-def test_slots(store: Store) -> None:
-    other = Store(store.directory)
+def test_slots(store: DirectoryStore) -> None:
+    other = DirectoryStore(store.directory)
     assert (store.name, other.name) == ("member-0", "member-1")
     assert other.peers() == [store.path]
     other.save({}, state())
     store.close()
     store.close()
-    third = Store(store.directory)
+    third = DirectoryStore(store.directory)
     assert third.name == "member-0"
     other.close()
     third.close()
 
 
-def test_a_slot_is_free_when_its_process_is_dead(store: Store) -> None:
-    code = "import sys, time; from streamk.engine.checkpoints.store import Store;"
-    code += "s = Store(sys.argv[1]);"
+def test_a_slot_is_free_when_its_process_is_dead(store: DirectoryStore) -> None:
+    code = (
+        "import sys, time; from streamk.engine.checkpoints.directory_store import DirectoryStore;"
+    )
+    code += "s = DirectoryStore(sys.argv[1]);"
     code += "print(s.name, flush=True); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "member-1\n"
-        second = Store(store.directory)
+        second = DirectoryStore(store.directory)
         assert second.name == "member-2"
         process.kill()
         process.wait()
-        third = Store(store.directory)
+        third = DirectoryStore(store.directory)
         assert third.name == "member-1"
         second.close()
         third.close()
 
 
-def test_a_job_that_is_alone_has_one_slot(store: Store) -> None:
+def test_a_job_that_is_alone_has_one_slot(store: DirectoryStore) -> None:
     with pytest.raises(EngineError, match=rf"member-0 is in use by process {os.getpid()} on "):
-        Store(store.directory, alone=True)
+        DirectoryStore(store.directory, alone=True)
     store.close()
-    Store(store.directory, alone=True).close()
+    DirectoryStore(store.directory, alone=True).close()
 
 
-def test_only_the_owner_can_read_what_is_kept(store: Store) -> None:
+def test_only_the_owner_can_read_what_is_kept(store: DirectoryStore) -> None:
     store.save({}, state())
     store.note([IdleAdvance("p", 1, 2)])
     for path in store.path.rglob("*"):
@@ -140,12 +142,12 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "member-0" / "lock").symlink_to(tmp_path / "precious")
     with pytest.raises(EngineError, match="cannot write"):
-        Store(tmp_path)
+        DirectoryStore(tmp_path)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_followed(
-    store: Store, tmp_path: Path
+    store: DirectoryStore, tmp_path: Path
 ) -> None:
     away = tmp_path / "away"
     away.mkdir()
@@ -154,14 +156,14 @@ def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_fol
     (store.path / ".new-00000002").symlink_to(away)
     (store.path / ".new-00000003").mkdir()
     store.close()
-    again = Store(store.directory)
+    again = DirectoryStore(store.directory)
     assert not list(again.path.glob(".new-*"))
     assert (away / "precious").exists()
     again.close()
 
 
 @pytest.mark.parametrize("line", ['["p", "1", 2]', "[1]", '{"p": 1}', '["p", 1, true]', "null"])
-def test_a_journal_of_wrong_types_is_told_with_its_line(store: Store, line: str) -> None:
+def test_a_journal_of_wrong_types_is_told_with_its_line(store: DirectoryStore, line: str) -> None:
     store.save({}, state())
     store.note([IdleAdvance("p", 1, 2)])
     with (store.path / "00000001.journal").open("a") as file:
@@ -170,7 +172,7 @@ def test_a_journal_of_wrong_types_is_told_with_its_line(store: Store, line: str)
         store.noted()
 
 
-def two(store: Store) -> Path:
+def two(store: DirectoryStore) -> Path:
     """Two checkpoints; the directory of the newer."""
     store.save({"n": 1}, state())
     store.save({"n": 2}, state(50))
@@ -187,7 +189,7 @@ def reseal(path: Path, **changes: Any) -> None:
     (path / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
-def falls_back(store: Store, match: str, caplog: pytest.LogCaptureFixture) -> None:
+def falls_back(store: DirectoryStore, match: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StateError, match=match):
         read_checkpoint(store.path / "00000002")
     found = store.open()
@@ -204,29 +206,29 @@ def falls_back(store: Store, match: str, caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.safetensors"])
-def test_missing_file(store: Store, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_file(store: DirectoryStore, name: str, caplog: pytest.LogCaptureFixture) -> None:
     (two(store) / name).unlink()
     falls_back(store, f"{name}: is missing", caplog)
 
 
-def test_extra_file(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_extra_file(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
     (two(store) / "model.pickle").write_bytes(b"\x80")
     falls_back(store, "model.pickle: does not belong", caplog)
 
 
-def test_link(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_link(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
     path = two(store) / "model.safetensors"
     path.rename(store.path / "elsewhere")
     path.symlink_to(store.path / "elsewhere")
     falls_back(store, "not a regular file", caplog)
 
 
-def test_other_version(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_version(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
     reseal(two(store), format=2)
     falls_back(store, "has format 2, this version of streamk reads 1", caplog)
 
 
-def test_wrong_epoch(store: Store) -> None:
+def test_wrong_epoch(store: DirectoryStore) -> None:
     reseal(two(store), epoch=7)
     found = store.open()
     assert found is not None
@@ -235,7 +237,7 @@ def test_wrong_epoch(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["../00000001/model.safetensors", "/etc/passwd", "extra"])
 def test_paths_in_the_manifest_lead_nowhere(
-    store: Store, name: str, caplog: pytest.LogCaptureFixture
+    store: DirectoryStore, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reseal(two(store), files={name: "0" * 64})
     falls_back(store, "lists other files", caplog)
@@ -245,13 +247,13 @@ def test_paths_in_the_manifest_lead_nowhere(
     "changes", [{"engine": None}, {"model": {"format": 1}}, {"model": 3}, {"epoch": "2"}]
 )
 def test_not_a_manifest(
-    store: Store, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+    store: DirectoryStore, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     reseal(two(store), **changes)
     falls_back(store, "not a whole manifest", caplog)
 
 
-def test_not_safetensors(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_not_safetensors(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
     path = two(store)
     junk = b"\xff" * 100
     (path / "model.safetensors").write_bytes(junk)
@@ -261,7 +263,7 @@ def test_not_safetensors(store: Store, caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = Store(tmp_path_factory.mktemp("whole"))
+    store = DirectoryStore(tmp_path_factory.mktemp("whole"))
     path = two(store)
     store.close()
     return path
@@ -294,7 +296,7 @@ def test_any_damage_is_seen(written: Path, tmp_path: Path, data: st.DataObject) 
         read_checkpoint(copy)
 
 
-def test_all_damaged(store: Store) -> None:
+def test_all_damaged(store: DirectoryStore) -> None:
     two(store)
     for path in store.path.glob("*/manifest.json"):
         path.write_text("{}")
@@ -303,7 +305,7 @@ def test_all_damaged(store: Store) -> None:
 
 
 def test_a_reader_of_a_running_job_finds_one_though_others_are_removed(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
         store.save({}, state())
@@ -322,7 +324,7 @@ def test_a_reader_of_a_running_job_finds_one_though_others_are_removed(
     assert not caplog.records
 
 
-def test_no_newer_than_committed(store: Store) -> None:
+def test_no_newer_than_committed(store: DirectoryStore) -> None:
     two(store)
     store.save({"n": 3}, state())
     found = store.find(lambda found: found.epoch <= 2)
@@ -338,7 +340,9 @@ def test_no_newer_than_committed(store: Store) -> None:
     assert store.save({}, state()) == 4
 
 
-def test_a_failed_write_leaves_the_old_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_one(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.save({"n": 1}, state())
     calls = []
 
@@ -355,11 +359,11 @@ def test_a_failed_write_leaves_the_old_one(store: Store, monkeypatch: pytest.Mon
     assert store.save({"n": 2}, state()) == 2
 
 
-def test_what_a_crash_left_is_cleared(store: Store) -> None:
+def test_what_a_crash_left_is_cleared(store: DirectoryStore) -> None:
     (store.path / ".new-00000001").mkdir()
     (store.path / ".new-00000001" / "model.safetensors").write_bytes(b"half")
     store.close()
-    again = Store(store.directory)
+    again = DirectoryStore(store.directory)
     assert again.path == store.path
     assert names(again.path) == ["lock"]
     again.close()
@@ -368,10 +372,10 @@ def test_what_a_crash_left_is_cleared(store: Store) -> None:
 def test_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError, match=r"cannot write .*file: Not a directory"):
-        Store(tmp_path / "file")
+        DirectoryStore(tmp_path / "file")
 
 
-def test_journal(store: Store) -> None:
+def test_journal(store: DirectoryStore) -> None:
     passes = [IdleAdvance("topic-0", 5, 100), IdleAdvance("tö pic", 6, -3)]
     store.save({}, state())
     assert store.noted() == []
@@ -385,7 +389,7 @@ def test_journal(store: Store) -> None:
     assert store.noted() == passes
 
 
-def test_a_torn_last_line_of_the_journal_is_dropped(store: Store) -> None:
+def test_a_torn_last_line_of_the_journal_is_dropped(store: DirectoryStore) -> None:
     passes = [IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)]
     store.save({}, state())
     store.note(passes)
@@ -398,7 +402,7 @@ def test_a_torn_last_line_of_the_journal_is_dropped(store: Store) -> None:
         assert store.noted()[-1] == IdleAdvance("c", 1, 1)
 
 
-def test_a_damaged_journal_is_refused(store: Store) -> None:
+def test_a_damaged_journal_is_refused(store: DirectoryStore) -> None:
     store.save({}, state())
     store.note([IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)])
     path = store.path / "00000001.journal"

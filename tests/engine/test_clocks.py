@@ -357,11 +357,11 @@ def test_a_checkpoint_belongs_to_its_bound(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_bound_goes_on_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streamk.engine.checkpoints.store import Store
+    from streamk.engine.checkpoints.directory_store import DirectoryStore
 
-    save = Store.save
+    save = DirectoryStore.save
 
-    def as_before(self: Store, body: dict[str, Any], *rest: Any) -> Any:
+    def as_before(self: DirectoryStore, body: dict[str, Any], *rest: Any) -> Any:
         body["config"] = {k: v for k, v in body["config"].items() if k != "max_skew"}
         for one in body["feed"]["sequence"]["partitions"].values():
             for name in ("moves", "beyond", "skewed"):
@@ -370,7 +370,7 @@ def test_a_checkpoint_without_a_bound_goes_on_with_one(
 
     data, times = three_partitions(300)
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "save", as_before)
+        patched.setattr(DirectoryStore, "save", as_before)
         run(MemorySource(data, timestamps=times), checkpoint=tmp_path, max_events=N)
     report = run(MemorySource(data, timestamps=times), checkpoint=tmp_path)
     assert report.events == 3 * N

@@ -30,8 +30,8 @@ from connectors.base import Chunk, Output
 from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoints import store as checkpoint
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints import directory_store as checkpoint
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
@@ -194,17 +194,18 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", engine_job.MODELS)
+def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     """A real process, real files, SIGKILL."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
-    engine_job.main(str(whole), whim=0)
+    engine_job.main(str(whole), 0, model)
 
     rng = random.Random(7)
     kills = 0
     for whim in range(200):
-        command = [sys.executable, engine_job.__file__, str(killed), str(whim)]
+        command = [sys.executable, engine_job.__file__, str(killed), str(whim), model]
         with subprocess.Popen(command, cwd=Path(engine_job.__file__).parent) as process:
             if kills < 6:
                 member = killed / "checkpoint" / "member-0"
@@ -223,8 +224,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     a, b = (newest_checkpoint(d / "checkpoint" / "member-0") for d in (whole, killed))
     assert a is not None
     assert b is not None
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    name = "model.safetensors"
+    assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
     assert a.model.header == b.model.header
     assert a.body["training"] == b.body["training"]
     assert a.body["feed"] == b.body["feed"]
@@ -349,8 +350,8 @@ def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path)
     path = newest.path / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["engine"]["config"]["batch_size"] = 256
-    Store(tmp_path, keep=2).close()
-    store = Store(tmp_path, keep=2)
+    DirectoryStore(tmp_path, keep=2).close()
+    store = DirectoryStore(tmp_path, keep=2)
     store.open(None)
     store.save(manifest["engine"], newest.model)
     store.close()
@@ -385,7 +386,7 @@ def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("streamk.engine.checkpoints.store.write_file", full)
+        patched.setattr("streamk.engine.checkpoints.directory_store.write_file", full)
         with pytest.raises(EngineError, match="No space left on device"):
             engine(MemorySource(events(100)), tmp_path).run()
     assert names(tmp_path / "member-0") == before

@@ -18,7 +18,7 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.engine import Engine, Key, Report, Untrusted, newest_checkpoint, read_checkpoint
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import canonical
@@ -223,8 +223,8 @@ def test_a_dead_member_that_signed_is_taken_over(tmp_path: Path, key: Path) -> N
 PASSES = [IdleAdvance("t:0", 5, 100), IdleAdvance("t:1", 6, 200), IdleAdvance("t:2", 7, 300)]
 
 
-def signed_store(directory: Path, key: Path | None) -> Store:
-    store = Store(directory, key=None if key is None else Key.read(key))
+def signed_store(directory: Path, key: Path | None) -> DirectoryStore:
+    store = DirectoryStore(directory, key=None if key is None else Key.read(key))
     if store.open() is None:
         store.save({}, State({"type": "test", "format": 1}))
     return store

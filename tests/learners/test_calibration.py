@@ -10,7 +10,7 @@ import pytest
 
 from streamk.errors import StateError
 from streamk.kernels import Laplacian
-from streamk.learners import EigenPro, OnlineKernelRidge, from_state
+from streamk.learners import EigenPro, FeatureMachine, OnlineKernelRidge, from_state
 from streamk.learners.common.calibration import Calibration
 from streamk.state import State
 
@@ -75,6 +75,7 @@ def stream(n: int, noise: float) -> tuple[Any, list[str]]:
 MODELS: dict[str, Any] = {
     "kernel-ridge": lambda: OnlineKernelRidge(Laplacian(bandwidth=2.0)),
     "eigenpro": lambda: EigenPro(Laplacian(bandwidth=2.0), n_centers=200, batch_size=64),
+    "feature-machine": lambda: FeatureMachine(buffer_size=500, reservoir_size=500),
 }
 
 

@@ -251,7 +251,7 @@ def test_units_and_constants_do_not_matter() -> None:
 
 def families(**options: Any) -> list[str]:
     given = {"kernel": "auto", "bandwidth": None, "metric": "auto", "d": 4} | options
-    return [f"{type(f.kernel).__name__} {f.diagonal}" for f in machine._families(**given)]
+    return [f"{type(f.kernel).__name__} {f.diagonal}" for f in machine.families(**given)]
 
 
 def test_which_families_are_compared() -> None:

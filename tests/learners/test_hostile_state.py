@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamk.engine import kept_model
-from streamk.engine.checkpoints.reading import LONGEST_MANIFEST, read_checkpoint
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.directory_store import DirectoryStore
+from streamk.engine.checkpoints.manifests import LONGEST_MANIFEST
+from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.errors import EngineError, StateError
 from streamk.packing import canonical, pack, unpack
 from streamk.state import State
@@ -29,8 +30,8 @@ MB = 1 << 20
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "state")
+def store(tmp_path: Path) -> Iterator[DirectoryStore]:
+    store = DirectoryStore(tmp_path / "state")
     store.save({}, State({"type": "test", "format": 1}, {"a": np.arange(4.0)}))
     yield store
     store.close()
@@ -108,7 +109,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.usefixtures("little_memory")
-def test_arrays_that_are_not_what_they_claim(store: Store, name: str) -> None:
+def test_arrays_that_are_not_what_they_claim(store: DirectoryStore, name: str) -> None:
     with pytest.raises(StateError, match=r"model\.safetensors: "):
         unpack(FILES[name], WHERE)
     place(store, FILES[name])
@@ -116,7 +117,7 @@ def test_arrays_that_are_not_what_they_claim(store: Store, name: str) -> None:
         read_checkpoint(store.path / "00000001")
 
 
-def place(store: Store, data: bytes) -> Path:
+def place(store: DirectoryStore, data: bytes) -> Path:
     """Put data in the place of the model, its digest into the manifest."""
     directory = store.path / "00000001"
     (directory / "model.safetensors").write_bytes(data)
@@ -134,7 +135,9 @@ def write_manifest(directory: Path, **changes: Any) -> None:
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("beginning", [b"", FILES["far past the end"], FILES["a gap"]])
-def test_a_sparse_file_of_a_terabyte_is_refused_unread(store: Store, beginning: bytes) -> None:
+def test_a_sparse_file_of_a_terabyte_is_refused_unread(
+    store: DirectoryStore, beginning: bytes
+) -> None:
     directory = store.path / "00000001"
     with (directory / "model.safetensors").open("wb") as file:
         file.write(beginning)
@@ -143,7 +146,9 @@ def test_a_sparse_file_of_a_terabyte_is_refused_unread(store: Store, beginning: 
         read_checkpoint(directory)
 
 
-def test_a_sparse_file_that_keeps_its_word_is_too_large_for_the_memory(store: Store) -> None:
+def test_a_sparse_file_that_keeps_its_word_is_too_large_for_the_memory(
+    store: DirectoryStore,
+) -> None:
     directory = store.path / "00000001"
     beginning = of({"a": entry([2**40], 0, 2**40, "U8")})
     with (directory / "model.safetensors").open("wb") as file:
@@ -159,7 +164,7 @@ def test_a_sparse_file_that_keeps_its_word_is_too_large_for_the_memory(store: St
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_a_manifest_past_its_limit_is_refused_unread(store: Store) -> None:
+def test_a_manifest_past_its_limit_is_refused_unread(store: DirectoryStore) -> None:
     directory = store.path / "00000001"
     os.truncate(directory / "manifest.json", LONGEST_MANIFEST + 1)
     with pytest.raises(StateError, match=r"manifest\.json: has 268,435,457 bytes, 268,435,456 at"):
@@ -168,7 +173,7 @@ def test_a_manifest_past_its_limit_is_refused_unread(store: Store) -> None:
 
 
 def test_no_manifest_is_written_that_is_not_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streamk.engine.checkpoints.store.LONGEST_MANIFEST", 1000)
     with pytest.raises(EngineError, match=r"more than 1,000 are never read; .* epoch 1, is"):
@@ -195,7 +200,7 @@ def test_no_manifest_is_written_that_is_not_read(
     ],
     ids=lambda text: text[:30],
 )
-def test_a_manifest_that_a_parser_may_fall_over(store: Store, text: str) -> None:
+def test_a_manifest_that_a_parser_may_fall_over(store: DirectoryStore, text: str) -> None:
     directory = store.path / "00000001"
     (directory / "manifest.json").write_text(text)
     with pytest.raises(StateError, match=r"manifest\.json: "):
@@ -205,7 +210,9 @@ def test_a_manifest_that_a_parser_may_fall_over(store: Store, text: str) -> None
 
 @pytest.mark.parametrize("name", ["files", "model", "engine", "epoch"])
 @pytest.mark.parametrize("value", [None, 1.5, [], "x"], ids=repr)
-def test_a_manifest_whose_parts_are_of_other_types(store: Store, name: str, value: Any) -> None:
+def test_a_manifest_whose_parts_are_of_other_types(
+    store: DirectoryStore, name: str, value: Any
+) -> None:
     directory = store.path / "00000001"
     write_manifest(directory, **{name: value})
     with pytest.raises(StateError, match=r"manifest\.json: "):
@@ -213,7 +220,7 @@ def test_a_manifest_whose_parts_are_of_other_types(store: Store, name: str, valu
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_a_journal_without_an_end_is_refused(store: Store) -> None:
+def test_a_journal_without_an_end_is_refused(store: DirectoryStore) -> None:
     path = store.path / "00000001.journal"
     path.touch()
     os.truncate(path, 1 << 40)
@@ -221,7 +228,7 @@ def test_a_journal_without_an_end_is_refused(store: Store) -> None:
         store.noted()
 
 
-def test_links_and_pipes_in_the_place_of_files(store: Store, tmp_path: Path) -> None:
+def test_links_and_pipes_in_the_place_of_files(store: DirectoryStore, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     path = store.path / "00000001.journal"
     path.symlink_to(tmp_path / "precious")

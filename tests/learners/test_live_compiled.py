@@ -48,6 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "streaming-meka": {"rank": 4, "n_clusters": 2, "first": 40, "swap_delay": 25},
     "kernel-ridge": {"max_centers": 64},
     "eigenpro": {"n_centers": 20, "batch_size": 16},
+    "feature-machine": {"buffer_size": 64, "first": 64, "swap_delay": 25},
 }
 
 

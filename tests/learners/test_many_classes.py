@@ -17,6 +17,7 @@ from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -31,6 +32,7 @@ ONE_KERNEL = {
     "streaming-meka": lambda **options: StreamingMeka(Gaussian(bandwidth=1.0), **options),
     "eigenpro": lambda **options: EigenPro(Gaussian(bandwidth=1.0), **options),
     "kernel-ridge": lambda **options: OnlineKernelRidge(Gaussian(bandwidth=1.0), **options),
+    "feature-machine": lambda **options: FeatureMachine(Gaussian(bandwidth=1.0), **options),
 }
 MAKERS: dict[str, Any] = {"multi-kernel": MultiKernel, **ONE_KERNEL}
 
@@ -185,7 +187,9 @@ def test_the_bound_is_a_whole_number_from_two(model: str, value: Any) -> None:
         MAKERS[model](max_classes=value)
 
 
-@pytest.mark.parametrize("model", [m for m in MAKERS if m not in ("kernel-ridge", "eigenpro")])
+@pytest.mark.parametrize(
+    "model", [m for m in MAKERS if m not in ("kernel-ridge", "eigenpro", "feature-machine")]
+)
 def test_states_from_before_the_bound_open(model: str) -> None:
     learner = MAKERS[model]()
     learner.learn_many([[0.0], [1.0]], ["a", "b"])

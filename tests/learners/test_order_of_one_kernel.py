@@ -14,6 +14,7 @@ from streamk.learners import (
     Constant,
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     InverseTime,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -60,6 +61,15 @@ def eigenpro(**options):
     return make
 
 
+def feature_machine(**options):
+    def make(**more):
+        more.pop("loss", None)  # the squared one
+        sizes = {"buffer_size": 70, "reservoir_size": 40, "first": 64, "swap_delay": 30}
+        return FeatureMachine(every=100, **sizes, **options, **more)
+
+    return make
+
+
 def meka(**options):
     parts = {"rank": 4, "n_clusters": 2, "first": 60, "swap_delay": 25, "every": 90, "growth": 6}
     return lambda **more: StreamingMeka(
@@ -84,6 +94,7 @@ MORE = {
     "events as centers": kernel_ridge(max_centers=150),
     "events as centers, one ridge": kernel_ridge(regularization=0.3),
     "centers, normal equations": eigenpro(solver="direct", forgetting=0.999),
+    "a metric": feature_machine(),
     "centers, gradient steps": eigenpro(solver="eigenpro"),
     "adagrad": stochastic(batch_size=1, step=AdaGrad(0.2), regularization=0.01),
     "inverse time, blocks in turn": stochastic(

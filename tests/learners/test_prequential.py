@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput
 from streamk.learners import (
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -343,6 +344,7 @@ CLASSIFIERS: dict[str, Callable[..., Any]] = {
     ),
     "events": lambda **options: OnlineKernelRidge(GAUSSIAN, **options),
     "centers": lambda **options: EigenPro(GAUSSIAN, n_centers=8, batch_size=4, **options),
+    "metric": lambda **options: FeatureMachine(GAUSSIAN, **options),
     "scaled": lambda **options: Scaled(OnlineNystrom(GAUSSIAN, **options)),
 }
 

@@ -55,6 +55,7 @@ COMPILED = "streamk.backends.numba_backend"
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
+    "fsspec": ("streamk.engine.checkpoints.object_path",),
     "kafka": ("connectors.kafka",),
     "numba": ("streamk.backends",),
     "onnx": ("streamk.prediction.export.onnx_graph",),
@@ -81,6 +82,7 @@ HOMES = {
 HEAVY = (
     "confluent_kafka",
     "cupy",
+    "fsspec",
     "kafka",
     "matplotlib",
     "numba",

@@ -15,6 +15,7 @@ from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
@@ -76,7 +77,7 @@ def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
 
 def test_the_glossary_has_every_option_of_the_learners() -> None:
     of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge, EigenPro)
-    learners = (MultiKernel, *of_one)
+    learners = (MultiKernel, *of_one, FeatureMachine)
     options = {name for each in learners for name in inspect.signature(each).parameters}
     assert options <= NAMED | {"self"}, sorted(options - NAMED)
 

@@ -49,6 +49,19 @@ def client(state: Path) -> Iterator[TestClient]:
         yield found
 
 
+def test_a_model_that_is_too_old_is_not_ready(state: Path) -> None:
+    model = streamk.load(state)
+    with TestClient(application(model, max_age=1e6, refresh=1e6)) as client:
+        assert client.get("/readyz").json() == {"status": "ready"}
+        assert 0 <= client.get("/model").json()["age"] < 1e6
+        model.written -= 2e6
+        assert client.get("/model").json()["age"] > 2e6
+        found = client.get("/readyz")
+        assert (found.status_code, found.json()["status"]) == (503, "the model is too old")
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/predict", json=plain(STREAM[0])).status_code == 200
+
+
 def plain(event: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(event, default=float))
 

@@ -38,6 +38,7 @@ def features(kind: str, n: int) -> str:
         "streaming-meka": "features",
         "kernel-ridge": "centers",
         "eigenpro": "centers",
+        "feature-machine": "centers",
     }
     return f"{n:,} {names.get(kind, 'random features')}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import stat
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from streamk.engine.checkpoints.object_path import Location, ObjectPath
 from streamk.errors import EngineError, StateError
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "read_bytes",
     "reading",
     "remove_any",
+    "sizes",
     "sync_directory",
     "write_file",
     "writing",
@@ -24,34 +27,67 @@ __all__ = [
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file to be read, with its size in bytes.
+def reading(path: Location, most: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file or an object to be read, with its size in bytes.
 
     A link is not followed and a pipe not waited for, whatever took the place of the file.
 
     Raises
     ------
     StateError
-        If it cannot be opened or read, is not a regular file, or is larger than the memory.
+        If it cannot be opened or read, is not a regular file, has more than `most` bytes, or is
+        larger than the memory.
+    OSError
+        If an object store is away.
     """
     try:
+        if isinstance(path, ObjectPath):
+            data = path.read(None if most is None else most + 1)
+            _check_size(path, len(data), most)
+            yield io.BytesIO(data), len(data)
+            return
         with open(path, "rb", opener=_plain) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise StateError(f"{path}: is not a regular file")
+            _check_size(path, found.st_size, most)
             yield file, found.st_size
     except OSError as error:
+        if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
+            raise
         raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
         raise StateError(f"{path}: is too large for the memory there is") from error
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """Read a file of `most` bytes or fewer. Raises `StateError`."""
-    with reading(path) as (file, size):
-        if size > most:
-            raise StateError(f"{path}: has {size:,} bytes, {most:,} at most are read")
+def _check_size(path: Location, size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        raise StateError(f"{path}: has {size:,} bytes, {most:,} at most are read")
+
+
+def read_bytes(path: Location, most: int) -> bytes:
+    """Read a file of `most` bytes or fewer. Raises `StateError`, and `OSError` as `reading`."""
+    with reading(path, most) as (file, size):
         return file.read(size)
+
+
+def sizes(path: Location) -> dict[str, int | None]:
+    """Return the sizes in bytes of the files in a directory; None for what is no regular file.
+
+    Raises
+    ------
+    StateError
+        If the directory cannot be read.
+    OSError
+        If an object store is away.
+    """
+    if isinstance(path, ObjectPath):
+        return path.sizes()
+    try:
+        found = {file.name: file.lstat() for file in sorted(path.iterdir())}
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}") from error
+    return {name: one.st_size if stat.S_ISREG(one.st_mode) else None for name, one in found.items()}
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -89,7 +125,9 @@ def remove_any(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path, comfort: str = "", kind: type[EngineError] = EngineError) -> Iterator[None]:
+def writing(
+    path: Location, comfort: str = "", kind: type[EngineError] = EngineError
+) -> Iterator[None]:
     """Turn `OSError` into an error of `kind` that names the path, with `comfort` at its end."""
     try:
         yield

@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from streamk.engine.checkpoints.files import private, reading, sync_directory, writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
@@ -19,7 +20,7 @@ from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import StateError
 from streamk.packing import canonical
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "as_pass"]
 
 _LONGEST_LINE = 1 << 16
 _HEXADECIMAL = 64
@@ -124,13 +125,15 @@ class Journal:
                 " that you trust"
             )
         try:
-            match json.loads(line):
-                case [str(partition), int(offset), int(clock)] if bool not in map(
-                    type, (offset, clock)
-                ):
-                    return IdleAdvance(partition, offset, clock)
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            pass
-        raise StateError(
-            f"{where} is no partition, offset and clock; it was not written by streamk"
-        )
+            record = None
+        return as_pass(record, where)
+
+
+def as_pass(record: Any, where: object) -> IdleAdvance:
+    """Return a record that was read. Raises `StateError`, naming the place, if it is none."""
+    match record:
+        case [str(partition), int(offset), int(clock)] if bool not in map(type, (offset, clock)):
+            return IdleAdvance(partition, offset, clock)
+    raise StateError(f"{where} is no partition, offset and clock; it was not written by streamk")

@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
-import stat
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from streamk.engine.checkpoints.files import read_bytes, reading
+from streamk.engine.checkpoints.files import reading, sizes
 from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest
+from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
 from streamk.errors import InvalidInput, StateError
-from streamk.packing import canonical, header_bytes, places, unpack
+from streamk.packing import header_bytes, places, unpack
 from streamk.state import State
 
 __all__ = [
-    "FORMAT",
     "HELD",
-    "LONGEST_MANIFEST",
-    "MANIFEST",
-    "MEMBER",
     "MODEL",
     "Checkpoint",
+    "NotACheckpoint",
     "epochs",
     "kept_model",
     "newest_checkpoint",
     "newest_of_all",
     "read_checkpoint",
-    "signature",
 ]
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
 HELD = "held.safetensors"
 """Events that wait for their labels, where a job has late labels."""
-
-MEMBER = re.compile(r"member-(0|[1-9]\d*)")
-LONGEST_MANIFEST = 1 << 28
-"""Bytes of a manifest at most, on reading and writing."""
 
 _EPOCH = re.compile(r"\d{8}")
 
@@ -56,7 +46,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    path : Path
+    path : Location
     epoch : int
         Counts the checkpoints of a member, from 1.
     body : dict
@@ -66,22 +56,31 @@ class Checkpoint:
         Whether it has a signature, which was checked if it was read with a key.
     held : State or None
         Events that wait for their labels.
+    written : float
+        When it was written, in seconds since 1970, by the clock of who wrote it.
     """
 
-    path: Path
+    path: Location
     epoch: int
     body: dict[str, Any]
     model: State
     signed: bool = False
     held: State | None = None
+    written: float = 0.0
 
 
-def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Checkpoint:
+class NotACheckpoint(StateError):
+    """A number of an object store under which something else than a checkpoint was written."""
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str] | ObjectPath, key: Key | None = None
+) -> Checkpoint:
     """Read one checkpoint (the directory with the two files) and check it in full.
 
     Parameters
     ----------
-    path : path
+    path : path, or address in an object store
     key : Key, optional
         What it must be signed with; without one a signature is not checked.
 
@@ -91,9 +90,11 @@ def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Che
         If anything about it is not as it was written, saying what.
     Untrusted
         If it is whole and not signed with the key.
+    OSError
+        If an object store is away.
     """
-    path = Path(path)
-    _check_files(path, (MODEL,), (MODEL, HELD))
+    path = location(path)
+    found = _files(path)
     manifest = _read_manifest(path, key)
     expected = manifest.get("files")
     wanted = [MODEL, HELD] if "held" in manifest else [MODEL]
@@ -101,15 +102,35 @@ def read_checkpoint(path: str | os.PathLike[str], key: Key | None = None) -> Che
         raise StateError(
             f"{path / MANIFEST}: lists other files than {', '.join(wanted)}: {expected!r}"
         )
-    _check_files(path, wanted, wanted)
+    _check_files(path, found, wanted, wanted)
     state = _read_state(path / MODEL, manifest["model"], expected[MODEL])
     held = (
         _read_state(path / HELD, manifest["held"], expected[HELD]) if "held" in manifest else None
     )
-    return Checkpoint(path, manifest["epoch"], manifest["engine"], state, "hmac" in manifest, held)
+    return Checkpoint(
+        path,
+        manifest["epoch"],
+        manifest["engine"],
+        state,
+        "hmac" in manifest,
+        held,
+        _written(path, manifest),
+    )
 
 
-def _read_state(path: Path, header: Any, digest: Any) -> State:
+def _written(path: Location, manifest: Mapping[str, Any]) -> float:
+    if isinstance(path, ObjectPath):
+        found = manifest.get("written")
+        if not isinstance(found, float):
+            raise StateError(f"{path / MANIFEST}: does not say when it was written")
+        return found
+    try:
+        return (path / MANIFEST).stat().st_mtime
+    except FileNotFoundError:  # the job has removed it since
+        return time.time()
+
+
+def _read_state(path: Location, header: Any, digest: Any) -> State:
     """Read a state whose header is in the manifest. Raises `StateError`."""
     data = _read_arrays(path)
     if hashlib.sha256(data).hexdigest() != digest:
@@ -117,11 +138,11 @@ def _read_state(path: Path, header: Any, digest: Any) -> State:
     try:
         return State(header, unpack(data, path))
     except (AttributeError, InvalidInput, RecursionError) as error:
-        raise StateError(f"{path.with_name(MANIFEST)}: is not a whole manifest: {error}") from error
+        raise StateError(f"{path.parent / MANIFEST}: is not a whole manifest: {error}") from error
 
 
 def newest_checkpoint(
-    directory: Path,
+    directory: Location,
     accept: Callable[[Checkpoint], bool] | None = None,
     *,
     key: Key | None = None,
@@ -132,7 +153,7 @@ def newest_checkpoint(
 
     Parameters
     ----------
-    directory : Path
+    directory : Location
         That of a member, or the one given to the engine: then that of the member that has learned
         the most events.
     accept : function, optional
@@ -146,6 +167,8 @@ def newest_checkpoint(
         If there are some and none can be used, with the reason for each.
     Untrusted
         If the newest whole one is not signed with the key.
+    OSError
+        If an object store is away.
     """
     members = _members(directory)
     if members:
@@ -162,6 +185,8 @@ def newest_checkpoint(
                 continue
         except Untrusted:
             raise
+        except NotACheckpoint:
+            continue
         except StateError as error:
             if epoch in epochs(directory):  # a running job removes older ones meanwhile
                 _log.warning("passing over a damaged checkpoint: %s", error)
@@ -178,12 +203,12 @@ def newest_checkpoint(
     return None
 
 
-def newest_of_all(directory: Path, key: Key | None = None) -> Checkpoint:
+def newest_of_all(directory: Location, key: Key | None = None) -> Checkpoint:
     """Return the newest good checkpoint of the member that has learned the most events.
 
     Parameters
     ----------
-    directory : Path
+    directory : Location
         The one given to the engine, or that of a member or an epoch inside it.
     key : Key, optional
         What it must be signed with.
@@ -194,6 +219,8 @@ def newest_of_all(directory: Path, key: Key | None = None) -> Checkpoint:
         If there is none, or it is no such directory.
     StateError
         If there are some and none can be used, or one is not signed with the key.
+    OSError
+        If an object store is away.
     """
     if _EPOCH.fullmatch(directory.name) and (directory / MANIFEST).exists():
         return read_checkpoint(directory, key)
@@ -213,18 +240,22 @@ def _learned(found: Checkpoint) -> int:
         raise StateError(f"{found.path / MANIFEST}: is not a whole manifest: {error!r}") from error
 
 
-def _members(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("member-*") if path.is_dir())
+def _members(directory: Location) -> list[Location]:
+    """Return the directories of members; of an object store, where there is one job, none."""
+    if isinstance(directory, ObjectPath):
+        return []
+    return [path for path in sorted(directory.glob("member-*")) if path.is_dir()]
 
 
-def kept_model(directory: Path, key: Key | None = None) -> Mapping[str, Any] | None:
+def kept_model(directory: Location, key: Key | None = None) -> Mapping[str, Any] | None:
     """The header of the model that a directory given to the engine holds; None if it holds none.
 
     It is any member's, since all have models of one kind. The arrays are not read, and damaged
     checkpoints are passed over: the engine checks what it goes on from. Raises `Untrusted` for one
     that is not signed with the key, if there is a key.
     """
-    for member in _members(directory):
+    members = [directory] if isinstance(directory, ObjectPath) else _members(directory)
+    for member in members:
         for epoch in reversed(epochs(member)):
             try:
                 found: Mapping[str, Any] = _read_manifest(member / f"{epoch:08d}", key)["model"]
@@ -236,27 +267,39 @@ def kept_model(directory: Path, key: Key | None = None) -> Mapping[str, Any] | N
     return None
 
 
-def epochs(directory: Path) -> list[int]:
+def epochs(directory: Location) -> list[int]:
     """Return the numbers of the checkpoints in a member's directory, in order."""
     return sorted(int(p.name) for p in directory.iterdir() if _EPOCH.fullmatch(p.name))
 
 
-def _check_files(path: Path, needed: Collection[str], allowed: Collection[str]) -> None:
-    try:
-        found = {file.name: file.lstat().st_mode for file in sorted(path.iterdir())}
-    except OSError as error:
-        raise StateError(f"{path}: cannot be read: {error.strerror}") from error
+def _files(path: Location) -> dict[str, int | None]:
+    """Return the sizes of the files of a checkpoint, among which there must be a manifest."""
+    found = sizes(path)
+    if isinstance(path, ObjectPath):
+        if MANIFEST not in found:  # it is written last, and a job may be writing
+            raise NotACheckpoint(f"{path / MANIFEST}: is missing")
+        return found
+    _check_files(path, found, (MODEL,), (MODEL, HELD))
+    return found
+
+
+def _check_files(
+    path: Location,
+    found: Mapping[str, int | None],
+    needed: Collection[str],
+    allowed: Collection[str],
+) -> None:
     for name in (MANIFEST, *needed):
         if name not in found:
             raise StateError(f"{path / name}: is missing")
-    for name, mode in found.items():
+    for name, size in found.items():
         if name not in (MANIFEST, *allowed):
             raise StateError(f"{path / name}: does not belong into a checkpoint")
-        if not stat.S_ISREG(mode):
+        if size is None:
             raise StateError(f"{path / name}: is not a regular file")
 
 
-def _read_arrays(path: Path) -> bytes:
+def _read_arrays(path: Location) -> bytes:
     """Read the arrays' file, once its header has shown to fit its size."""
     with reading(path) as (file, size):
         beginning = file.read(8)
@@ -266,62 +309,14 @@ def _read_arrays(path: Path) -> bytes:
         return file.read(size)
 
 
-def _read_manifest(path: Path, key: Key | None) -> dict[str, Any]:
+def _read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
+    """Read the manifest of a checkpoint."""
     path /= MANIFEST
-    raw = read_bytes(path, LONGEST_MANIFEST)
-    try:
-        manifest = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise StateError(f"{path}: is damaged, it is no JSON: {error}") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise StateError(f'{path}: is damaged, it is no object with a "format"')
-    if manifest["format"] != FORMAT:
-        raise StateError(
-            f"{path}: has format {manifest['format']}, this version of streamk reads {FORMAT};"
-            f" it was written by streamk {manifest.get('streamk')}"
-        )
-    claimed = manifest.pop("sha256", None)
-    try:
-        found = hashlib.sha256(canonical(manifest)).hexdigest()
-        # Written in one way only, so that any change shows, a space or a second key of one name.
-        fits = found == claimed and raw == canonical({**manifest, "sha256": claimed})
-    except (ValueError, RecursionError) as error:
-        raise StateError(f"{path}: is damaged, streamk writes no such JSON: {error}") from error
-    if not fits:
-        raise StateError(f"{path}: is damaged, its SHA-256 does not fit")
-    if key is not None:
-        _check_signature(path, manifest, key)
+    manifest = read_manifest(path, key)
+    if "kind" in manifest:
+        raise NotACheckpoint(f"{path}: is the {manifest['kind']} of a run, not a checkpoint")
     parts = {"engine": dict, "model": dict, "epoch": int}
     for name, kind in parts.items():
         if not isinstance(manifest.get(name), kind):
             raise StateError(f"{path}: is not a whole manifest: {name!r} is missing or no {kind}")
     return manifest
-
-
-def signature(manifest: Mapping[str, Any], key: Key) -> str:
-    """Return the signature of a manifest, which holds the digests of all other files."""
-    return key.sign("checkpoint", _signed(manifest))
-
-
-def _signed(manifest: Mapping[str, Any]) -> bytes:
-    return canonical({name: part for name, part in manifest.items() if name != "hmac"})
-
-
-def _check_signature(path: Path, manifest: Mapping[str, Any], key: Key) -> None:
-    """Raise `Untrusted` unless a manifest is signed, and lies where it was written."""
-    if "hmac" not in manifest:
-        raise Untrusted(
-            f"{path}: is not signed, and this run takes what was signed with {key.path} only. If"
-            " you trust it, leave out --state-key; a job that is to be signed begins in another"
-            " checkpoint directory"
-        )
-    if not key.fits(manifest["hmac"], "checkpoint", _signed(manifest)):
-        raise Untrusted(
-            f"{path}: was signed with another key than {key.path}, or forged. Give the key of the"
-            " job that wrote it, or restore the directory from a copy that you trust"
-        )
-    member = path.parent.parent.name
-    if MEMBER.fullmatch(member) and manifest.get("slot") != member:
-        raise Untrusted(
-            f"{path}: was written as {manifest.get('slot')}, not as {member}; move it back"
-        )

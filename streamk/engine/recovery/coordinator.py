@@ -6,12 +6,12 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from connectors.base import Sink, Source, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoints.keys import Key
+from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
@@ -50,8 +50,8 @@ class CheckpointCoordinator:
         Options that a checkpoint and the run that goes on from it must agree in.
     until_end : bool
         Partitions end where they end when the run starts.
-    start_from : Path, optional
-        Directory of another job's checkpoints, whose model this one begins with.
+    start_from : Path or ObjectPath, optional
+        Place of another job's checkpoints, whose model this one begins with.
     key : Key, optional
         What those must be signed with.
     transactions : SinkTransactions, optional
@@ -68,7 +68,7 @@ class CheckpointCoordinator:
         sinks: Mapping[str, Sink],
         config: dict[str, Any],
         until_end: bool,
-        start_from: Path | None = None,
+        start_from: Location | None = None,
         key: Key | None = None,
         transactions: SinkTransactions | None = None,
     ) -> None:
@@ -119,13 +119,11 @@ class CheckpointCoordinator:
             If there is nothing to start from.
         EngineError
             If the source lacks a partition that the checkpoint has read.
+        OSError
+            If an object store is away.
         """
-        found = None
-        if self._store is not None:
-            find = self._store.find if self._group.shared else self._store.open
-            found = find(self._agrees)
+        found = self._found()
         if self._store is not None and found is not None:
-            self._job.check(found)
             found = renamed(found, self._source)
             if Peers.of(self._store).absorbed(found.body["lineage"]):
                 _log.warning(
@@ -150,14 +148,32 @@ class CheckpointCoordinator:
             )
         self.assigned(partitions, opened=found is None)
 
+    def _found(self) -> Checkpoint | None:
+        """Return the checkpoint to go on from, which this job's options fit."""
+        if self._store is None:
+            return None
+        while True:
+            find = self._store.find if self._group.shared else self._store.open
+            found = find(self._agrees)
+            if found is not None:
+                self._job.check(found)
+            if self._store.own():  # a job that does not fit must not stop one that runs
+                self._settle_transaction(found)
+                return found
+
     def _agrees(self, found: Checkpoint) -> bool:
         """Return whether a checkpoint of this member agrees with the group.
 
-        What is under way in a transaction comes to its end before the group is asked.
+        A transaction with offsets that is under way comes to its end before the group is asked.
         """
-        if self._transactions is not None:
-            self._transactions.settle(found)
+        if self._group.shared:
+            self._settle_transaction(found)
         return self._group.agrees(found)
+
+    def _settle_transaction(self, found: Checkpoint | None) -> None:
+        """Have an end of what this process, or the one that left a checkpoint, has begun."""
+        if self._transactions is not None and found is not None:
+            self._transactions.settle(found)
 
     def _begin(self) -> None:
         """Take the model of the member, or else of the job, to begin with, if there is one."""

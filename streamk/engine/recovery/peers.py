@@ -12,6 +12,7 @@ from typing import Any
 
 from streamk.engine.checkpoints.keys import Untrusted
 from streamk.engine.checkpoints.locks import lock
+from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import StateError
@@ -23,7 +24,7 @@ _log = logging.getLogger("streamk.engine")
 class Peers:
     """The other members of a checkpoint directory, as their newest good checkpoints tell."""
 
-    directory: Path
+    directory: Location
     newest: tuple[Checkpoint, ...]
     damaged: tuple[StateError, ...]
     """Why some have none."""
@@ -64,7 +65,7 @@ class Peers:
                 return found
         return None
 
-    def slot_of(self, lineage: str) -> Path:
+    def slot_of(self, lineage: str) -> Location:
         """Return the slot that continues a lineage. Raises `StateError` if there is none."""
         for found in self.newest:
             if found.body["lineage"] == lineage:
@@ -75,7 +76,7 @@ class Peers:
 
 @contextmanager
 def dead_member(
-    store: Store, path: Path, lineage: str, accept: Callable[[Checkpoint], bool]
+    store: Store, path: Location, lineage: str, accept: Callable[[Checkpoint], bool]
 ) -> Iterator[Checkpoint | None]:
     """Give the last checkpoint of a member that is not running and cannot start meanwhile.
 
@@ -88,6 +89,7 @@ def dead_member(
     Untrusted
         If it is not signed with the key.
     """
+    assert isinstance(path, Path), "members share directories only"
     held = lock(path)
     if held is None:
         yield None

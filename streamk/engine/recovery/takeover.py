@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from connectors.errors import BadRecord
 from streamk.encoding import Schema
+from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed
@@ -94,7 +94,7 @@ class Takeover:
         return lineage in (self._group.lineage, *self._group.absorbed)
 
     def _take_over(
-        self, path: Path, lineage: str, runs: Mapping[str, tuple[int, int]], reason: str
+        self, path: Location, lineage: str, runs: Mapping[str, tuple[int, int]], reason: str
     ) -> None:
         """Take over the slot of a lineage, unless it is running, and save.
 

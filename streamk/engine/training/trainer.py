@@ -98,6 +98,7 @@ class Trainer:
             )
         if details is not None:
             details.check(model)
+        self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
         self.use(schema)
@@ -113,6 +114,15 @@ class Trainer:
     def fates(self) -> Fates | None:
         """Counts of events and labels that come apart; None here."""
         return None
+
+    @property
+    def events_left(self) -> int:
+        """Events that a model in shards learns next at best, to the end of its round; else 0."""
+        most = getattr(self.model, "events_at_once", 0)
+        if not most:
+            return 0
+        learned, left = self._learned
+        return (left - (self._taken - learned)) % most or most
 
     @property
     def settled(self) -> bool:
@@ -143,6 +153,7 @@ class Trainer:
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
+        self._taken += len(batch)
         self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
         if refused is not None:
             self.settle()
@@ -270,6 +281,7 @@ class Trainer:
             if start < len(X):
                 pieces += self._rest(_cut(X[start:], known), y[start:], details)
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
+        self._learned = self._learned[0] + len(batch), getattr(model, "events_left", 0)
         return Predicted(joined(pieces, model), model.classes, details, drifts)
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:

@@ -141,6 +141,27 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
     held["FACTORS"][:, rule] = 1.0
 
 
+def join(
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    began: NDArray[np.float32],
+    room: int,
+    share: float,
+) -> None:
+    """Have cells A become the means of A and B, by what each learned since both were `began`.
+
+    Parameters
+    ----------
+    A, B, began : float32 arrays of one shape
+        Cells; A is written to.
+    room : int
+        Outputs that there is room for.
+    share : float
+        Of B in cells of which neither learned anything, or sums of squared slopes became less.
+    """
+    expert_loops.grids.join(A, B, began, room, np.float32(share))
+
+
 def aligned(declared: Declared, sizes: Mapping[str, int]) -> NDArray[np.float32]:
     """Return the zeros of cells by their sizes; no row takes a cache line more than it must."""
     rows, columns = declared.lengths(sizes)

@@ -309,10 +309,19 @@ class ExpertPool(PoolTable):
         """Begin the window anew."""
         self.set_window(0, 0)
 
-    def join(self, other: ExpertPool, share: float) -> None:
-        """Take in a share of what another pool learned, whose arrays have the same shapes."""
+    def join(self, other: ExpertPool, share: float, began: ExpertPool | None = None) -> None:
+        """Take in a share of what another pool learned, whose arrays have the same shapes.
+
+        Of cells the share is what the other learned of them since both were `began`, if that is
+        given.
+        """
+        others = {"WINDOW_Z", "WINDOW_Y", "ACTIVE"}
+        if began is not None:
+            A, B, before = (pool.arrays["CELLS_A"] for pool in (self, other, began))
+            cells.join(A, B, before, self.output_room, share)
+            others.add("CELLS_A")
         for name in self.learned_names:
-            if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE"):
+            if name not in others:
                 mine = self.arrays[name]
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
         active, window = self.arrays["ACTIVE"], BANKS.index(WINDOW)

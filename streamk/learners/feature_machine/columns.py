@@ -29,7 +29,7 @@ class Columns:
     ----------
     medians, means, factors : float64 arrays of shape (d,)
     knots : list of (values, ranks)
-        Of each column, none if columns are standardized.
+        Of each column, none if columns are standardized; of a column without any, numbers are left.
 
     Examples
     --------
@@ -71,8 +71,24 @@ class Columns:
         """Return events X (n, d), NaN where missing, on the scale, float64 (n, d)."""
         P = np.where(np.isnan(X), self.medians, X)
         for j, (values, ranks) in enumerate(self.knots):
-            P[:, j] = np.interp(P[:, j], values, ranks)
+            if len(values):
+                P[:, j] = np.interp(P[:, j], values, ranks)
         return np.asarray((P - self.means) * self.factors)
+
+    @classmethod
+    def as_they_are(cls, d: int) -> Columns:
+        """Return the map that leaves d columns as they are, 0 where missing."""
+        return cls(np.zeros(d), np.zeros(d), np.ones(d), ())
+
+    def extended(self, count: int) -> Columns:
+        """Return the map of so many more columns, which it leaves as they are."""
+        more, none = Columns.as_they_are(count), np.zeros(0)
+        return Columns(
+            np.append(self.medians, more.medians),
+            np.append(self.means, more.means),
+            np.append(self.factors, more.factors),
+            self.knots and (*self.knots, *((none, none) for _ in range(count))),
+        )
 
 
 def _present(v: Numbers) -> Numbers:

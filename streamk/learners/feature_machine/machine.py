@@ -175,13 +175,13 @@ def rfm(
     _check(events, targets, rounds, n_centers, selection)
     if error not in ERRORS:
         raise InvalidInput(f"error={error!r} must be one of {', '.join(ERRORS)}")
-    families = _families(kernel, bandwidth, metric, events.shape[1])
+    chosen = families(kernel, bandwidth, metric, events.shape[1])
     ridges = RIDGES if regularization is None else (_checked_ridge(regularization),)
     limits = Limits(rounds, n_centers, selection, seed, error)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     order = random.permutation(len(events))
     work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
-    return work(events, targets, order, families, ridges, limits)
+    return work(events, targets, order, chosen, ridges, limits)
 
 
 def _by_parts(
@@ -295,8 +295,20 @@ def _scaled(family: Family, X: Numbers, split: Split) -> tuple[Numbers, Numbers,
     return columns.scaled(X[split.train]), columns.scaled(X[split.held]), columns
 
 
-def _families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:
-    """Return the families that options leave to be compared."""
+def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:
+    """Return the families that options leave to be compared, of d columns.
+
+    Parameters
+    ----------
+    kernel, bandwidth, metric
+        As of `rfm`.
+    d : int
+
+    Raises
+    ------
+    InvalidInput
+        If one is out of its domain, or kernel and metric do not fit each other.
+    """
     if metric not in METRICS:
         raise InvalidInput(f"metric={metric!r} must be one of {', '.join(METRICS)}")
     made: list[Kernel]

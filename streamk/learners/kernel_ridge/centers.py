@@ -118,7 +118,7 @@ class Centers:
         """
         F = np.zeros((len(X), self.n_outputs))
         groups = -(-len(self) // GROUP)
-        if not groups:
+        if not (groups and len(X)):
             return F
         laid, points = self._laid[:groups], self._mapped(X)
 

@@ -132,6 +132,7 @@ class OnlineKernelRidge(OnCenters):
             classes=classes,
             max_classes=max_classes,
         )
+        self._settled = SETTLED
         self._centers = Centers(kernel, max_centers, n_columns=0, n_outputs=self._width)
         if columns is not None:
             self.add_columns(columns)
@@ -162,7 +163,7 @@ class OnlineKernelRidge(OnCenters):
         gone = centers.points[lost], centers.coefficients(lost)
         centers.append(X, y, A)
         blocks = centers.n_seen // BLOCK
-        if centers.n_seen <= SETTLED and blocks & (blocks - 1) == 0:
+        if centers.n_seen <= self._settled and blocks & (blocks - 1) == 0:
             self._constant = self._targets(centers.labels).mean(axis=0)
         if len(lost):
             change = self.kernel.product(centers.points, *gone, dtype=np.float32)
@@ -179,10 +180,14 @@ class OnlineKernelRidge(OnCenters):
         X, A = centers.points[slots], centers.coefficients(slots).astype(np.float64)
         K, ridges = self.kernel.pairwise(X), self._ridges[:, None, None]
         A = A.reshape(m, each, -1).transpose(1, 0, 2)
-        F = centers.outputs(X).reshape(m, each, -1).transpose(1, 0, 2)
+        F = self._outputs_at(slots).reshape(m, each, -1).transpose(1, 0, 2)
         residual = self._targets(centers.labels[slots]) - self._constant - F - ridges * A
         A = A + np.linalg.solve(K + ridges * np.eye(m), residual)
         centers.set_coefficients(slots, bounded(A.transpose(1, 0, 2).reshape(m, -1)))
+
+    def _outputs_at(self, slots: Numbers) -> Numbers:
+        """Return the outputs of some centers, float64 (n, width)."""
+        return self._centers.outputs(self._centers.points[slots])
 
     def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
         outputs, centers = self._n_outputs(), self._centers

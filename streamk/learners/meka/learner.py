@@ -31,9 +31,10 @@ from streamk.learners.common.outputs import widened
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked
 from streamk.learners.meka.clustered_function import ClusteredFunction
-from streamk.learners.meka.event_buffer import BUFFERS, EventBuffer
 from streamk.learners.meka.growing_features import GrowingFeatures
-from streamk.learners.meka.refactorization import Recipe, Refactorization, Snapshot, kernel_error
+from streamk.learners.meka.refactorization import Recipe, Snapshot, kernel_error
+from streamk.learners.renewal.event_buffer import BUFFERS, EventBuffer
+from streamk.learners.renewal.replacement import Replacement
 from streamk.losses import Loss
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
@@ -219,7 +220,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         self._buffer = EventBuffer(buffer, buffer_size, seed)
         self._held_back = EventBuffer("recent", _JUDGES)
         self._function: ClusteredFunction | None = None
-        self._next: Refactorization | None = None
+        self._next: Replacement[ClusteredFunction] | None = None
         self._clock = self._began = 0
         self.n_factorizations = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -344,9 +345,9 @@ class StreamingMeka(OnEmbeddedFeatures):
         now = Snapshot(X, y, held_back, decide, self._make_optimizer(), steps, seed)
         recipe = self._recipe
         swap = self._clock + self.swap_delay
-        self._next = Refactorization(swap, lambda: now.refactorized(recipe))
+        self._next = Replacement(swap, lambda: now.refactorized(recipe))
 
-    def _take_over(self, new: Refactorization) -> None:
+    def _take_over(self, new: Replacement[ClusteredFunction]) -> None:
         """Go on with the new factorization."""
         self._wait(new)
         self._next = None
@@ -354,7 +355,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         self.n_factorizations += 1
         self.error = self._measured()
 
-    def _wait(self, new: Refactorization) -> None:
+    def _wait(self, new: Replacement[ClusteredFunction]) -> None:
         self.n_waits += new.late
         self.seconds_waited += new.wait()
 
@@ -454,8 +455,11 @@ class StreamingMeka(OnEmbeddedFeatures):
         if learner.columns is not None:
             learner._function = learner._made(state.child("function"))
             if header.get("next") is not None:
-                learner._next = Refactorization.of(
-                    header["next"], learner._clock, lambda: learner._made(state.child("next"))
+                learner._next = Replacement.of(
+                    header["next"],
+                    learner._clock,
+                    lambda: learner._made(state.child("next")),
+                    "a state's next factorization",
                 )
         columns = len(learner.columns or ())
         classes = len(learner.classes) if learner.is_classifier else None

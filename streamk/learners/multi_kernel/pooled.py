@@ -361,6 +361,23 @@ class Pooled(OneAtATime, Decider):
             If the learners differ in task, loss, seed, class weights or external experts, naming
             it, or `common_events` cannot be.
         """
+        self._merge(other, common_events, None)
+
+    def merge_replica(self, other: Self, common: Self) -> None:
+        """Take in what another learner learned since both were `common`, which stays as it is.
+
+        It does what `merge` does, but for the cells of random binning. A cell has the mean of what
+        both learned by their sums of squared slopes since then: one that a single learner has met
+        is what that one made of it, where the mean by events would take back half.
+
+        Raises
+        ------
+        InvalidInput
+            As `merge`.
+        """
+        self._merge(other, common.n_events, common)
+
+    def _merge(self, other: Self, common_events: int, common: Self | None) -> None:
         names = "is_classifier", "class_weight", "external_experts", *options.shared(self.OPTIONS)
         check_mergeable(self, other, names)
         apart = events_apart(self, other, common_events)
@@ -378,6 +395,7 @@ class Pooled(OneAtATime, Decider):
         there = {name: place for place, name in enumerate(other._columns)}
         places = [there.get(name) for name in self._columns or ()]
         both = np.array([name in there and name in known for name in self._columns or ()])
+        began = None if common is None or common._columns is None else self._aligned(common)
         one = Scaled(self._aligned(self), self._scale, self._labels)
         two = Scaled(self._aligned(other), other._scale.select(places), other._labels)
         if self._external:
@@ -387,12 +405,12 @@ class Pooled(OneAtATime, Decider):
             self._errors = copy.deepcopy(other._errors)
         before = max(self.n_events, other.n_events)
         self.n_events += apart[1]
-        pools = one.pool, two.pool
+        pools = [one.pool, two.pool, *([] if began is None else [began])]
         most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
         for pool in pools:
             pool.add_cells(most)
         rescale(two, one, both)
-        one.pool.join(two.pool, share)
+        one.pool.join(two.pool, share, began)
         one.scale.join(two.scale, share, self.n_events)
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self._upkeep.join(other._upkeep, apart[1] / max(1, sum(apart)))

@@ -19,6 +19,7 @@ from streamk.learners.common.prequential import Prequential, Recorder
 from streamk.learners.common.supervised import Asked, known
 from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
+from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
 from streamk.learners.kernel_ridge.on_centers import OnCenters
 from streamk.learners.meka.learner import StreamingMeka
@@ -29,7 +30,7 @@ from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 OfOneKernel: TypeAlias = (
-    DoublyStochastic | OnlineNystrom | StreamingMeka | OnlineKernelRidge | EigenPro
+    DoublyStochastic | OnlineNystrom | StreamingMeka | OnlineKernelRidge | EigenPro | FeatureMachine
 )
 """The learners that can be scaled."""
 
@@ -39,6 +40,7 @@ TYPES: dict[str, type[OfOneKernel]] = {
     StreamingMeka.TYPE: StreamingMeka,
     OnlineKernelRidge.TYPE: OnlineKernelRidge,
     EigenPro.TYPE: EigenPro,
+    FeatureMachine.TYPE: FeatureMachine,
 }
 """These by their names."""
 _FLOAT64 = np.dtype(np.float64)
@@ -78,8 +80,9 @@ class Scaled(Wrapper):
 
     Parameters
     ----------
-    learner : DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge or EigenPro
-        It has not learned yet.
+    learner : a learner of one kernel
+        DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge, EigenPro or
+        FeatureMachine. It has not learned yet.
 
     Raises
     ------

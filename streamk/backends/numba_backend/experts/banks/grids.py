@@ -106,6 +106,30 @@ def restart(A: Any, outputs: int, rule: int, kept: Any) -> None:
             A[i, first + rule] = 0.0
 
 
+@called
+def join(A: Any, B: Any, began: Any, outputs: int, share: Any) -> None:
+    """Have cells become the means of theirs and of others', by what each learned since `began`.
+
+    That is the growth of the sums of squared slopes, which add up. Where such a sum has become
+    less, since experts began anew, all is the mean by the others' `share`.
+    """
+    first = RULES * outputs
+    for i in range(len(A)):
+        for rule in range(RULES):
+            j = first + rule
+            mine, theirs = A[i, j] - began[i, j], B[i, j] - began[i, j]
+            part, both = share, mine + theirs
+            if mine >= 0.0 and theirs >= 0.0:
+                if both > 0.0:
+                    part = theirs / both
+                A[i, j] = began[i, j] + both
+            else:
+                A[i, j] += share * (B[i, j] - A[i, j])
+            for k in range(outputs):
+                place = RULES * k + rule
+                A[i, place] += part * (B[i, place] - A[i, place])
+
+
 @fast
 def lay(G: Any, side: Any) -> None:
     """Lay slopes (rules, outputs) out as a cell is, with zeros elsewhere."""

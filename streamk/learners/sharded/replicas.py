@@ -1,26 +1,27 @@
 """A worker's part of a round: its shards learn on replicas, which it merges as far as it can.
 
-All of it is a function of the common state and the events, so that another worker can do it again
-with the same result.
+All of it is a function of states and events, so that another worker can do it again with the same
+result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.distributed.reduction import Span, reduced, subtrees
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
-from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential
-from streamk.learners.registry import from_state
+from streamk.learners.sharded.reduction import Span, reduced, subtrees
 from streamk.state import State
+
+Opener: TypeAlias = Callable[..., Any]
+"""`streamk.learners.registry.from_state`."""
 
 
 class Batch(NamedTuple):
@@ -42,10 +43,20 @@ class Batch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The predictions of a shard's events, and the classes that its probabilities are of."""
+    """The predictions of a shard's events.
+
+    Attributes
+    ----------
+    prequential : Prequential
+    classes : tuple of labels
+        Those that the probabilities are of.
+    n_events : int
+        Events that the replica has learned, those before the round included.
+    """
 
     prequential: Prequential
     classes: tuple[Label, ...]
+    n_events: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,11 @@ class Task:
         The worker's: the first shard, and the one after the last.
     batches : mapping of int to Batch
         By the number of the shard; a shard without events is left out.
+    begun : mapping of int to State
+        Replicas of shards that learned in this round before, by the number of the shard.
+    merges : bool
+        Whether shards are merged as far as they are the worker's, and those that learned nothing
+        left out; else the state of each shard is handed back.
     """
 
     state: State
@@ -71,6 +87,8 @@ class Task:
     shards: int
     within: Span
     batches: Mapping[int, Batch]
+    begun: Mapping[int, State] = field(default_factory=dict)
+    merges: bool = True
 
 
 @dataclass
@@ -82,15 +100,21 @@ class Outcome:
     answers : dict of int to Answer
         By the number of the shard.
     states : dict of (int, int) to State
-        Of the largest subtrees that are the worker's own; those that learned nothing are left out.
+        Of the largest subtrees that are the worker's own, or of each shard.
     """
 
     answers: dict[int, Answer] = field(default_factory=dict)
     states: dict[Span, State] = field(default_factory=dict)
 
 
-def work(task: Task) -> Outcome:
+def work(task: Task, opener: Opener) -> Outcome:
     """Do what a worker is asked to do.
+
+    Parameters
+    ----------
+    task : Task
+    opener : callable
+        Takes a state and the placing, and returns the learner.
 
     Raises
     ------
@@ -98,45 +122,58 @@ def work(task: Task) -> Outcome:
         If the events of a shard cannot be used, naming the shard.
     """
     outcome = Outcome()
-    common = int(from_state(task.state, **task.placing).n_events)
+    common = opener(task.state, **task.placing)
+    merged = merging(common)
 
-    def leaf(shard: int) -> Learner | None:
+    def leaf(shard: int) -> Any:
         if shard not in task.batches:
             return None
-        learner = from_state(task.state, **task.placing)
+        learner = opener(task.begun.get(shard, task.state), **task.placing)
         try:
-            answer = _follow(learner, task.batches[shard])
+            outcome.answers[shard] = _follow(learner, task.batches[shard])
         except InvalidInput as error:
             raise InvalidInput(f"shard {shard}: {error}") from error
-        outcome.answers[shard] = answer
-        return learner if learner.n_events > common else None
+        return learner if learner.n_events > common.n_events or not task.merges else None
 
-    def nothing(_: Span) -> Learner | None:
+    def nothing(_: Span) -> Any:
         return None
 
-    for span in subtrees(task.within, task.shards):
-        merged = reduced(span, nothing, leaf, lambda one, two: joined(one, two, common))
-        if merged is not None:
-            outcome.states[span] = merged.state()
+    first, stop = task.within
+    spans = [(shard, shard + 1) for shard in range(first, stop)]
+    for span in subtrees(task.within, task.shards) if task.merges else spans:
+        found = reduced(span, nothing, leaf, merged)
+        if found is not None:
+            outcome.states[span] = found.state()
     return outcome
 
 
-def joined(one: Learner, two: Learner, common: int) -> Learner:
-    """Return a learner after it has taken in another, both of which began with `common` events."""
-    one.merge(two, common_events=common)
-    return one
+def merging(common: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that merges two learners which began as a common one into the first.
+
+    It merges by `merge_replica`, where a learner has it, see `MultiKernel.merge_replica`.
+    """
+    n_events = int(common.n_events)
+
+    def merged(one: Any, two: Any) -> Any:
+        if hasattr(one, "merge_replica"):
+            one.merge_replica(two, common)
+        else:
+            one.merge(two, common_events=n_events)
+        return one
+
+    return merged
 
 
-def _follow(learner: Learner, batch: Batch) -> Answer:
+def _follow(learner: Any, batch: Batch) -> Answer:
     """Predict the events of a batch in turn, then learn each."""
     X = np.asarray(batch.X)
     if batch.columns is not None:
         X = _arranged(learner, X, batch.columns)
     found = learner.predict_then_learn_many(X, batch.y)
-    return Answer(found, tuple(learner.classes))
+    return Answer(found, tuple(learner.classes), int(learner.n_events))
 
 
-def _arranged(learner: Learner, X: NDArray[Any], names: Sequence[Column]) -> NDArray[Any]:
+def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray[Any]:
     """Return events with the columns of a learner, which is given those that it has not met."""
     if X.ndim != 2 or X.shape[1] != len(names) or len(set(names)) != len(names):
         raise InvalidInput(

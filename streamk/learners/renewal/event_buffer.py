@@ -46,18 +46,19 @@ class EventBuffer:
 
     def __init__(self, kind: str, size: int, seed: int = 0) -> None:
         self.kind, self.size, self._seed = kind, size, seed
-        self.seen = 0
+        self.seen: int = 0
+        self._count: int = 0
         self._X: Matrix = np.zeros((0, 0))
         self._y: Matrix = np.zeros(0)
         self._numbers = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return len(self._y)
+        return self._count
 
     @property
     def nbytes(self) -> int:
-        """Memory, in bytes."""
-        return self._X.nbytes + self._y.nbytes + self._numbers.nbytes
+        """Memory of the events that it has, in bytes."""
+        return int(self._count * (8 * self._X.shape[1] + 16))
 
     def add(self, X: Matrix, y: Matrix) -> None:
         """Take events X (n, d) with labels y (n,), each in its turn."""
@@ -65,10 +66,10 @@ class EventBuffer:
         numbers = np.arange(self.seen, self.seen + len(X))
         self.seen += len(X)
         if room:
-            known = self._X if len(self) else X[:0]
-            self._X = np.vstack([known, X[:room]])
-            self._y = np.append(self._y, y[:room])
-            self._numbers = np.append(self._numbers, numbers[:room])
+            self._make_room(len(self) + room, X.shape[1])
+            new = slice(len(self), len(self) + room)
+            self._X[new], self._y[new], self._numbers[new] = X[:room], y[:room], numbers[:room]
+            self._count += room
         if room < len(X):
             numbers = numbers[room:]
             places = self._places(numbers)
@@ -78,6 +79,17 @@ class EventBuffer:
             to, rows = list(last), np.array(list(last.values()), np.int64)
             self._X[to], self._y[to] = X[room + rows], y[room + rows]
             self._numbers[to] = numbers[rows]
+
+    def _make_room(self, count: int, columns: int) -> None:
+        """Have arrays for so many events; they double, up to the size."""
+        if count <= len(self._y):
+            return
+        known, rows = slice(0, self._count), min(max(count, 2 * self._count), self.size)
+        grown = np.zeros((rows, columns)), np.zeros(rows), np.zeros(rows, np.int64)
+        for array, before in zip(grown, (self._X, self._y, self._numbers), strict=True):
+            if self._count:
+                array[known] = before[known]
+        self._X, self._y, self._numbers = grown
 
     def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where events go, a place beyond the size being nowhere."""
@@ -91,16 +103,21 @@ class EventBuffer:
         draws = np.concatenate(drawn)[first : first + len(numbers)]
         return np.asarray(draws * (numbers + 1)).astype(np.int64)
 
-    def events(self, since: int = 0) -> tuple[Matrix, Matrix]:
+    def events(self, since: int = 0, until: int | None = None) -> tuple[Matrix, Matrix]:
         """Return copies of the events (n, d) and their labels (n,), in the order they came in.
 
         Parameters
         ----------
         since : int, default 0
             Leave out those numbered below.
+        until : int, optional
+            And those numbered so or above; None leaves out none.
         """
-        order = np.argsort(self._numbers)
-        order = order[self._numbers[order] >= since]
+        numbers = self._numbers[: self._count]
+        order = np.argsort(numbers)
+        order = order[numbers[order] >= since]
+        if until is not None:
+            order = order[numbers[order] < until]
         return self._X[order], self._y[order]
 
     def add_columns(self, count: int) -> None:
@@ -118,7 +135,9 @@ class EventBuffer:
             "seed": self._seed,
             "seen": self.seen,
         }
-        arrays = {"X": self._X.copy(), "y": self._y.copy(), "numbers": self._numbers.copy()}
+        known = slice(0, self._count)
+        names = {"X": self._X, "y": self._y, "numbers": self._numbers}
+        arrays = {name: array[known].copy() for name, array in names.items()}
         return State(header, arrays)
 
     @classmethod
@@ -144,6 +163,7 @@ class EventBuffer:
         sizes = {"events": min(buffer.seen, size)}
         found, _ = taken(declared, state.arrays, sizes, _OWNER)
         buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
+        buffer._count = len(buffer._y)
         return buffer
 
     def restored(self, state: State, columns: int, classes: int | None) -> Self:
@@ -170,7 +190,11 @@ class EventBuffer:
             raise StateError(
                 f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
             )
-        fault = None if classes is None else Domain(0, classes - 1, whole=True).fault(found._y)
+        fault = (
+            None
+            if classes is None
+            else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
+        )
         if fault:
             raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
         return found

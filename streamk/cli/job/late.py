@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.base import Source
-from streamk.cli.arguments import Parser, UsageError, number, whole
+from streamk.cli.parsing.arguments import Parser, UsageError, number, whole
 
 __all__ = ["add_late", "check_late", "duration", "late_labels"]
 

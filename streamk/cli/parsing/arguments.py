@@ -8,13 +8,17 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from streamk.errors import StreamkError
+
+if TYPE_CHECKING:
+    from streamk.engine.checkpoints.object_path import Location
 
 __all__ = [
     "Parser",
     "UsageError",
+    "checkpoint_place",
     "existing_path",
     "named_value",
     "nearest",
@@ -156,6 +160,17 @@ def existing_path(path: str, what: str) -> Path:
         return found
     beside = [other.name for other in found.parent.iterdir()] if found.parent.is_dir() else []
     raise UsageError(f"no {what} {path}{nearest(found.name, beside)}")
+
+
+def checkpoint_place(text: str, what: str = "directory of checkpoints") -> Location:
+    """The place of checkpoints: a directory that is there, or an address in an object store.
+
+    Raises `UsageError`, and `InvalidInput` for an address that cannot be used.
+    """
+    from streamk.engine.checkpoints.object_path import location
+
+    place = location(text)
+    return existing_path(str(place), what) if isinstance(place, Path) else place
 
 
 def state_key(options: dict[str, Any]) -> Path | None:

@@ -1,0 +1,118 @@
+"""Options of `streamk run` for learning shards of the stream by several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from streamk.cli.parsing.arguments import Parser, UsageError, whole
+
+__all__ = ["add_sharding", "sharded"]
+
+
+def add_sharding(parser: Parser) -> None:
+    """Add the options of shards and workers."""
+    add = parser.add_argument_group("many workers").add_argument
+    add(
+        "--workers",
+        metavar="N",
+        type=whole(1),
+        help="processes that learn shards of the stream at once; the result is the same for any"
+        " number, and so it may change from start to start",
+    )
+    add(
+        "--shards",
+        metavar="N",
+        type=whole(1),
+        help="shards of a round, at whose end they are merged (default 4, or as many as there are"
+        " workers at first); given at the first start",
+    )
+    add(
+        "--round-events",
+        metavar="N",
+        type=whole(1),
+        help="events of a shard in a round, at most (default 4096); given at the first start",
+    )
+    add(
+        "--ray",
+        metavar="ADDRESS",
+        help="run the workers on the Ray cluster there: auto for one that runs on this machine,"
+        " local to start one here, HOST:PORT, or ray://HOST:PORT",
+    )
+
+
+def sharded(
+    model: Any, options: dict[str, Any], kept: Mapping[str, Any] | None, stack: ExitStack
+) -> Any:
+    """Return the model, in shards where workers or shards are asked for, or were before.
+
+    `kept` is the header of the model that the job goes on with, if there is one. Raises
+    `UsageError`.
+    """
+    from streamk.learners import LiveCompiled, Sharded
+    from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
+
+    workers, was = options.get("workers", 1), kept is not None and kept["type"] == Sharded.TYPE
+    if not (was or "shards" in options or "workers" in options):
+        for name in ("round_events", "ray"):
+            if name in options:
+                raise UsageError(f"--{name.replace('_', '-')} needs --workers or --shards")
+        return model
+    if isinstance(model, LiveCompiled):
+        raise UsageError("--serve-compiled and --workers or --shards exclude each other; leave one")
+    if "labels" in options:
+        raise UsageError("--labels and --workers or --shards exclude each other; leave one")
+    if kept is not None and not was:
+        raise UsageError(
+            "this job has a model that was learned without shards; leave --workers and --shards"
+            " out, or begin without that model in another directory"
+        )
+    defaults = {"shards": max(SHARDS, workers), "round_events": ROUND_EVENTS}
+    chosen = {}
+    for name, default in defaults.items():
+        chosen[name] = options.get(name, default) if kept is None else kept[name]
+        if options.get(name, chosen[name]) != chosen[name]:
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"--{flag} {options[name]}: this job's model has {chosen[name]}; leave the option"
+                " out"
+            )
+    if workers > chosen["shards"]:
+        raise UsageError(
+            f"{workers} workers are more than the {chosen['shards']} shards of a round; have fewer"
+            " workers, or begin with more --shards in another directory"
+        )
+    return Sharded(model, **chosen, workers=_workers(workers, options.get("ray"), model, stack))
+
+
+def _workers(count: int, address: str | None, model: Any, stack: ExitStack) -> Any:
+    """Return workers, None where this process does it alone."""
+    from streamk.distributed import Processes, RayWorkers, TaskDivision
+
+    if address is not None:
+        _connect(address, stack)
+        gpus = {"num_gpus": 1} if model.placing.get("backend") == "cupy" else {"num_cpus": 1}
+        return stack.enter_context(TaskDivision(RayWorkers(count, options=gpus)))
+    if count == 1:
+        return None
+    return stack.enter_context(TaskDivision(Processes(count)))
+
+
+def _connect(address: str, stack: ExitStack) -> None:
+    """Connect to a Ray cluster. Raises `UsageError` where there is none."""
+    from streamk.distributed.actors import import_ray
+
+    ray = import_ray()
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, ValueError, OSError) as error:
+        raise UsageError(
+            f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start"
+            " one with `ray start --head`, or give --ray local"
+        ) from None
+    stack.callback(ray.shutdown)

@@ -1,0 +1,1 @@
+"""Options of every command: their texts, types, groups and mistakes."""

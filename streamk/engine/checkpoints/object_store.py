@@ -1,0 +1,245 @@
+"""Checkpoints in an object store: numbered manifests, each created once.
+
+Below the address given to the engine::
+
+    00000007/model.safetensors  the model's arrays
+    00000007/manifest.json      makes the checkpoint, or something else, number 7
+    current.json                the number of the newest checkpoint
+
+Each number belongs to whoever creates its manifest, which the store lets one process do. A job
+writes the numbers that follow each other: when it starts, for a checkpoint, whose other objects are
+there before, and for what a journal has where there is a directory. A job that starts takes the
+next number, and the one before it, if that is still running, finds it taken and stops (`Fenced`).
+So nothing is written after what a job went on from but by itself, without any lock.
+
+Readers look for a newer checkpoint at ``current.json``, which is written last and proves nothing;
+they go on from the newest manifest that fits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from streamk.engine.checkpoints.files import writing
+from streamk.engine.checkpoints.journal import as_pass
+from streamk.engine.checkpoints.keys import Key
+from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest, sealed
+from streamk.engine.checkpoints.object_path import ObjectPath
+from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
+from streamk.engine.checkpoints.store import Store
+from streamk.engine.order.sequence import IdleAdvance
+from streamk.errors import EngineError, StateError
+from streamk.packing import canonical
+
+__all__ = ["CURRENT", "Fenced", "ObjectStore"]
+
+CURRENT = "current.json"
+"""The small object that another one takes the place of with each checkpoint."""
+
+_START, _SILENCE = "start", "silence"
+"""Kinds of numbers that are no checkpoints."""
+
+
+class Fenced(EngineError):
+    """Another job has begun to write the checkpoints of this one, which must end."""
+
+
+class ObjectStore(Store):
+    """The checkpoints of a job in an object store.
+
+    Parameters
+    ----------
+    directory : ObjectPath
+        Of one job, whose process is alone.
+    keep : int, default 2
+        Checkpoints that stay, at least 2.
+    key : Key, optional
+        What is written is signed with it, and other things are refused.
+
+    Raises
+    ------
+    InvalidInput
+        If `keep` is less than 2.
+    """
+
+    path: ObjectPath
+
+    def __init__(self, directory: ObjectPath, *, keep: int = 2, key: Key | None = None) -> None:
+        super().__init__(directory, keep=keep, key=key)
+        self.path, self.name = directory, directory.name
+        self._owner = {
+            "id": uuid.uuid4().hex,
+            "name": f"process {os.getpid()} on {socket.gethostname()}",
+        }
+        self._last = 0
+        """The last number that is known to be taken."""
+        self._kept: list[int] = []
+        """The checkpoints that are known to be good, the newest last."""
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def find(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
+        """As `Store.find`."""
+        # Before anything is read: what is written meanwhile is found by `own`.
+        taken = (n for n in reversed(epochs(self.path)) if self._manifest(n).exists())
+        self._last = next(taken, 0)
+        return super().find(accept)
+
+    def own(self) -> bool:
+        """Take the next number; False if it was taken since `find`.
+
+        Raises
+        ------
+        EngineError
+            If the store cannot be written, or lets several processes create one object.
+        """
+        number = self._last + 1
+        entry = sealed({**self._entry(number), "kind": _START}, self.key)
+        with writing(self.path):
+            try:
+                self._create(number, entry)
+            except FileExistsError:
+                return False
+            try:
+                self._manifest(number).create(entry)
+            except FileExistsError:
+                return True
+        raise EngineError(
+            f"{self.path}: this store creates an object that is there, so that two jobs could write"
+            " one checkpoint; take one with conditional writes, as S3 has, or a directory"
+        )
+
+    def peers(self) -> list[Path]:
+        """Return none: a store is of one job."""
+        return []
+
+    def noted(self) -> list[IdleAdvance]:
+        """Return what was noted since the current epoch, after later ones too.
+
+        Raises
+        ------
+        StateError
+            If that is damaged.
+        OSError
+            If the store is away.
+        """
+        passes: list[IdleAdvance] = []
+        for number in epochs(self.path):
+            found = (self.path / f"{number:08d}").sizes() if number > self.epoch else {}
+            if MANIFEST not in found or MODEL in found:
+                continue
+            where = self._manifest(number)
+            entry = read_manifest(where, self.key)
+            if entry["epoch"] != number:
+                raise StateError(f"{where}: holds number {entry['epoch']}")
+            if entry.get("kind") == _SILENCE:
+                passes += [as_pass(record, where) for record in entry.get("passes", ())]
+        return passes
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def note(self, passes: Iterable[IdleAdvance]) -> None:
+        """Note what was decided since the current epoch; it is in the store when this returns.
+
+        Raises
+        ------
+        EngineError
+            If it cannot be written.
+        Fenced
+            If another job has begun to write.
+        """
+        number = self._last + 1
+        records = [[record.partition, record.offset, record.clock] for record in passes]
+        entry = {**self._entry(number), "kind": _SILENCE, "passes": records}
+        with writing(self.path):
+            try:
+                self._create(number, sealed(entry, self.key))
+            except FileExistsError:
+                raise self._fenced(number) from None
+
+    def close(self) -> None:
+        """Do nothing: the next job takes the number that follows."""
+
+    def _entry(self, epoch: int) -> dict[str, Any]:
+        return {**super()._entry(epoch), "owner": self._owner, "written": time.time()}
+
+    def _next_epoch(self) -> int:
+        """Return the number of the next checkpoint. Raises `Fenced`, and `OSError`."""
+        self._check(epochs(self.path))
+        return self._last + 1
+
+    def _check(self, numbers: Iterable[int]) -> None:
+        """Raise `Fenced` if another job has taken one of the numbers that there are."""
+        for number in numbers:
+            if number > self._last and self._manifest(number).exists():
+                if self._owner_of(number) != self._owner:
+                    raise self._fenced(number)
+                self._last = number  # the answer was lost when this one was written
+
+    def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
+        path = self.path / f"{epoch:08d}"
+        for name, data in files.items():
+            if name != MANIFEST:
+                (path / name).write(data)
+        try:
+            self._create(epoch, files[MANIFEST])
+        except FileExistsError:
+            self._check(epochs(self.path))
+            raise OSError("an attempt before this one was carried out late") from None
+
+    def _create(self, number: int, entry: bytes) -> None:
+        """Create a manifest. Raises `FileExistsError` if there is another, and `OSError`."""
+        manifest = self._manifest(number)
+        try:
+            manifest.create(entry)
+        except FileExistsError:
+            if manifest.read() != entry:  # else it is this one, and the answer was lost
+                raise
+        self._last = number
+
+    def _go_on(self, epoch: int) -> None:
+        super()._go_on(epoch)
+        self._kept = [*self._kept, epoch][-self.keep :]
+
+    def _prune(self) -> None:
+        numbers = epochs(self.path)
+        # A process that stood still for long may have written a number that was removed before.
+        self._check(numbers)
+        (self.path / CURRENT).write(canonical({"epoch": self.epoch}))
+        if len(self._kept) < self.keep:
+            return
+        for number in numbers:
+            if number < self._kept[0]:
+                self._manifest(number).remove()  # first, so that nobody begins to read it
+                for left in (self.path / f"{number:08d}").iterdir():
+                    left.remove()
+
+    # --- other jobs -------------------------------------------------------------------------------
+
+    def _manifest(self, number: int) -> ObjectPath:
+        return self.path / f"{number:08d}" / MANIFEST
+
+    def _owner_of(self, number: int) -> Any:
+        """Return who wrote a number; None where that cannot be told."""
+        try:
+            return read_manifest(self._manifest(number), self.key).get("owner")
+        except StateError:
+            return None
+
+    def _fenced(self, number: int) -> Fenced:
+        match self._owner_of(number):
+            case {"name": str(name)}:
+                other = name
+            case _:
+                other = "another process"
+        return Fenced(
+            f"{self.path} is written by {other} now, which has taken number {number}: a job is one"
+            " process, and the one that began last goes on. Stop that one, or give each job an"
+            " address of its own"
+        )

@@ -1,0 +1,436 @@
+"""A recursive feature machine on a stream: its metric is learned anew in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import options
+from streamk.declared import count, listed, reading
+from streamk.errors import StateError
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel, Laplacian
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.merging import merge_by_events
+from streamk.learners.common.options import (
+    MAX_CLASSES,
+    OF_KERNEL_LEARNERS,
+    SEED,
+    check_classification,
+)
+from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.feature_machine.machine import METRICS
+from streamk.learners.feature_machine.metric_ridge import MetricRidge
+from streamk.learners.feature_machine.solving import Recipe, Snapshot
+from streamk.learners.renewal.event_buffer import EventBuffer
+from streamk.learners.renewal.replacement import Replacement
+from streamk.losses import loss as loss_by_name
+from streamk.options import Choice, Option, Whole
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_AT_FIRST = Laplacian(bandwidth=1.0)
+"""The kernel until the first metric takes over, where none was given."""
+
+
+class FeatureMachine(Supervised):
+    """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
+
+    A recursive feature machine (Radhakrishnan, Beaglehole, Pandit and Belkin 2024) fits kernel
+    ridge regression, takes the average gradient outer product (AGOP) of the fit as the metric by
+    which events are compared, and repeats that: `streamk.learners.feature_machine.machine.rfm` is
+    the method in batch.
+
+    Here the last events are kept, and a uniform sample of older ones. From time to time a new
+    function is made of these, in a background thread. Each time the metric begins with the
+    identity: carried on from one time to the next it would concentrate on ever fewer directions. A
+    fifth of the events, 1,000 at most, is held back, and of the scales of the columns, bandwidths,
+    kinds of metric, rounds and regularizations those are taken that have the least error there:
+    the families on 1,000 events, the rounds of the best on 3,000. Then the coefficients of all
+    events that are kept are solved for.
+
+    The new function learns the events since, as the one in use does, and exactly ``swap_delay``
+    events after it was begun the two are compared by how they have predicted these before they
+    learned them: by squared errors of margins, or absolute errors of numbers. The better one goes
+    on. If the new one is late, learning waits, so what is learned depends on the events and their
+    order alone.
+
+    Between takeovers an event is learned at once: what labels differ from the function is learned
+    as `streamk.learners.OnlineKernelRidge` does, by exact solutions of blocks of its equations, in
+    the same metric with a tenth of the bandwidth. Until the first takeover there is this part
+    alone, on columns as they come.
+
+    With n events kept, a new function takes about ``n^3 / 3`` multiplications beside those for its
+    metric, and ``20 n^2`` bytes while it is made.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. Its bandwidth is in units of the
+        scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
+        default ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the better one of
+        the bandwidths 1.5 and 6.
+    task : {"classification", "regression"}, default "classification"
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        A factor for each column, or a matrix. "laplacian" and "cauchy" have diagonal ones only.
+        "auto" compares both up to 128 columns.
+    rounds : int, default 4
+        Metrics that are learned one after the other, at most; two without a smaller error are the
+        last ones.
+    buffer_size : int, default 4096
+        Last events that are kept, at least 64.
+    reservoir_size : int, default 4096
+        Sample of all events, of which those count that the buffer no longer has.
+    first : int, default 512
+        Events after which the first metric is begun, at least 64. Others are begun after twice as
+        many events as the one before, until that is later than `every` says.
+    every : int, default 4096
+        Events between two beginnings.
+    swap_delay : int, default 512
+        Events by which a new function and the one in use are compared.
+    seed : int, default 0
+        Of the events held back, of the sample, and of blocks that are drawn.
+    columns, classes, max_classes
+        As of `streamk.learners.OnlineNystrom`.
+
+    Attributes
+    ----------
+    n_takeovers : int
+        New functions that were better.
+    n_waits : int
+        How often learning, or `state`, had to wait for one. It depends on timing, and is no part
+        of the state; and so is `seconds_waited`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, or kernel and metric do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import FeatureMachine
+    >>> X = np.random.default_rng(0).normal(size=(1000, 6))
+    >>> y = np.where(X[:, 1] * X[:, 4] > 0, "same", "other")
+    >>> model = FeatureMachine(first=256, swap_delay=128)
+    >>> model.learn_many(X[:800], y[:800])
+    >>> model.n_takeovers > 0, bool((model.predict_many(X[800:]) == y[800:]).mean() > 0.9)
+    (True, True)
+    >>> sorted(model.column_shares.argsort()[-2:].tolist())
+    [1, 4]
+    """
+
+    TYPE = "feature-machine"
+    FORMAT = 1
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    """Of events."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"],
+            optional=True,
+            about="one of the kernels below but linear and ntk (matern, nu=0.5)",
+        ),
+        "metric": Choice(choices=METRICS, about="diagonal, full, or the better one (auto)"),
+        "rounds": Whole(least=0, about="metrics, one learned by the other, at most"),
+        "buffer_size": Whole(least=64, about="last events that a metric is learned of"),
+        "reservoir_size": Whole(least=1, about="sample of older events, for the same"),
+        "first": Whole(least=64, about="events before the first metric is begun"),
+        "every": Whole(about="events between two of them"),
+        "swap_delay": Whole(about="events after which it may take over"),
+        "seed": SEED,
+        "max_classes": replace(MAX_CLASSES, since=1),
+    }
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        task: str = "classification",
+        metric: str = "auto",
+        rounds: int = 4,
+        buffer_size: int = 4096,
+        reservoir_size: int = 4096,
+        first: int = 512,
+        every: int = 4096,
+        swap_delay: int = 512,
+        seed: int = 0,
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+    ) -> None:
+        self.loss = loss_by_name("squared")
+        self.is_classifier = classifies(self.loss, task)
+        if not self.is_classifier:
+            check_classification(classes=classes)
+        self._classes = Classes(classes, max_classes)
+        self.kernel, self.metric, self.rounds = kernel, metric, rounds
+        self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
+        self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
+        options.check(self.OPTIONS, self)
+        room = buffer_size + reservoir_size
+        self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
+        self._recipe.families(2)  # raises where kernel and metric do not fit
+        self._recent = EventBuffer("recent", buffer_size)
+        self._sample = EventBuffer("reservoir", reservoir_size, seed)
+        self._columns: tuple[Column, ...] | None = None
+        self._function = self._new_function()
+        self._next: Replacement[MetricRidge] | None = None
+        self._began = 0
+        self.n_events = self.n_takeovers = self.n_waits = 0
+        self.seconds_waited = 0.0
+        if columns is not None:
+            self.add_columns(columns)
+
+    def _new_function(self) -> MetricRidge:
+        """Return the function of the events before the first takeover."""
+        return MetricRidge(
+            self.kernel or _AT_FIRST,
+            task=self._task,
+            max_centers=self._recipe.max_centers,
+            seed=self.seed,
+            classes=self.classes,
+            max_classes=self.max_classes,
+        )
+
+    @property
+    def _task(self) -> str:
+        return "classification" if self.is_classifier else "regression"
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def n_features(self) -> int:
+        """Centers in use."""
+        return self._function.n_features
+
+    @property
+    def column_shares(self) -> Numbers:
+        """Shares of the columns in the metric's diagonal, float64 (d,); equal ones at first."""
+        return self._function.map.metric.shares
+
+    @property
+    def is_solving(self) -> bool:
+        """Whether a new function is being made, or waits for its event."""
+        return self._next is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the events that are kept and of the function, in bytes."""
+        return self._recent.nbytes + self._sample.nbytes + self._function.nbytes
+
+    # Learning
+
+    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        """Predict and learn events that all have labels."""
+        at = 0
+        while at < len(events):
+            stop = min(len(events), at + self._stop() - self.n_events)
+            self._function.learn(events[at:stop], numbers[at:stop], asked and asked.part(at, stop))
+            # Copies: whose the events are may write over them before the background reads them.
+            X, y = events[at:stop].copy(), numbers[at:stop].copy()
+            self._recent.add(X, y)
+            self._sample.add(X, y)
+            if self._next is not None:
+                self._next.learn(X, y)
+            self.n_events += stop - at
+            self._turn()
+            at = stop
+
+    def _due(self) -> int:
+        """Return after which event a metric is begun."""
+        return self._began + min(self._began, self.every) if self._began else self.first
+
+    def _stop(self) -> int:
+        """Return after which event something is to be done besides learning."""
+        then = self._due() if self._next is None else self._next.at
+        return max(self.n_events + 1, then)
+
+    def _turn(self) -> None:
+        """Do what is to be done at this event."""
+        if self._next is not None and self.n_events == self._next.at:
+            self._compare(self._next)
+        if self._next is None and self.n_events >= self._due() and self.columns:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin a metric of the events that are kept."""
+        self._began = self.n_events
+        self._function.missed = 0.0
+        older = self._sample.events(until=self.n_events - len(self._recent))
+        X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
+        seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
+        targets = self._function.targets(y)
+        now = Snapshot(X, y, targets, self.classes, self._task, seed)
+        recipe = self._recipe
+        self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
+
+    def _compare(self, new: Replacement[MetricRidge]) -> None:
+        """Go on with the new function if it has predicted the events since better."""
+        self._wait(new)
+        self._next = None
+        if new.failure is None and new.result().missed < self._function.missed:
+            self._function = new.result()
+            self.n_takeovers += 1
+
+    def _wait(self, new: Replacement[MetricRidge]) -> None:
+        self.n_waits += new.late
+        self.seconds_waited += new.wait()
+
+    # Predicting
+
+    def decide_checked(self, events: Numbers) -> Numbers:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        return self._function.decide(events)
+
+    def _probabilities(self, F: Numbers) -> Numbers:
+        return self._function.probabilities(F)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        columns, count = (*(self.columns or ()), *names), len(names)
+        column_keys(columns)
+        self._function.extend(count)
+        self._recent.add_columns(count)
+        self._sample.add_columns(count)
+        if self._next is not None:
+            self._next.then(lambda new: new.extend(count))
+        self._columns = columns
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        classes = self.classes
+        if len(self._function.classes) == len(classes):
+            return
+        self._function.add_classes(classes)
+        if self._next is not None:
+            self._next.then(lambda new: new.add_classes(classes))
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays.
+
+        A metric that is being learned is waited for.
+        """
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "format": self.FORMAT,
+            **options.to_header(self.OPTIONS, self),
+            "task": self._task,
+            "columns": None if self.columns is None else list(self.columns),
+            "classes": list(self.classes),
+            "n_events": self.n_events,
+            "n_takeovers": self.n_takeovers,
+            "began": self._began,
+            "next": None,
+        }
+        parts = {
+            "recent": self._recent.state(),
+            "sample": self._sample.state(),
+            "function": self._function.state(),
+        }
+        if self._next is not None:
+            self._wait(self._next)
+            failure = self._next.failure
+            header["next"] = {"at": self._next.at, "failure": failure and str(failure)}
+            if failure is None:
+                parts["next"] = self._next.result().state()
+        return State.nest(parts, header)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or of a newer format, or is damaged.
+        """
+        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        with reading(_OWNER):
+            names = None if header["columns"] is None else listed(header, "columns", _OWNER)
+            learner = cls(
+                **options.from_header(cls.OPTIONS, header),
+                task=header["task"],
+                columns=names,
+                classes=listed(header, "classes", _OWNER),
+            )
+        for name in ("n_events", "n_takeovers"):
+            setattr(learner, name, count(header, name, _OWNER))
+        learner._began = count(header, "began", _OWNER)
+        if learner._began > learner.n_events:
+            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
+            raise StateError(f"{_OWNER} has learned events without columns or classes")
+        classes = len(learner.classes) if learner.is_classifier else None
+        for part in ("recent", "sample"):
+            known: EventBuffer = getattr(learner, f"_{part}")
+            restored = known.restored(state.child(part), len(names or ()), classes)
+            setattr(learner, f"_{part}", restored)
+        learner._function = learner._restored(state.child("function"))
+        if header.get("next") is not None:
+            learner._next = Replacement.of(
+                header["next"],
+                learner.n_events,
+                lambda: learner._restored(state.child("next")),
+                "a state's next function",
+            )
+        return learner
+
+    def _restored(self, state: State) -> MetricRidge:
+        """Return the function of a state, which must be of the task, columns and classes here."""
+        found = MetricRidge.from_state(state)
+        columns = None if self.columns is None else tuple(range(len(self.columns)))
+        mine = (self.is_classifier, columns, self.classes, self._recipe.max_centers)
+        if mine != (found.is_classifier, found.columns, found.classes, found.max_centers):
+            raise StateError(
+                f"task, columns, classes and size of a function of {_OWNER} are not its own"
+            )
+        return found
+
+    # Merging
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        If this one has learned nothing since, it becomes the other. Else it learns the last events
+        of the other, as many as its buffer has.
+
+        Parameters
+        ----------
+        other : FeatureMachine
+        common_events : int, default 0
+            Events that the last common state had learned.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or have fewer events than that.
+        """
+        merge_by_events(self, other, common_events, _last_events_of)
+
+
+def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
+    """Return the last events that another learner keeps, and their labels."""
+    return other._recent.events(other._recent.seen - events)
+
+
+_OWNER = "this 'feature-machine' state"

@@ -1,0 +1,297 @@
+"""Kernel ridge regression in a learned metric, which goes on to learn event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk import kernels
+from streamk.declared import NON_NEGATIVE, Declared, Domain, number, reading, taken
+from streamk.errors import StateError
+from streamk.kernels import Kernel, Linear
+from streamk.learners.common.supervised import Asked
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.metric import Metric
+from streamk.learners.kernel_ridge.centers import Centers
+from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_FURTHEST = 1e18
+"""Bound of a point's numbers, whose squares are numbers of single precision, too."""
+_MOST = 1e300
+"""Bound of sums of errors."""
+_WITHIN = Domain(-1e308, 1e308)
+_DOT = Linear()
+"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
+
+
+@dataclass(frozen=True)
+class EventMap:
+    """Events to points: columns on a scale, and then in a metric.
+
+    Attributes
+    ----------
+    columns : Columns
+    metric : Metric
+    """
+
+    columns: Columns
+    metric: Metric
+
+    @classmethod
+    def identity(cls, d: int) -> EventMap:
+        """Return the map that leaves events of d columns as they are."""
+        return cls(Columns.as_they_are(d), Metric(np.ones(d)))
+
+    def points(self, X: Numbers) -> Numbers:
+        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
+        P, root = self.columns.scaled(X), self.metric.root
+        with np.errstate(over="ignore"):
+            found = P * root if self.metric.is_diagonal else _DOT.pairwise(P, root)
+            return np.ascontiguousarray(np.clip(found, -_FURTHEST, _FURTHEST), np.float32)
+
+    def extended(self, count: int) -> EventMap:
+        """Return the map of so many more columns, which count as they are."""
+        root = self.metric.root
+        if root.ndim == 1:
+            root = np.append(root, np.ones(count))
+        else:
+            root = scipy.linalg.block_diag(root, np.eye(count)).reshape(2 * [len(root) + count])
+        return EventMap(self.columns.extended(count), Metric(root))
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name."""
+        knots = self.columns.knots
+        empty = np.zeros(0)
+        return {
+            "means": self.columns.means,
+            "factors": self.columns.factors,
+            "root": self.metric.root,
+            "knots": np.array([len(values) for values, _ in knots], np.int64),
+            "knot_values": np.concatenate([empty, *(values for values, _ in knots)]),
+            "knot_ranks": np.concatenate([empty, *(ranks for _, ranks in knots)]),
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Numbers], d: int, owner: str) -> EventMap:
+        """Return the map of d columns whose arrays these are.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        full = arrays.get("root", np.zeros(0)).ndim == 2
+        ranked = len(arrays.get("knots", ())) > 0
+        declared = (
+            Declared("means", "float64", ("columns",), _WITHIN),
+            Declared("factors", "float64", ("columns",), NON_NEGATIVE),
+            Declared("root", "float64", ("columns", "columns") if full else ("columns",)),
+            Declared("knots", "int64", ("columns" if ranked else 0,), Domain(least=0, most=2**20)),
+            Declared("knot_values", "float64", ("values",)),
+            Declared("knot_ranks", "float64", ("values",), Domain(0.0, 1.0)),
+        )
+        found, sizes = taken(declared, arrays, {"columns": d}, owner)
+        found = {name: array.copy() for name, array in found.items()}
+        if int(found["knots"].sum()) != sizes["values"]:
+            raise StateError(f"array 'knots' of {owner} must sum to {sizes['values']}")
+        ends = np.cumsum(found["knots"])[:-1]
+        parts = (np.split(found[name], ends) for name in ("knot_values", "knot_ranks"))
+        knots = tuple(zip(*parts, strict=True)) if ranked else ()
+        if any((np.diff(values) <= 0.0).any() for values, _ in knots):
+            raise StateError(f"array 'knot_values' of {owner} must ascend in each column")
+        columns = Columns(np.zeros(d), found["means"], found["factors"], knots)
+        return cls(columns, Metric(found["root"]))
+
+
+class MetricRidge(OnlineKernelRidge):
+    """Kernel ridge regression on points that events are mapped to, by parts.
+
+    The first part, which is there or not, was solved for and stays as it is. The second learns what
+    events since then differ from it, as `OnlineKernelRidge` does, with a kernel of its own: to
+    correct a function event by event takes a narrower one than to solve for it, as the blocks of
+    coefficients that are solved for at a time must not depend on each other by much.
+
+    It also tells how well it has predicted the events that it has learned. Options are those of
+    `OnlineKernelRidge`, its columns those of the points.
+
+    Attributes
+    ----------
+    map : EventMap
+    missed : float
+        Sum of the errors of what was predicted before an event was learned, since it was last set
+        to 0: of classes squared ones of margins, of numbers absolute ones.
+    """
+
+    TYPE = "metric-ridge"
+    FORMAT = 1
+    UNCALIBRATED = 0
+    map = EventMap.identity(0)
+    missed = 0.0
+    _base: Centers | None = None
+    _base_kernel: Kernel | None = None
+
+    def begin(
+        self, kernel: Kernel, points: Numbers, labels: Numbers, A: Numbers, constant: Numbers
+    ) -> None:
+        """Begin with a part that was solved for, before anything was learned.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Of that part.
+        points : float32 array of shape (n, d)
+        labels : float64 array of shape (n,)
+        A : float64 array of shape (n, outputs)
+            Coefficients of the points.
+        constant : float64 array of shape (outputs,)
+        """
+        n, d = points.shape
+        self._base_kernel = kernel
+        self._base = Centers(kernel, n, n_columns=d, n_outputs=len(constant))
+        self._base.append(points, labels, A)
+        self._constant, self._settled = constant, 0
+        self._solved = np.zeros((self.max_centers, len(constant)))
+        """Outputs of the first part at the centers of the second, by their slots."""
+
+    def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
+        """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
+        self._calibration.factor = factor
+        self._calibration.add(F, labels)
+        self._calibration.close(len(F))
+
+    # What it is
+
+    @property
+    def n_features(self) -> int:
+        """Centers of both parts."""
+        return super().n_features + (0 if self._base is None else len(self._base))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of centers and coefficients, in bytes."""
+        more = 0 if self._base is None else self._base.nbytes + self._solved.nbytes
+        return super().nbytes + more
+
+    # Learning and predicting
+
+    def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
+        """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
+        if asked is not None and asked.events is not None:
+            asked = Asked(self.map.points(asked.events), asked.add)
+        self._learn_labelled(self.map.points(X), y, asked)
+
+    def decide(self, X: Numbers) -> Numbers:
+        """Return the outputs of events X (n, d), float64 (n, outputs)."""
+        return self.decide_checked(X if self.columns is None else self.map.points(X))
+
+    def targets(self, y: Numbers) -> Numbers:
+        """Return labels as they are learned, float64 (n, outputs)."""
+        return self._targets(y)
+
+    def _learn(self, X: Numbers, y: Numbers) -> Numbers:
+        F = super()._learn(X, y)
+        missed = np.abs(self._decided(F) - self._targets(y))
+        if self.is_classifier:
+            missed = np.square(np.minimum(missed, _FURTHEST))
+        # Summed up one by one, for the same bits in whatever batches events come.
+        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _MOST)))[-1]
+        self.missed = min(float(total), _MOST)
+        return F
+
+    def _outputs_of(self, X: Numbers) -> Numbers:
+        F = super()._outputs_of(X)
+        return F if self._base is None else F + self._for_each(self._base.outputs(X))
+
+    def _outputs_at(self, slots: Numbers) -> Numbers:
+        F = super()._outputs_at(slots)
+        return F if self._base is None else F + self._for_each(self._solved[slots])
+
+    def _for_each(self, F: Numbers) -> Numbers:
+        """Return outputs (n, outputs) once for each function that is learned."""
+        return np.tile(F, len(self._ridges))
+
+    def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
+        if self._base is not None:
+            self._solved[self._centers.next_slots(len(X))] = self._base.outputs(X)
+        super()._take_block(X, y, A)
+
+    # Columns and outputs
+
+    def extend(self, count: int) -> None:
+        """Take up columns that were 0 in all events so far."""
+        known = len(self.columns or ())
+        self.map = self.map.extended(count)
+        if self._base is not None:
+            self._base.add_columns(count)
+        self.add_columns(range(known, known + count))
+
+    def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
+        super()._fit_centers(fitted)
+        if self._base is not None:
+            self._base.set_outputs(fitted(self._base.coefficients(np.arange(len(self._base)))))
+            self._solve_at_centers()
+
+    def _solve_at_centers(self) -> None:
+        """Note anew what the first part gives at the centers of the second."""
+        assert self._base is not None
+        self._solved = np.zeros((self.max_centers, self._base.n_outputs))
+        self._solved[: len(self._centers)] = self._base.outputs(self._centers.points)
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        known, base = super().state(), self._base
+        header = {**known.header, "missed": self.missed, "base": None}
+        arrays = {**known.arrays, **self.map.arrays()}
+        if base is not None and self._base_kernel is not None:
+            header["base"] = self._base_kernel.to_json()
+            arrays |= {f"base_{name}": array for name, array in base.arrays().items()}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the function whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else or of a newer format, or is damaged.
+        """
+        learner = super().from_state(state)
+        owner, columns = cls._owner(), len(learner.columns or ())
+        learner.map = EventMap.of_arrays(state.arrays, columns, owner)
+        learner.missed = number(state.header, "missed", owner, NON_NEGATIVE)
+        if state.header.get("base") is not None:
+            learner._restore_base(state)
+        return learner
+
+    def _restore_base(self, state: State) -> None:
+        """Take the part that was solved for."""
+        owner, named = self._owner(), dict[str, Numbers]()
+        for name, array in state.arrays.items():
+            if name.startswith("base_"):
+                named[name.removeprefix("base_")] = array
+        declared = (
+            Declared("points", "float32", ("base", "columns")),
+            Declared("labels", "float64", ("base",), self._label_domain),
+            Declared("coefficients", "float32", ("base", "outputs")),
+        )
+        saved: Any = state.header["base"]
+        with reading(owner):
+            kernel = kernels.from_json(saved)
+        constant = self._constant
+        found, sizes = taken(declared, named, self._sizes(), f"'base' of {owner}")
+        if not sizes["base"]:
+            raise StateError(f"'base' of {owner} has no points")
+        points, labels, A = (found[each.name] for each in declared)
+        self.begin(kernel, points, labels, A, constant)
+        self._solve_at_centers()

@@ -1,0 +1,170 @@
+"""A new metric and kernel ridge regression in it, out of events that a stream's learner keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel, Matern
+from streamk.learners.common.classes import Label
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.machine import BANDWIDTHS, families
+from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.probabilities import inverse_temperature
+from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
+
+Numbers = NDArray[Any]
+
+_LADDER = RIDGES[2:]
+"""Regularizations from .001 on: coefficients are kept in single precision, and those of less are
+differences of numbers too large for it."""
+_HELD, _MOST_HELD = 0.2, 1_000
+"""Part of the events that are held back to compare families and rounds, and at most so many."""
+_FEW, _EXPLORED = 1_000, 2
+"""Events by which families are compared, and rounds after round 0."""
+_MORE = 3_000
+"""Events by which the metric of the best family is learned."""
+_NARROW = 0.1
+"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a function is made of events.
+
+    Attributes
+    ----------
+    kernel : Kernel or None
+        None for ``Matern(nu=0.5)`` of the better one of two bandwidths.
+    metric : {"auto", "diagonal", "full"}
+    rounds : int
+    max_centers : int
+        Of the part that goes on to learn.
+    max_classes : int
+    """
+
+    kernel: Kernel | None
+    metric: str
+    rounds: int
+    max_centers: int
+    max_classes: int
+
+    def families(self, d: int) -> list[Family]:
+        """Return the families of functions that are compared, of d columns.
+
+        Raises
+        ------
+        InvalidInput
+            If kernel and metric do not fit each other.
+        """
+        made = [Matern(nu=0.5, bandwidth=s) for s in BANDWIDTHS]
+        each = made if self.kernel is None else [self.kernel]
+        return [family for one in each for family in families(one, None, self.metric, d)]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The data of a function, as they were when it was begun.
+
+    Attributes
+    ----------
+    X : float64 array of shape (n, d)
+        The events that were kept.
+    y : float64 array of shape (n,)
+        Their labels, as numbers.
+    targets : float64 array of shape (n, outputs)
+    classes : sequence of labels
+        None of numbers.
+    task : {"classification", "regression"}
+    seed : int
+    """
+
+    X: Numbers
+    y: Numbers
+    targets: Numbers
+    classes: Sequence[Label]
+    task: str
+    seed: int
+
+    def solved(self, recipe: Recipe) -> MetricRidge:
+        """Return the function in the metric of the best family and round.
+
+        A fifth of the events is held back while these and the regularization are chosen; then the
+        coefficients are solved for with all of them.
+
+        Raises
+        ------
+        InvalidInput
+            If numbers overflow.
+        """
+        n, d = self.X.shape
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed])))
+        order, count = random.permutation(n), min(_MOST_HELD, max(1, int(_HELD * n)))
+        held, rest = order[:count], order[count:]
+        try:
+            with np.errstate(all="ignore"):
+                family, kept = self._searched(recipe, rest, held, d)
+                return self._function(recipe, family, kept, held)
+        except (np.linalg.LinAlgError, ValueError) as error:
+            raise InvalidInput(
+                f"the function of {n} events cannot be solved for ({error}); scale columns and "
+                "labels"
+            ) from None
+
+    def _searched(
+        self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
+    ) -> tuple[Family, Round]:
+        """Return the family of least error on few events, and its best round on more."""
+        chosen, middle = recipe.families(d), _LADDER[len(_LADDER) // 2]
+        best, first = chosen[0], middle
+        if len(chosen) > 1:
+            turns = min(recipe.rounds, _EXPLORED)
+            found = [self._best(one, rest[:_FEW], held, turns, middle) for one in chosen]
+            place = int(np.argmin([one.error for one in found]))
+            best, first = chosen[place], found[place].ridge
+        return best, self._best(best, rest[:_MORE], held, recipe.rounds, first)
+
+    def _best(
+        self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
+    ) -> Round:
+        """Return the best round of a family that learns some events."""
+        columns = Columns.of(self.X[rows], family.scale)
+        S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
+        error = "squared" if self.task == "classification" else "absolute"
+        limits = Limits(rounds, len(rows), "random", self.seed, error)
+        targets = self.targets
+        found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
+        return min(found, key=lambda one: one.error)
+
+    def _function(self, recipe: Recipe, family: Family, kept: Round, held: Numbers) -> MetricRidge:
+        """Solve for the coefficients of all events."""
+        made = EventMap(Columns.of(self.X, family.scale), kept.metric)
+        points, constant = made.points(self.X), self.targets.mean(axis=0)
+        M = family.kernel.pairwise(points.astype(np.float64))
+        M[np.diag_indices(len(M))] += kept.ridge
+        # NumPy's factorization lets go of the interpreter, which the thread that learns needs.
+        factor = np.linalg.cholesky(M), True
+        A = scipy.linalg.cho_solve(factor, self.targets - constant)
+        narrow: Any = family.kernel
+        function = MetricRidge(
+            replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
+            task=self.task,
+            max_centers=recipe.max_centers,
+            seed=self.seed,
+            columns=range(self.X.shape[1]),
+            classes=self.classes,
+            max_classes=recipe.max_classes,
+        )
+        function.map = made
+        function.begin(family.kernel, points, self.y, A, constant)
+        if len(self.classes) > 1:
+            labels = self.y[held]
+            factor_of_margins = inverse_temperature(kept.margins, labels)
+            function.calibrate(kept.margins, labels, factor_of_margins)
+        return function

@@ -1,0 +1,160 @@
+"""A function that is made anew in the background while learning goes on with the old one."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from os import register_at_fork
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import count, reading
+from streamk.errors import InvalidInput, StateError, StreamkError
+
+
+class Learns(Protocol):
+    """A function that learns events, given as arrays of one row for each."""
+
+    @property
+    def learn(self) -> Callable[..., Any]:
+        """Learns from events, one after the other, in whatever batches they come."""
+        ...
+
+
+F = TypeVar("F", bound=Learns)
+
+
+@cache
+def _worker() -> ThreadPoolExecutor:
+    """Return the thread of all learners' replacements.
+
+    It is one: what limits the threads of BLAS within one is never undone by another.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="streamk-replacement")
+
+
+# A forked process has no such thread, and would wait for it for ever.
+register_at_fork(after_in_child=_worker.cache_clear)
+
+
+class Replacement(Generic[F]):
+    """A function that is made in the background, and learns there what comes in the meantime.
+
+    Parameters
+    ----------
+    at : int
+        Event after which it takes over.
+    make : callable
+        Returns it.
+    """
+
+    def __init__(self, at: int, make: Callable[[], F]) -> None:
+        self.at = at
+        self._future: Future[F] = _worker().submit(make)
+        self._before = self._future
+        self._events: deque[tuple[NDArray[Any], ...]] | None = None
+
+    @classmethod
+    def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
+        """Return what was there, or had failed, when the state of a learner was taken.
+
+        Parameters
+        ----------
+        data : dict
+            Of the header of the state: the event to take over at, and the failure, if any.
+        clock : int
+            Events by then.
+        make : callable
+            Returns the function out of the state; asked if it had not failed.
+        owner : str
+            What it is, as messages name it.
+
+        Raises
+        ------
+        StateError
+            If the data do not fit.
+        """
+        with reading(owner):
+            at, failure = count(data, "at", owner), data["failure"]
+        if at <= clock or not (failure is None or isinstance(failure, str)):
+            raise StateError(
+                f"{owner} must have an 'at' above {clock}, and a text or nothing as 'failure', "
+                f"not {data!r}"
+            )
+        function = make() if failure is None else None
+        return cls(at, lambda: _come(function, failure))
+
+    def then(self, follow: Callable[[F], Any]) -> None:
+        """Apply a change to the function, as soon as it is there."""
+        self._events = None
+        self._follow(follow)
+
+    def learn(self, *arrays: NDArray[Any]) -> None:
+        """Have the function learn events, as its own `learn` takes them.
+
+        Those that are waiting when it comes to them are learned together, which changes no bit and
+        asks for the interpreter less often: the thread that goes on meanwhile has it most of the
+        time.
+        """
+        if self._events is None:
+            self._events = deque()
+        events = self._events
+        events.append(arrays)
+
+        def learn(function: F) -> None:
+            waiting = [events.popleft() for _ in range(len(events))]
+            if waiting:
+                function.learn(*map(np.concatenate, zip(*waiting, strict=True)))
+
+        self._follow(learn)
+
+    def _follow(self, follow: Callable[[F], Any]) -> None:
+        self._before = before = self._future
+
+        def work() -> F:
+            function = before.result()
+            follow(function)
+            return function
+
+        self._future = _worker().submit(work)
+
+    @property
+    def late(self) -> bool:
+        """Whether more is left to be done than to follow what happened last."""
+        return not self._before.done()
+
+    def wait(self) -> float:
+        """Wait until it is there, or has failed, and return for how many seconds."""
+        began = time.perf_counter()
+        self._future.exception()
+        return time.perf_counter() - began
+
+    def result(self) -> F:
+        """Return the function.
+
+        Raises
+        ------
+        StreamkError
+            If it could not be made, or a prediction overflowed.
+        """
+        return self._future.result()
+
+    @property
+    def failure(self) -> StreamkError | None:
+        """The error of the background thread; None without one."""
+        found = self._future.exception()
+        if found is not None and not isinstance(found, StreamkError):
+            raise found
+        return found
+
+
+def _come(function: F | None, failure: str | None) -> F:
+    """Return a function that was made before, or raise what it failed of."""
+    if function is None:
+        raise InvalidInput(failure or "")
+    return function

@@ -1,0 +1,1 @@
+"""A learner whose stream is cut into shards that learn on replicas, which are merged in rounds."""

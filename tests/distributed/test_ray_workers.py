@@ -1,0 +1,116 @@
+"""Shards learned by Ray actors, of which some die, and machines with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray_kit import Fake, faking, real_ray
+
+from streamk.distributed import RayWorkers, TaskDivision, actors
+from streamk.errors import InvalidInput, WorkerLost
+from streamk.learners import Sharded
+from streamk.packing import fingerprint
+from tests.rounds_kit import events, model
+
+N, SHARDS, LENGTH = 300, 4, 6
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    return faking(monkeypatch, actors)
+
+
+def learned(workers: TaskDivision | None, strikes: Any = None) -> str:
+    """Return a digest of a model after all events; `strikes` is called between two calls."""
+    X, y = events(N, "classification")
+    sharded = Sharded(
+        model("doubly-stochastic", "classification"),
+        shards=SHARDS,
+        round_events=LENGTH,
+        workers=workers,
+    )
+    sharded.add_columns(range(4))
+    for first in range(0, N, 50):
+        sharded.learn_many(X[first : first + 50], y[first : first + 50])
+        if strikes is not None:
+            strikes(first)
+    return fingerprint(sharded.state())
+
+
+def test_actors_that_die_do_their_shards_again(fake: Fake) -> None:
+    expected = learned(None)
+    ray = fake(lambda call, _: {1: "before", 4: "after"}.get(call, ""))
+    workers = RayWorkers(2)
+    assert learned(TaskDivision(workers)) == expected
+    assert workers.restarts == 2
+    assert [options["num_cpus"] for options, _ in ray.hired] == [1] * 4
+    workers.close()
+    with pytest.raises(InvalidInput, match="closed"):
+        workers.answer([b""])
+
+
+def test_an_actor_that_dies_too_often(fake: Fake) -> None:
+    fake(lambda call, _: "before" if call > 1 else "")
+    with pytest.raises(WorkerLost, match="replaced 3 times"):
+        learned(TaskDivision(RayWorkers(2)))
+
+
+def test_there_is_an_actor_at_least(fake: Fake) -> None:
+    fake()
+    with pytest.raises(InvalidInput, match="count=0"):
+        RayWorkers(0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two raylets on this machine, the second of which may be killed."""
+    with real_ray() as ray:
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": 2, "object_store_memory": 80 << 20}
+        # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
+        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
+        head = {"include_dashboard": False, "_system_config": quick, **node}
+        both = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            second = both.add_node(**node)
+            both.wait_for_nodes()
+            ray.init(address=both.address, log_to_driver=False, logging_level="error")
+            yield SimpleNamespace(ray=ray, both=both, second=second)
+        finally:
+            ray.shutdown()
+            both.shutdown()
+
+
+@pytest.mark.slow
+def test_a_real_machine_is_lost(cluster: Any) -> None:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    place = NodeAffinitySchedulingStrategy(cluster.second.node_id, soft=True)
+    workers = RayWorkers(2, options={"num_cpus": 1, "scheduling_strategy": place})
+
+    def ask(_: Any) -> int:
+        return os.getpid()
+
+    def strike(first: int) -> None:
+        processes = [cluster.ray.get(w.__ray_call__.remote(ask)) for w in workers._workers]
+        if first == 200:
+            os.kill(processes[0], signal.SIGKILL)
+        if first == 250:
+            cluster.both.remove_node(cluster.second, allow_graceful=False)
+            for process in processes:  # which a machine takes with it
+                os.kill(process, signal.SIGKILL)
+
+    def struck(first: int) -> None:
+        if first in (200, 250):
+            strike(first)
+
+    expected = learned(None)
+    with TaskDivision(workers) as division:
+        assert learned(division, struck) == expected
+    assert workers.restarts >= 1

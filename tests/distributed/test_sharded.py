@@ -1,0 +1,244 @@
+"""A learner in shards: what plain replicas give, whatever the batches and the workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamk.distributed import Processes, TaskDivision
+from streamk.errors import InvalidInput, StateError, WorkerLost
+from streamk.learners import LiveCompiled, MultiKernel, Sharded, create
+from streamk.learners.experts import cells
+from streamk.learners.registry import from_state
+from streamk.packing import fingerprint
+from streamk.state import State
+from tests.rounds_kit import MODELS, TASKS, events, model
+
+SHARDS, LENGTH, N = 3, 4, 150
+FIRST = 8 * SHARDS * LENGTH
+"""Events that are learned before the first round."""
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[TaskDivision]:
+    with TaskDivision(Processes(2)) as workers:
+        yield workers
+
+
+def stream(task: str) -> tuple[Any, list[Any]]:
+    X, y = events(N, task)
+    for row in (7, 33, 34, 98, 115, *range(120, 124)):
+        y[row] = None
+    return X, y
+
+
+def made(name: str, task: str, **options: Any) -> Sharded:
+    return Sharded(model(name, task), shards=SHARDS, round_events=LENGTH, **options)
+
+
+def followed(sharded: Sharded, task: str, cut: int) -> tuple[str, list[Any]]:
+    X, y = stream(task)
+    sharded.add_columns(range(4))
+    said: list[Any] = []
+    for first in range(0, N, cut):
+        part = slice(first, first + cut)
+        said += sharded.predict_then_learn_many(X[part], y[part]).predictions.tolist()
+    return fingerprint(sharded.state()), said
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", MODELS)
+def test_batches_and_workers_change_nothing(name: str, task: str, two: TaskDivision) -> None:
+    expected = followed(made(name, task), task, N)
+    assert followed(made(name, task), task, 1) == expected
+    assert followed(made(name, task, workers=two), task, N) == expected
+    assert followed(made(name, task, workers=two), task, 37) == expected
+
+
+def naive(learner: Any, X: Any, y: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the learner after all rounds that end within the events, and all predictions."""
+    said: list[Any] = []
+
+    def follow(one: Any, first: int, last: int) -> int:
+        for row in range(first, last):
+            found = one.predict_then_learn_many(X[row : row + 1], [y[row]])
+            said.extend(found.predictions.tolist())
+        return last
+
+    at = 0
+    while learner.n_events < FIRST:  # events without a label do not count
+        at = follow(learner, at, at + FIRST - learner.n_events)
+    while at + SHARDS * LENGTH <= len(X):
+        state, replicas = learner.state(), []
+        for _ in range(SHARDS):
+            replica = from_state(state)
+            at = follow(replica, at, at + LENGTH)
+            replicas.append(replica)
+        one, two, three = replicas
+        for other, joins in ((two, one), (three, one)):
+            if isinstance(joins, MultiKernel):
+                joins.merge_replica(other, from_state(state))
+            else:
+                joins.merge(other, common_events=learner.n_events)
+        learner = one
+    return learner, said
+
+
+@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
+@pytest.mark.parametrize("task", TASKS)
+def test_plain_replicas_give_the_same(name: str, task: str) -> None:
+    X, y = events(N, task)
+    y[7] = y[98] = None
+    plain = model(name, task)
+    plain.add_columns(range(4))
+    common, said = naive(plain, X, y)
+    sharded = made(name, task)
+    sharded.add_columns(range(4))
+    found = sharded.predict_then_learn_many(X[: len(said)], y[: len(said)])
+    assert found.predictions.tolist() == said
+    assert fingerprint(sharded.state().child("learner")) == fingerprint(common.state())
+    assert sharded.n_events == common.n_events
+    assert sharded.rounds == (len(said) - FIRST - 1) // (SHARDS * LENGTH)
+
+
+def test_rounds_grow_with_the_events_before() -> None:
+    X, y = events(2000, "regression")
+    sharded = Sharded(model("doubly-stochastic", "regression"), shards=2, round_events=50)
+    sharded.add_columns(range(4))
+    left, sizes = sharded.events_left, []
+    assert left == 8 * 2 * 50  # of a stream that is only beginning
+    for row in range(2000):
+        sharded.learn_many(X[row : row + 1], y[row : row + 1])
+        if sharded.events_left > left:
+            sizes.append(sharded.events_left)
+        left = sharded.events_left
+    assert set(sizes) == {100}
+    assert sharded.events_at_once == 100
+
+
+def test_resumes_in_the_midst_of_a_round_with_other_workers(two: TaskDivision) -> None:
+    task = "classification"
+    X, y = stream(task)
+    whole, part = made("multi-kernel", task), made("multi-kernel", task)
+    whole.predict_then_learn_many(X, y)
+    part.predict_then_learn_many(X[:110], y[:110])
+    resumed = Sharded.from_state(part.state(), workers=two)
+    resumed.predict_then_learn_many(X[110:], y[110:])
+    assert fingerprint(resumed.state()) == fingerprint(whole.state())
+    assert resumed.n_events == whole.n_events == N - 9
+    P = resumed.predict_proba_many(X[:5])
+    assert P.shape == (5, len(resumed.classes))
+    assert np.allclose(P.sum(axis=1), 1.0)
+    labels = [resumed.classes[n] for n in resumed.choices(P)]
+    assert labels == resumed.predict_many(X[:5]).tolist()
+
+
+def test_a_class_of_one_shard_has_probabilities_in_all() -> None:
+    X, y = events(N, "classification")
+    y[FIRST + 1] = "new"
+    sharded = made("doubly-stochastic", "classification")
+    sharded.predict_then_learn_many(X[: FIRST + 6], y[: FIRST + 6])
+    assert "new" in sharded.classes
+    assert "new" not in sharded.learner.classes  # the second shard has not met it
+    P = sharded.predict_proba_many(X[:3])
+    assert P.shape == (3, len(sharded.classes))
+    assert np.allclose(P.sum(axis=1), 1.0)
+    assert sharded.predict_proba_one(X[0])["new"] == 0.0
+    sharded.learn_many(X[FIRST + 6 : FIRST + 12], y[FIRST + 6 : FIRST + 12])
+    assert set(sharded.learner.classes) == set(sharded.classes)
+
+
+def test_a_killed_process_does_its_shard_again() -> None:
+    task = "regression"
+    expected = followed(made("doubly-stochastic", task), task, N)
+    with Processes(2) as processes:
+        os.kill(processes.pids[0], signal.SIGKILL)
+        workers = TaskDivision(processes)
+        assert followed(made("doubly-stochastic", task, workers=workers), task, N) == expected
+        assert processes.restarts == 1
+
+
+def test_a_worker_that_dies_too_often_leaves_the_rounds_before() -> None:
+    task = "regression"
+    X, y = events(N, task)
+    whole = followed(made("doubly-stochastic", task), task, N)
+    sharded = made("doubly-stochastic", task)
+    sharded.add_columns(range(4))
+    sharded.predict_then_learn_many(X[:FIRST], y[:FIRST])
+    before = fingerprint(sharded.state())
+    with Processes(2, max_restarts=0) as processes:
+        sharded.workers = TaskDivision(processes)
+        os.kill(processes.pids[1], signal.SIGKILL)
+        with pytest.raises(WorkerLost, match="died"):
+            sharded.predict_then_learn_many(X[FIRST:], y[FIRST:])
+    assert fingerprint(sharded.state()) == before
+    sharded.workers = None
+    sharded.predict_then_learn_many(X[FIRST:], y[FIRST:])
+    assert fingerprint(sharded.state()) != whole[0]  # which has events without a label
+
+
+def test_learners_in_shards_merge_at_the_end_of_their_rounds() -> None:
+    task = "regression"
+    X, y = events(N, task)
+    one = made("doubly-stochastic", task)
+    one.learn_many(X[:110], y[:110])
+    two = Sharded.from_state(one.state())
+    two.learn_many(X[110:140], y[110:140])
+    one.merge(two, common_events=110)
+    assert one.n_events == 140
+    assert one.events_left == SHARDS * LENGTH
+
+
+def test_cells_have_the_means_of_those_that_met_them() -> None:
+    rules, outputs = 4, 2
+    rng = np.random.default_rng(0)
+    began = np.zeros((3, rules * (outputs + 1)), np.float32)
+    one, two = began.copy(), began.copy()
+    first = rules * outputs
+    began[:, :first] = rng.normal(size=(3, first))
+    one[:], two[:] = began, began
+    one[0] += 2.0  # met by the first alone
+    two[1] += 2.0  # by the second alone
+    one[2, :first] += 1.0  # and by both, the second three times as much
+    two[2, :first] += 3.0
+    one[2, first:], two[2, first:] = 1.0, 3.0
+    expected = [one[0].copy(), two[1].copy(), began[2] + 2.5]
+    expected[2][first:] = 4.0
+    cells.join(one, two, began, outputs, 0.5)
+    assert np.allclose(one, expected, atol=1e-6)
+
+
+def damaged(state: State, **changes: Any) -> State:
+    return State({**state.header, **changes}, state.arrays)
+
+
+def test_refused() -> None:
+    task = "regression"
+    learner = create("doubly-stochastic", task=task)
+    with pytest.raises(InvalidInput, match="shards"):
+        Sharded(learner, shards=0)
+    with pytest.raises(InvalidInput, match="round_events"):
+        Sharded(learner, round_events=0)
+    with pytest.raises(InvalidInput, match="cannot learn in shards"):
+        Sharded(LiveCompiled(MultiKernel(task=task)))
+    one, two = made("doubly-stochastic", task), Sharded(learner, shards=2)
+    with pytest.raises(InvalidInput, match="the same shards"):
+        one.merge(two)
+    X, y = events(110, task)
+    one.learn_many(X, y)
+    state = one.state()
+    for name, value in (
+        ("position", LENGTH),
+        ("learned", [4, 4, 4]),
+        ("learned", [3, 4, 4]),
+        ("before", 3),
+        ("shards", 0),
+        ("classes", None),
+    ):
+        with pytest.raises(StateError):
+            Sharded.from_state(damaged(state, **{name: value}))

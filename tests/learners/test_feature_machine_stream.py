@@ -1,0 +1,250 @@
+"""The streaming feature machine: what it solves for, when it takes over, and how it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import naive
+import naive_feature_machine as oracle
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk import kernels
+from streamk.errors import InvalidInput, StateError
+from streamk.kernels import Gaussian, Laplacian, Matern
+from streamk.learners import FeatureMachine, OnlineKernelRidge, create
+from streamk.learners.common.supervised import Asked
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.metric import Metric
+from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.solving import Recipe, Snapshot
+from streamk.state import State
+
+SMALL: dict[str, Any] = {"buffer_size": 128, "reservoir_size": 64, "first": 64, "swap_delay": 40}
+
+
+def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], list[str]]:
+    """Events whose class is a product of two columns, the others being noise."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
+
+
+def snapshot(n: int = 120) -> Snapshot:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, 4))
+    y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
+    return Snapshot(X, y, y[:, None], (), "regression", seed=2)
+
+
+def same(one: State, other: State) -> bool:
+    arrays = one.arrays.keys() == other.arrays.keys() and all(
+        np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items()
+    )
+    return one.header == other.header and arrays
+
+
+# --- the function that is solved for --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
+    now = snapshot()
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2))
+    P = made.map.metric.mapped(made.map.columns.scaled(now.X))
+    new = np.random.default_rng(5).normal(size=(7, 4))
+    Q = made.map.metric.mapped(made.map.columns.scaled(new))
+    k = naive.Kernel("matern", 1.5, 0.5)
+    K = np.array([[naive.kernel(k, p, q) for q in P] for p in P])
+    errors = []
+    for power in np.arange(-3.0, 2.0, 0.5):  # of the regularizations the one that was chosen
+        A = np.linalg.solve(K + 10.0**power * np.eye(len(P)), now.y - now.y.mean())
+        f = [sum(naive.kernel(k, q, p) * a for p, a in zip(P, A, strict=True)) for q in Q]
+        errors.append(np.abs(made.decide(new)[:, 0] - now.y.mean() - f).max())
+    assert min(errors) < 1e-4
+
+
+def test_the_metric_is_the_gradients_outer_product() -> None:
+    """One round of the paper's algorithm, from the identity, up to a factor."""
+    now = snapshot(60)
+    made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
+    assert not made.map.metric.is_diagonal
+    order = np.random.Generator(np.random.Philox(np.random.SeedSequence([2]))).permutation(60)
+    rows = order[12:]
+    k, found = naive.Kernel("gaussian", 1.5), []
+    P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
+    R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
+    for points in (P, R):
+        K = np.array([[naive.kernel(k, p, q) for q in points] for p in points])
+        for power in np.arange(-3.0, 2.0, 0.5):
+            y = now.y[rows] - now.y[rows].mean()
+            A = np.linalg.solve(K + 10.0**power * np.eye(len(points)), y)[:, None]
+            M = oracle.agop([oracle.gradient(k, np.eye(4), points, A, p) for p in points])
+            found.append(M / np.trace(M))
+    own = made.map.metric.matrix / np.trace(made.map.metric.matrix)
+    assert min(np.abs(own - M).max() for M in found) < 1e-4
+
+
+def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    Z, A = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(20, 1))
+    narrow, broad = Gaussian(bandwidth=0.5), Gaussian(bandwidth=2.0)
+    both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
+    both.map = EventMap.identity(3)
+    both.begin(broad, Z, np.zeros(20), A, np.array([0.3]))
+    first = broad.pairwise(X.astype(np.float32), Z) @ A.astype(np.float32)[:, 0] + 0.3
+    plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))
+    plain._settled = 0  # its constant stays 0
+    found: list[Any] = []
+    both.learn(X, y, Asked(None, found.append))
+    expected = plain.predict_then_learn_many(X.astype(np.float32), y - first).predictions
+    assert np.concatenate(found)[:, 0] == pytest.approx(expected + first, abs=1e-4)
+    assert both.missed == pytest.approx(np.abs(expected + first - y).sum(), rel=1e-4)
+
+
+def test_maps_grow_and_go_through_their_arrays() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    for scale in ("standard", "ranks"):
+        for root in (np.array([1.0, 2.0, 0.5]), np.eye(3) + 0.1):
+            made = EventMap(Columns.of(X, scale), Metric(root))
+            again = EventMap.of_arrays(made.arrays(), 3, "this")
+            assert np.array_equal(again.points(X), made.points(X))
+            wide = again.extended(2)
+            Y = np.hstack([X, np.full((50, 2), 0.25)])
+            assert np.array_equal(wide.points(Y)[:, :3], made.points(X))
+            assert (wide.points(Y)[:, 3:] == 0.25).all()
+            rows = [wide.points(Y[i : i + 1])[0] for i in range(50)]
+            assert np.array_equal(rows, wide.points(Y)), "row by row"
+
+
+# --- takeovers ------------------------------------------------------------------------------------
+
+
+def test_the_columns_that_matter_are_found() -> None:
+    X, y = stream(2500, 20)
+    model = FeatureMachine(first=256)
+    said = model.predict_then_learn_many(X, y).predictions
+    plain = create("kernel-ridge", task="classification").predict_then_learn_many(X, y)
+    right, other = (np.mean(some[1500:] == np.array(y[1500:])) for some in (said, plain[0]))
+    assert right > 0.9 > 0.8 > other
+    assert sorted(model.column_shares.argsort()[-2:].tolist()) == [1, 4]
+    assert model.column_shares[[1, 4]].sum() > 0.9
+
+
+def test_the_schedule_counts_events() -> None:
+    X, y = stream(500)
+    model, began = FeatureMachine(**SMALL, every=100), []
+    for x, label in zip(X, y, strict=True):
+        before = model.is_solving
+        model.learn_one(x, label)
+        if model.is_solving and not before:
+            began.append(model.n_events)
+    assert began == [64, 128, 228, 328, 428]
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_the_better_function_goes_on(better: bool) -> None:
+    X, y = stream(104)
+    model = FeatureMachine(**SMALL)
+    model.learn_many(X[:103], y[:103])
+    before = model._function
+    before.missed = 1e9 if better else 0.0
+    model.learn_many(X[103:], y[103:])
+    assert (model._function is not before) is better
+    assert model.n_takeovers == better
+
+
+def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
+    X, y = stream(200)
+    model = FeatureMachine(**SMALL)
+    model.learn_many(1e200 * X, y)
+    assert model.n_takeovers == 0
+    again = FeatureMachine.from_state(model.state())
+    assert again.n_takeovers == model.n_takeovers
+    for one in (model, again):
+        one.learn_many(X, y)
+    assert same(model.state(), again.state())
+
+
+# --- states, columns, classes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [50, 64, 90, 104, 250])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_state_goes_on_bit_for_bit(at: int, scaled: bool) -> None:
+    X, y = stream(330)
+    y[200:] = ["third" if x > 1.0 else label for x, label in zip(X[200:, 0], y[200:], strict=True)]
+
+    def make() -> Any:
+        if scaled:
+            return create("feature-machine", task="classification", **SMALL)
+        return FeatureMachine(**SMALL)
+
+    whole, part = make(), make()
+    whole.learn_many(X, y)
+    part.learn_many(X[:at], y[:at])
+    resumed = type(part).from_state(part.state())
+    assert same(resumed.state(), part.state())
+    assert scaled or resumed.nbytes == part.nbytes
+    for x, label in zip(X[at:], y[at:], strict=True):
+        resumed.learn_one(x, label)
+    assert same(resumed.state(), whole.state())
+    assert np.array_equal(resumed.decision_many(X), whole.decision_many(X))
+
+
+@pytest.mark.parametrize("at", [70, 120])
+def test_columns_and_classes_that_come_later_reach_both_functions(at: int) -> None:
+    X, y = stream(300)
+    model = FeatureMachine(columns=list("abcdef"), **SMALL)
+    model.learn_many(X[:at], y[:at])
+    model.add_columns(["g"])
+    model.add_classes(["third"])
+    wide = np.hstack([X, X[:, :1]])
+    before = model.decision_many(np.hstack([X, np.zeros((300, 1))]))
+    assert before.shape == (300, 3)
+    model.learn_many(wide[at:], y[at:])
+    assert same(FeatureMachine.from_state(model.state()).state(), model.state())
+    assert model.columns == tuple("abcdefg")
+    assert model.predict_proba_many(wide).shape == (300, 3)
+
+
+def test_merging() -> None:
+    X, y = stream(400)
+    one, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
+    one.learn_many(X[:100], y[:100])
+    other = FeatureMachine.from_state(one.state())
+    other.learn_many(X[100:200], y[100:200])
+    one.merge(other, common_events=100)
+    assert same(one.state(), other.state())
+    other.learn_many(X[200:300], y[200:300])
+    one.learn_many(X[300:], y[300:])
+    one.merge(other, common_events=200)
+    assert one.n_events == 400
+    with pytest.raises(InvalidInput, match="differ in rounds"):
+        one.merge(FeatureMachine(rounds=1, **SMALL))
+
+
+def test_options_and_states_are_checked() -> None:
+    with pytest.raises(InvalidInput, match="'laplacian' is a product over the columns"):
+        FeatureMachine(Laplacian(), metric="full")
+    with pytest.raises(InvalidInput, match="no closed form of its gradients"):
+        FeatureMachine(kernels.by_name("ntk"))
+    with pytest.raises(InvalidInput, match="buffer_size"):
+        FeatureMachine(buffer_size=10)
+    X, y = stream(90)
+    model = FeatureMachine(**SMALL)
+    model.learn_many(X, y)
+    state = model.state()
+    header: Any = state.header
+    with pytest.raises(StateError, match="'began'"):
+        FeatureMachine.from_state(State({**header, "began": 91}, state.arrays))
+    late = {"at": 3, "failure": None}
+    with pytest.raises(StateError, match="a state's next function"):
+        FeatureMachine.from_state(State({**header, "next": late}, state.arrays))
+    smaller = {**header, "buffer_size": 64}
+    with pytest.raises(StateError, match="size"):
+        FeatureMachine.from_state(State(smaller, state.arrays))
+    knots = {**state.arrays, "next.root": np.ones(2)}
+    with pytest.raises(StateError, match="root"):
+        FeatureMachine.from_state(State(header, knots))
