@@ -112,6 +112,27 @@ def faking(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> Fake:
 
 
 @contextmanager
+def two_raylets() -> Iterator[Any]:
+    """Ray with two raylets on this machine, `head` and `second`, which may be killed."""
+    with real_ray() as ray:
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": 2, "object_store_memory": 80 << 20}
+        # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
+        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
+        head = {"include_dashboard": False, "_system_config": quick, **node}
+        both = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            second = both.add_node(**node)
+            both.wait_for_nodes()
+            ray.init(address=both.address, log_to_driver=False, logging_level="error")
+            yield SimpleNamespace(ray=ray, both=both, head=both.head_node, second=second)
+        finally:
+            ray.shutdown()
+            both.shutdown()
+
+
+@contextmanager
 def real_ray() -> Iterator[Any]:
     """The module ray, with a folder of its own for its files; skips where it is missing."""
     ray = pytest.importorskip("ray", reason="needs Ray: pip install 'streamk[ray]'")

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.declared import Domain, count, number
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
 from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.predictor import Wrapper, aside, innermost, one_row
-from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none
+from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, with_gaps
 from streamk.learners.live_compiled.copies import Copies
 from streamk.learners.live_compiled.mixture import Mixture
 from streamk.options import Real
@@ -99,8 +99,6 @@ class LiveCompiled(Wrapper):
     learner: Learner
     TYPE = "live-compiled"
     FORMAT = 2
-    INNER: ClassVar[dict[str, Any]] = {}
-    """Learners by the types of their states; `streamk.learners.registry` knows them."""
 
     def __init__(
         self,
@@ -283,8 +281,7 @@ class LiveCompiled(Wrapper):
 
     def _follow_learner(self, X: Numbers, labels: Numbers, known: NDArray[np.bool_]) -> Numbers:
         """Predict by the learner; a copy is compared with it."""
-        pairs = zip(labels.tolist(), known.tolist(), strict=True)
-        y = labels if known.all() else [label if there else None for label, there in pairs]
+        y = labels if known.all() else with_gaps(labels, known)
         mine = _outputs(self.learner.predict_then_learn_many(X, y))
         if not (mine.shape[1] and self.columns is not None and known.any()):
             return mine
@@ -470,10 +467,7 @@ class LiveCompiled(Wrapper):
             If the state is another learner's, of a newer format, or its arrays do not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        child = state.child("learner")
-        if child.type not in cls.INNER:
-            raise StateError(f"{_OWNER} cannot be around a learner of the type {child.type!r}")
-        inner: Learner = cls.INNER[child.type].from_state(child, **(learner or {}))
+        inner: Learner = cls._inside(state, learner, _OWNER)
         model = cls.__new__(cls)
         model.learner = inner
         model.budget = number(header, "budget", _OWNER, Domain(least=LEAST_BUDGET))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,27 +167,35 @@ class KeepingSink(CrashingSink):
         return None
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Path) -> None:
+def survives(seed: int, place: Any, crashed: Callable[[], object] = lambda: None) -> int:
+    """Run a job on partitions that fall silent until it has crashed enough; return how often.
+
+    Every event was predicted, and where a crash made it be predicted again, the same way.
+    """
     rng = random.Random(seed)
     topic, sink, crashes = Topic(rng), KeepingSink(), 0
     while True:
         source = LiveSource(topic, rng.randrange(100))
         sink.left = rng.randrange(12) if crashes < 8 else 10**9
         try:
-            report = engine(source, tmp_path, sink=sink, until_end=False, idle_timeout=0).run()
+            report = engine(source, place, sink=sink, until_end=False, idle_timeout=0).run()
             break
         except Crash:
             crashes += 1
-    assert crashes
+            crashed()
     assert report.counts.learned == report.events == N
-    # Every event was predicted, and where a crash made it be predicted again, the same way.
     values = defaultdict(list)
     for output in sink.outputs:
         values[output.partition, output.offset].append(output.value)
     assert len(values) == N
     assert max(map(len, values.values())) > 1
     assert all(value == found[0] for found in values.values() for value in found)
+    return crashes
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Path) -> None:
+    assert survives(seed, tmp_path)
 
 
 def names(directory: Path) -> list[str]:

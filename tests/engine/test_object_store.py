@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +12,9 @@ import pytest
 pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 
 import fsspec
-from engine_kit import BATCH, Crash, events, learner, same_model
+from engine_kit import BATCH, events, learner, same_model
 from fsspec.implementations.memory import MemoryFileSystem
-from test_engine_resume import KeepingSink, LiveSource, N, Topic, engine
+from test_engine_resume import survives
 from test_state_key import key_file
 
 import streamk
@@ -354,26 +352,14 @@ def test_a_job_with_other_options_does_not_stop_one_that_runs(place: ObjectPath)
 @pytest.mark.parametrize("seed", range(8))
 def test_passing_over_silent_partitions_survives_crashes(seed: int, place: ObjectPath) -> None:
     """The time of day decides it, so it is in the store before it is used."""
-    rng = random.Random(seed)
-    topic, sink, crashes, kinds = Topic(rng), KeepingSink(), 0, set()
-    while True:
-        source = LiveSource(topic, rng.randrange(100))
-        sink.left = rng.randrange(12) if crashes < 8 else 10**9
-        try:
-            report = engine(source, JOB, sink=sink, until_end=False, idle_timeout=0).run()
-            break
-        except Crash:
-            crashes += 1
-            written = [one / "manifest.json" for one in place.iterdir()]
-            kinds |= {json.loads(one.read()).get("kind") for one in written if one.exists()}
+    kinds = set()
+
+    def crashed() -> None:
+        written = [one / "manifest.json" for one in place.iterdir()]
+        kinds.update(json.loads(one.read()).get("kind") for one in written if one.exists())
+
+    survives(seed, JOB, crashed)
     assert "silence" in kinds
-    assert report.counts.learned == report.events == N
-    values = defaultdict(list)
-    for output in sink.outputs:
-        values[output.partition, output.offset].append(output.value)
-    assert len(values) == N
-    assert max(map(len, values.values())) > 1
-    assert all(value == found[0] for found in values.values() for value in found)
 
 
 def test_a_store_that_is_away_for_a_while_costs_nothing(

@@ -12,13 +12,12 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ray_kit import Fake, faking, real_ray
+from ray_kit import Fake, faking, two_raylets
 
 from streamk.distributed import ShardedLandmarks, actors, oasis_parallel, worker_pool
 from streamk.distributed.oasis import Run
@@ -304,23 +303,8 @@ def test_ray_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two raylets on this machine, the second of which may be killed."""
-    with real_ray() as ray:
-        from ray.cluster_utils import Cluster
-
-        node = {"num_cpus": 2, "object_store_memory": 80 << 20}
-        # Dead after ten seconds of silence: a live one may be silent for some on a busy machine.
-        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 20}
-        head = {"include_dashboard": False, "_system_config": quick, **node}
-        both = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            second = both.add_node(**node)
-            both.wait_for_nodes()
-            ray.init(address=both.address, log_to_driver=False, logging_level="error")
-            yield SimpleNamespace(ray=ray, both=both, head=both.head_node, second=second)
-        finally:
-            ray.shutdown()
-            both.shutdown()
+    with two_raylets() as found:
+        yield found
 
 
 def preferably_on(node: Any) -> dict[str, Any]:

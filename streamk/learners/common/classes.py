@@ -129,13 +129,7 @@ class Classes:
         >>> Classes(["up", "down"], max_classes=2).check(np.array(["up"], object))
         """
         if len(self) + len(labels) > self.most:
-            rows = beyond(set(self.first(labels)), labels.tolist(), self.most)
-            if rows:
-                raise InvalidInput(
-                    f"the label of row {rows[0]}, {labels[rows[0]]!r}, would be one class more "
-                    f"than max_classes={self.most}; drop the event, raise max_classes, or choose "
-                    "regression to predict a number"
-                )
+            check_most(set(self.first(labels)), labels.tolist(), self.most)
 
     def add(self, labels: Iterable[Any]) -> NDArray[np.intp]:
         """Return the numbers of labels that are known beforehand, new ones getting the next ones.
@@ -154,6 +148,17 @@ class Classes:
         table = np.empty(len(self), dtype=object)
         table[:] = self.labels
         return np.asarray(table[numbers])
+
+
+def check_most(known: set[Label], labels: Sequence[Label | None], most: int) -> None:
+    """Raise InvalidInput if labels would make more than so many classes, see `beyond`."""
+    rows = beyond(known, labels, most)
+    if rows:
+        raise InvalidInput(
+            f"the label of row {rows[0]}, {labels[rows[0]]!r}, would be one class more "
+            f"than max_classes={most}; drop the event, raise max_classes, or choose "
+            "regression to predict a number"
+        )
 
 
 def beyond(known: set[Label], labels: Collection[Label | None], most: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput, NotLearned
+from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
 from streamk.learners.common.class_weights import ClassWeights
 from streamk.learners.common.classes import Classes, Label
@@ -190,6 +190,8 @@ class Decider(Predictor):
 class Wrapper(OneAtATime, Predictor):
     """A learner that is what the one inside, `learner`, is."""
 
+    INNER: ClassVar[dict[str, Any]] = {}
+    """Learners by the types of their states; `streamk.learners.registry` knows them."""
     learner: Any
 
     @property
@@ -227,6 +229,14 @@ class Wrapper(OneAtATime, Predictor):
         """Random features or landmarks in use."""
         found: int = self.learner.n_features
         return found
+
+    @classmethod
+    def _inside(cls, state: State, placing: dict[str, Any] | None, owner: str) -> Any:
+        """Return the learner inside of one whose state this is; raise StateError for an odd one."""
+        child = state.child("learner")
+        if child.type not in cls.INNER:
+            raise StateError(f"{owner} cannot be around a learner of the type {child.type!r}")
+        return cls.INNER[child.type].from_state(child, **(placing or {}))
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""

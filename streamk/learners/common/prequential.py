@@ -130,6 +130,18 @@ def labels_or_none(
     return learner.check_labels(y, n), known
 
 
+def with_gaps(labels: NDArray[Any], known: NDArray[np.bool_]) -> list[Any]:
+    """Return labels as they came to `labels_or_none`: plain ones, None where one is not known.
+
+    Examples
+    --------
+    >>> with_gaps(np.array([1.5, 0.0]), np.array([True, False]))
+    [1.5, None]
+    """
+    pairs = zip(labels.tolist(), known.tolist(), strict=True)
+    return [label if there else None for label, there in pairs]
+
+
 def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
     """Yield the longest slices in which all labels are known, or none, in their order.
 

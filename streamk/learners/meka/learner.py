@@ -424,10 +424,7 @@ class StreamingMeka(OnEmbeddedFeatures):
             parts["function"] = self._function.state()
         if self._next is not None:
             self._wait(self._next)
-            failure = self._next.failure
-            header["next"] = {"at": self._next.at, "failure": failure and str(failure)}
-            if failure is None:
-                parts["next"] = self._next.result().state()
+            header["next"] = self._next.saved(parts)
         return State.nest(parts, header)
 
     @classmethod

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streamk.declared import count, reading
 from streamk.errors import InvalidInput, StateError, StreamkError
+from streamk.state import State
 
 
 class Learns(Protocol):
@@ -23,6 +24,10 @@ class Learns(Protocol):
     @property
     def learn(self) -> Callable[..., Any]:
         """Learns from events, one after the other, in whatever batches they come."""
+        ...
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
         ...
 
 
@@ -88,6 +93,16 @@ class Replacement(Generic[F]):
             )
         function = make() if failure is None else None
         return cls(at, lambda: _come(function, failure))
+
+    def saved(self, parts: dict[str, State]) -> dict[str, Any]:
+        """Return the data that `of` takes; the function's state goes among the parts as "next".
+
+        It must be there, or have failed, see `wait`.
+        """
+        failure = self.failure
+        if failure is None:
+            parts["next"] = self.result().state()
+        return {"at": self.at, "failure": failure and str(failure)}
 
     def then(self, follow: Callable[[F], Any]) -> None:
         """Apply a change to the function, as soon as it is there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,12 @@ from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.classes import Label
+from streamk.learners.common.classes import Label, check_most
 from streamk.learners.common.predictor import Wrapper, aside, one_row
-from streamk.learners.common.prequential import Prequential, labels_or_none
+from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
 from streamk.learners.sharded.predictions import Followed, joined
 from streamk.learners.sharded.reduction import Span, reduced
-from streamk.learners.sharded.replicas import Batch, Outcome, Task, merging
+from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
 from streamk.options import Whole
 from streamk.state import JSON, State
 
@@ -91,8 +91,6 @@ class Sharded(Wrapper):
 
     TYPE = "sharded"
     FORMAT = 1
-    INNER: ClassVar[dict[str, Any]] = {}
-    """Learners by the types of their states; `streamk.learners.registry` knows them."""
 
     def __init__(
         self,
@@ -191,9 +189,9 @@ class Sharded(Wrapper):
         """
         events = check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
         checked, known = labels_or_none(self, y, len(events))
-        pairs = zip(checked.tolist(), known.tolist(), strict=True)
-        labels = [label if there else None for label, there in pairs]
-        self._check_classes(labels)
+        labels = with_gaps(checked, known)
+        if self.is_classifier:
+            check_most(set(self._classes), labels, self.max_classes)
         found: list[Followed] = []
         first = 0
         while first < len(events):
@@ -207,14 +205,6 @@ class Sharded(Wrapper):
                 found.append(self._follow(events[part], labels[part]))
             first = part.stop
         return joined(found, self._classes if self.is_classifier else None)
-
-    def _check_classes(self, labels: list[Any]) -> None:
-        if self.is_classifier:
-            classes = set(self._classes) | {label for label in labels if label is not None}
-            if len(classes) > self.max_classes:
-                raise InvalidInput(
-                    f"{len(classes)} classes are more than max_classes={self.max_classes}; raise it"
-                )
 
     def _ends(self, n: int) -> list[int]:
         """Return where shards of this round end among the next n events; the last one may go on."""
@@ -286,29 +276,18 @@ class Sharded(Wrapper):
             return
         assert self._common is not None
         self.learner, self._position = self._opened(self._common), 0
-        self._give(columns)
+        give_columns(self.learner, columns)
 
     def _end_round(self, states: Mapping[Span, State], columns: Sequence[Column] | None) -> None:
         """Merge all shards, of which some subtrees may be merged already."""
-        merged = self._merged(states)
-        classes = self._classes
-        assert self._common is not None
-        self.learner = self._opened(self._common) if merged is None else merged
-        self._give(columns)
+        self.learner = self._merged(states, columns)
         self.rounds += 1
         self._restart()
-        self._classes = classes if merged is None else self._classes
 
-    def _give(self, columns: Sequence[Column] | None) -> None:
-        """Give the open replica the columns that it has not met."""
-        known = set(self.learner.columns or ())
-        new = [name for name in columns or () if name not in known]
-        if new:
-            self.learner.add_columns(new)
-
-    def _merged(self, states: Mapping[Span, State]) -> Any:
-        """Return what the replicas come to, None if they learned nothing."""
+    def _merged(self, states: Mapping[Span, State], columns: Sequence[Column] | None) -> Any:
+        """Return what the replicas come to, with these columns: the common one, if nothing."""
         assert self._common is not None
+        common = self._opened(self._common)
 
         def known(span: Span) -> Any:
             return self._opened(states[span]) if span in states else None
@@ -317,7 +296,10 @@ class Sharded(Wrapper):
             there = shard < len(self._done) and self._learned[shard] > 0
             return self._opened(self._done[shard]) if there else None
 
-        return reduced((0, self._count), known, leaf, merging(self._opened(self._common)))
+        found = reduced((0, self._count), known, leaf, merging(common))
+        merged = common if found is None else found
+        give_columns(merged, columns)
+        return merged
 
     def _opened(self, state: State) -> Any:
         return type(self.learner).from_state(state, **self.learner.placing)
@@ -342,11 +324,10 @@ class Sharded(Wrapper):
         """Return what the shards come to so far."""
         if self._common is None:
             return self.learner
-        n_events = int(self.learner.n_events)
         if self._position:
-            self._end_shard(self.learner.state(), n_events)
+            self._end_shard(self.learner.state(), int(self.learner.n_events))
             self._position = 0
-        return self._merged({}) or self.learner
+        return self._merged({}, self.columns)
 
     # Predicting, by the open replica
 
@@ -447,11 +428,8 @@ class Sharded(Wrapper):
             If the state is another learner's, of a newer format, or does not fit.
         """
         header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
-        child = state.child("learner")
-        if child.type not in cls.INNER:
-            raise StateError(f"{_OWNER} cannot be around a learner of the type {child.type!r}")
         model = cls.__new__(cls)
-        model.learner = cls.INNER[child.type].from_state(child, **(learner or {}))
+        model.learner = cls._inside(state, learner, _OWNER)
         model.workers = workers
         model.shards = count(header, "shards", _OWNER, least=1)
         model.round_events = count(header, "round_events", _OWNER, least=1)

@@ -173,6 +173,16 @@ def _follow(learner: Any, batch: Batch) -> Answer:
     return Answer(found, tuple(learner.classes), int(learner.n_events))
 
 
+def give_columns(learner: Any, names: Sequence[Column] | None) -> None:
+    """Give a learner the columns that it has not met; None are no columns yet."""
+    if names is None:
+        return
+    known = set(learner.columns or ())
+    new = [name for name in names if name not in known]
+    if new or learner.columns is None:
+        learner.add_columns(new)
+
+
 def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray[Any]:
     """Return events with the columns of a learner, which is given those that it has not met."""
     if X.ndim != 2 or X.shape[1] != len(names) or len(set(names)) != len(names):
@@ -180,8 +190,7 @@ def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray
             f"events of shape {X.shape} come with {len(names)} names of columns; there must be "
             "one for each column, and none twice"
         )
-    known = set(learner.columns or ())
-    learner.add_columns([name for name in names if name not in known])
+    give_columns(learner, names)
     places = {name: place for place, name in enumerate(learner.columns or ())}
     arranged = np.zeros((len(X), len(places)), X.dtype)
     arranged[:, [places[name] for name in names]] = X
