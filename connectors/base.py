@@ -349,10 +349,13 @@ class Sink(Protocol):
 class Transactions(Protocol):
     """The transactions of some sinks, one after the other."""
 
-    def settle(self, mark: Any) -> None:
-        """Have an end of what was begun by this process, or by that which took a mark.
+    def begin_as(self, name: str) -> None:
+        """Be the only one that writes under a name, with nothing in the transaction.
 
-        The mark is one of the first sink. Afterwards that was committed or aborted.
+        What was begun under it, here or by another process, was committed or aborted when this
+        returns. The other process, if it lives, can commit nothing any more.
+
+        Raises `ConnectorError` if another one has become that meanwhile.
         """
 
 
@@ -361,7 +364,7 @@ class Transactional(Protocol):
     """A sink that can write in transactions."""
 
     def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transactions:
-        """Write in transactions from here on, together with those of the others that can.
+        """Write in transactions after `begin_as`, together with those of the others that can.
 
         One is committed by `Sink.mark`; where the source is in a group, by `Source.commit`, with
         the offsets. It is to be committed in so many seconds.

@@ -20,6 +20,7 @@ from connectors.errors import BadURL, Unavailable
 from connectors.kafka.cluster import Cluster, Fault
 
 __all__ = [
+    "ABORT_SECONDS",
     "CLIENTS",
     "REQUEST_TIMEOUT",
     "STABLE_TIMEOUT",
@@ -47,6 +48,9 @@ REQUEST_TIMEOUT = 30.0
 
 STABLE_TIMEOUT = 180.0
 """Seconds in which a group tells its offsets: it waits for transactions with some that are open."""
+
+ABORT_SECONDS = 5.0
+"""Seconds that a transaction is given to be aborted; what is not, brokers abort in time."""
 
 _REST = 0.1
 """Seconds between two questions to brokers that are away."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from connectors.kafka.client import (
+    ABORT_SECONDS,
     BATCH_BYTES,
     MAX_REQUEST_BYTES,
     MAX_UNFLUSHED,
@@ -33,7 +37,6 @@ __all__ = ["ConfluentClient"]
 
 _REQUEST_SECONDS = 1.0
 """Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
-_ABORT_SECONDS = 5.0
 
 _PRODUCER_FENCED = (
     KafkaError._FENCED,
@@ -101,21 +104,24 @@ class ConfluentClient:
 
 
 class _Made(NamedTuple):
-    """A Producer, its connections, what it failed to deliver, and seconds to wait for metadata."""
+    """A Producer, its connections, and seconds to wait for metadata.
+
+    `failures` has what it did not deliver, by topic.
+    """
 
     producer: Producer
     links: Links
-    failures: Failures
+    failures: Mapping[str, Failures]
     patience: float
 
 
 def _made(cluster: Cluster, timeout: float, more: Mapping[str, Any] | None = None) -> _Made:
     """Make a Producer that has reached the cluster, with so many seconds for a delivery."""
-    failures = Failures()
+    failures: defaultdict[str, Failures] = defaultdict(Failures)
 
-    def report(error: KafkaError | None, _: Message) -> None:
+    def report(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failures.add(KafkaException(error))
+            failures[message.topic() or ""].add(KafkaException(error))
 
     settings = {
         "acks": "all",
@@ -180,7 +186,7 @@ class ConfluentWriter:
     def __init__(self, made: _Made, writing: Writing) -> None:
         self._producer = made.producer
         self.connected = made.links.connected
-        self.failures = made.failures.take
+        self.failures = made.failures[writing.topic].take
         self._topic = writing.topic
         self._patience = made.patience
         self._timeout = writing.delivery_timeout
@@ -222,7 +228,9 @@ class ConfluentWriter:
 
     def close(self) -> None:
         """Close the connections."""
-        _close(self._producer)
+        self._producer.purge()
+        self._producer.flush(5)
+        self._producer.close()
 
 
 class ConfluentProducer:
@@ -231,7 +239,6 @@ class ConfluentProducer:
     def __init__(self, made: _Made, timeout: float) -> None:
         self._made, self._producer, self._timeout = made, made.producer, timeout
         self.begin = self._producer.begin_transaction
-        self.add_offsets = self._producer.send_offsets_to_transaction
         try:
             self._until_done(self._producer.init_transactions)
         except BaseException:
@@ -242,17 +249,28 @@ class ConfluentProducer:
         """A writer to a topic within its transactions."""
         return ConfluentWriter(self._made, writing)
 
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add offsets of a group."""
+        self._until_done(
+            lambda left: self._producer.send_offsets_to_transaction(offsets, group, left)
+        )
+
     def commit(self) -> None:
         """Commit the transaction."""
         self._until_done(self._producer.commit_transaction)
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._producer.abort_transaction(_ABORT_SECONDS)
+        self._producer.abort_transaction(ABORT_SECONDS)
 
     def close(self) -> None:
-        """Close the connections."""
-        _close(self._producer)
+        """Close the connections; without a word of what cannot be aborted."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._producer.close()
 
     def _until_done(self, request: Callable[[float], None]) -> None:
         """Make a request; one that was cut short is taken up again by the same call."""
@@ -263,9 +281,3 @@ class ConfluentProducer:
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
-
-
-def _close(producer: Producer) -> None:
-    producer.purge()
-    producer.flush(5)
-    producer.close()

@@ -74,7 +74,11 @@ class PythonClient:
 
     def is_fenced(self, error: Any) -> bool:
         """Return whether a transactional producer is not to go on."""
-        return isinstance(error, (errors.ProducerFencedError, errors.InvalidProducerEpochError))
+        # What comes after the first such error names it.
+        return any(
+            isinstance(one, (errors.ProducerFencedError, errors.InvalidProducerEpochError))
+            for one in (error, *error.args)
+        )
 
     def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
         """A KafkaConsumer that has reached the cluster."""
@@ -96,7 +100,7 @@ class PythonClient:
             transaction_timeout_ms=int(1000 * transacting.timeout),
             **_producer_options(cluster, transacting.delivery_timeout),
         )
-        return PythonProducer(producer, net)
+        return PythonProducer(producer, net, transacting.delivery_timeout)
 
 
 def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tuple[Any, Any]:

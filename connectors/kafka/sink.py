@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose,
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
 from connectors.kafka.source import KafkaSource
-from connectors.kafka.tail import Tail, origin_of, parse_mark
+from connectors.kafka.tail import Tail, origin_of
 from connectors.kafka.transaction import Link, Transaction
 from connectors.standing import Standing
 
@@ -39,6 +39,9 @@ class KafkaSink:
     writers, and more partitions than before. Where records of the sink were deleted from the topic
     meanwhile, they are written again, and those of their keys that came later. What the brokers
     take from a dead process after the topic was read, or have not replicated then, is not seen.
+
+    After `transact` it writes in transactions (`connectors.kafka.transaction`): what is open when a
+    process dies is aborted before the topic is read.
 
     Parameters
     ----------
@@ -73,8 +76,7 @@ class KafkaSink:
         client: str | None = None,
     ) -> None:
         self._topic = topic
-        self.writer = secrets.token_hex(6)
-        """Whose records those of this sink are."""
+        self._name = secrets.token_hex(6)
         self._headers: dict[str, list[tuple[str, bytes]]] = {}
         self._standing = Standing("", 0)
         self._ends: Mapping[int, int] | None = None
@@ -139,7 +141,7 @@ class KafkaSink:
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it.
 
-        In a transaction it is not visible before `mark`, or before the offsets are committed.
+        What is written in a transaction is visible once that is committed.
 
         Raises `ConnectorError` with the number of failed outputs and the first reason. The sink
         is not to be written to after that: an idempotent producer keeps its order or stops.
@@ -149,7 +151,9 @@ class KafkaSink:
         with self._errors():
             self._writer.flush()
         count, first = self._writer.failures()
-        if count:
+        if first is not None:
+            if self._transaction is not None and self._client.is_fenced(first):
+                raise self._transaction.explain(first, f"writing to {self._topic}")
             reason = self._cluster.security.redact(f"{type(first).__name__}: {first}")
             raise ConnectorError(
                 f"Kafka did not take {count} outputs for topic {self._topic!r}; the first "
@@ -159,18 +163,22 @@ class KafkaSink:
     def _origin(self, partition: str) -> list[tuple[str, bytes]]:
         if len(self._headers) >= _MOST_PARTITIONS:
             self._headers.clear()
-        made = self._headers[partition] = origin_of(partition, self.writer)
+        made = self._headers[partition] = origin_of(partition, self._name)
         return made
 
     def mark(self) -> dict[str, Any]:
-        """Flush, and return the name of the writer and the offset behind each partition."""
-        self.flush()
-        if self._transaction is not None and not self._transaction.with_offsets:
+        """Flush, and return the name of the writer and the offset behind each partition.
+
+        Where offsets of a group are not in it, the transaction is committed.
+        """
+        if self._transaction is None or self._transaction.with_offsets:
+            self.flush()
+        else:
             self._transaction.commit()
         if self._from is not None and self._standing.is_over():
             self._from = None
         ends = self._known_ends() if self._from is None else self._from
-        return {"writer": self.writer, "ends": {str(number): end for number, end in ends.items()}}
+        return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
 
     def _known_ends(self) -> Mapping[int, int]:
         """Return the ends of the topic, or those of before while no broker says.
@@ -192,16 +200,14 @@ class KafkaSink:
         """
         if mark is None:
             return
-        writer, ends = parse_mark(mark)
+        name, ends = _parsed(mark)
         if self._transaction is None:
             self.flush()
         else:
             self._transaction.drop()
-        self._standing, self._from = self._tail.find(writer, ends)
-        self.writer, self._ends = writer, self._from
+        self._standing, self._from = self._tail.find(name, ends)
+        self._name, self._ends = name, self._from
         self._headers.clear()
-
-    # --- transactions -----------------------------------------------------------------------------
 
     def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transaction:
         """Write in transactions from here on; see `connectors.base.Transactional`."""
@@ -210,7 +216,7 @@ class KafkaSink:
             sinks,
             source if isinstance(source, KafkaSource) and source.group is not None else None,
             seconds=seconds,
-            delivery_timeout=self._writing.delivery_timeout,
+            delivery_timeout=max(sink._writing.delivery_timeout for sink in sinks),
         )
 
     def link(self) -> Link:
@@ -225,6 +231,19 @@ class KafkaSink:
     def write_by(self, producer: Producer) -> None:
         """Write by a transactional producer from here on."""
         self._writer = producer.writer(self._writing)
+
+    def trouble(self) -> Trouble | None:
+        """Tell of brokers that are gone."""
+        return self._cluster.trouble(self._writer.connected())
+
+    def close(self) -> None:
+        """Flush and let go of the connections; abort a transaction. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._connections:
+            if self._transaction is None:
+                self.flush()
 
     def _close_writer(self) -> None:
         (self._transaction or self._writer).close()
@@ -243,24 +262,23 @@ class KafkaSink:
         except self._client.error as error:
             raise self._explained(error, f"writing to {self._topic}") from None
 
-    def trouble(self) -> Trouble | None:
-        """Tell of brokers that are gone."""
-        return self._cluster.trouble(self._writer.connected())
-
-    def close(self) -> None:
-        """Flush and let go of the connections. May be called twice.
-
-        A transaction that is open is aborted.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        with self._connections:
-            if self._transaction is None:
-                self.flush()
-
     def __repr__(self) -> str:
         return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
+
+
+class _Mark(msgspec.Struct, forbid_unknown_fields=True):
+    """A mark, as `KafkaSink.mark` returns it."""
+
+    writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
+    ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
+
+
+def _parsed(mark: Any) -> tuple[str, dict[int, int]]:
+    try:
+        found = msgspec.convert(mark, _Mark, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
+    return found.writer, found.ends
 
 
 def _place(output: Output) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,7 @@ from connectors.kafka.client import (
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
 from connectors.standing import Standing
 
-__all__ = ["WRITER", "Tail", "origin_of", "parse_mark"]
+__all__ = ["WRITER", "Tail", "origin_of"]
 
 _log = logging.getLogger("streamk.connectors")
 
@@ -52,6 +53,8 @@ def origin_of(partition: str, writer: str) -> list[tuple[str, bytes]]:
 class Tail:
     """The end of a topic, as far as it concerns one that writes to it.
 
+    Connects when it is first asked: many a sink never is.
+
     Parameters
     ----------
     client : Client
@@ -61,9 +64,15 @@ class Tail:
 
     def __init__(self, client: Client, cluster: Cluster, topic: str) -> None:
         self._client, self._cluster, self._topic = client, cluster, topic
-        # Where the next record will stand, whatever others do: their open transactions included.
-        question = Reading(topic, isolation_level="read_uncommitted", polled=False)
-        self._asking: Reader = client.reader(cluster, question)
+        self._connections = contextlib.ExitStack()
+
+    @functools.cached_property
+    def _asking(self) -> Reader:
+        """Tells where the next record will stand, whatever others do in open transactions."""
+        question = Reading(self._topic, isolation_level="read_uncommitted", polled=False)
+        reader = self._client.reader(self._cluster, question)
+        self._connections.callback(reader.close)
+        return reader
 
     def ends(self) -> dict[int, int]:
         """Return the offset behind the last record of each partition."""
@@ -128,7 +137,7 @@ class Tail:
 
     def close(self) -> None:
         """Close the connections. May be called twice."""
-        self._asking.close()
+        self._connections.close()
 
 
 def _collect(records: Records, writer: bytes, standing: Standing) -> None:
@@ -160,19 +169,3 @@ def _content(value: bytes | None) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
-
-
-class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """A mark, as `KafkaSink.mark` returns it."""
-
-    writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
-    ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
-
-
-def parse_mark(mark: Any) -> tuple[str, dict[int, int]]:
-    """Return the writer and the ends of partitions in a mark. Raises `ConnectorError`."""
-    try:
-        found = msgspec.convert(mark, _Mark, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
-    return found.writer, found.ends

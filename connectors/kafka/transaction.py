@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from connectors.errors import BadURL, ConnectorError
 from connectors.kafka.client import Client, Producer, Transacting
 from connectors.kafka.cluster import Cluster
-from connectors.kafka.tail import parse_mark
 
-__all__ = ["Link", "Member", "Transaction", "transactional_id"]
+__all__ = ["Link", "Member", "Transaction", "WritingMember", "transactional_id"]
 
+_MARGIN = 30.0
+"""Seconds that a transaction may take beyond the time in which it is to be committed and that in
+which brokers that were away must have taken its outputs."""
 _LONGEST = 900.0
 """Seconds of a transaction that brokers admit by default."""
+_SURE = 1.0
+"""Seconds after which a commit may have been asked for twice."""
 
 
-def transactional_id(writer: str) -> str:
-    """Return the identifier of the producer of a writer and those that share its transactions.
+def transactional_id(name: str) -> str:
+    """Return the transactional identifier for a name of `Transaction.begin_as`.
 
-    >>> transactional_id("0123456789ab")
-    'streamk-0123456789ab'
+    >>> transactional_id("0123456789abcdef")
+    'streamk-0123456789abcdef'
     """
-    return f"streamk-{writer}"
+    return f"streamk-{name}"
 
 
 class Link(NamedTuple):
@@ -47,10 +52,11 @@ class Member(Protocol):
 class WritingMember(Member, Protocol):
     """A sink that takes part."""
 
-    writer: str
-
     def write_by(self, producer: Producer) -> None:
         """Write by this producer from here on."""
+
+    def flush(self) -> None:
+        """Return when the brokers have everything written; raise if they did not take all of it."""
 
 
 class Transaction:
@@ -62,24 +68,33 @@ class Transaction:
     committed by `commit`, with the offsets, after the checkpoint, which counts only if the group
     has them.
 
-    The transactional identifier is that of the writer of the first sink, which its marks keep.
-    Whoever begins with it ends what others have left open, and fences them.
+    A producer is used for one transaction after the other as long as each commit is answered
+    quickly, and for none after an error. The protocol does not tell a commit that was under way for
+    long from one of the producer's next transaction, which it would end half-way (KAFKA-17754, and
+    Jepsen's report on Bufstream 0.1.0); one of an earlier producer is refused.
 
     Parameters
     ----------
     sinks : sequence of WritingMember
-        The first one gives its name.
     source : Member, optional
         The source whose group's offsets are in it.
     seconds : float
-        Time in which a transaction is committed; brokers give it three times that and 30 s.
+        Time in which a transaction is to be committed.
     delivery_timeout : float
-        Seconds in which the brokers must have taken a commit.
+        Seconds in which the brokers must have taken an output, and a commit.
 
     Raises
     ------
     BadURL
-        If the members are of several clusters or clients.
+        If the members are of several clusters, clients or users, or if a transaction may take
+        longer than brokers admit by default.
+
+    Attributes
+    ----------
+    with_offsets : bool
+        Whether it is committed with the offsets of a group.
+    is_open : bool
+        Whether something is in it; also where it is not known what became of it.
     """
 
     def __init__(
@@ -91,80 +106,78 @@ class Transaction:
         delivery_timeout: float,
     ) -> None:
         self.with_offsets = source is not None
-        """Whether it is committed with the offsets of a group."""
-        self._sinks = sinks
-        self._timeout = min(_LONGEST, 30 + 3 * seconds)
-        self._delivery_timeout = delivery_timeout
-        self._producer: Producer | None = None
-        self._writer = ""
         self.is_open = False
-        """Whether something is in it; also where it is not known what became of it."""
+        self._in_doubt = False
+        self._sinks = sinks
+        self._delivery_timeout = delivery_timeout
+        self._timeout = seconds + delivery_timeout + _MARGIN
+        if self._timeout > _LONGEST:
+            raise BadURL(
+                f"kafka: with delivery_timeout={delivery_timeout:g} a transaction of {seconds:g} s"
+                f" may take longer than the {_LONGEST:g} s that brokers admit; it must be at most"
+                f" {_LONGEST - _MARGIN - seconds:g}"
+            )
+        self._producer: Producer | None = None
+        self._name = ""
+        self._fenced: str | None = None
         members: list[Member] = [*sinks, *(() if source is None else (source,))]
         first = members[0].link()
         self._client, self._cluster = first.client, first.cluster
         for member in members[1:]:
-            link = member.link()
-            if type(link.client) is not type(first.client) or link.identity != first.identity:
-                raise BadURL(
-                    "a transaction is of one cluster and one client; predictions, dead letters and"
-                    f" the events of a group are at {','.join(first.cluster.servers)} and"
-                    f" {','.join(link.cluster.servers)}, by {type(first.client).__name__} and"
-                    f" {type(link.client).__name__}"
-                )
+            _check_same(first, member.link())
         for member in members:
             member.join(self)
+
+    def begin_as(self, name: str) -> None:
+        """Be the only one that writes under a name, with nothing in the transaction.
+
+        What was begun under it, here or by another process, was committed or aborted when this
+        returns. The other process, if it lives, can commit nothing any more.
+
+        Raises `ConnectorError` if another one has become that meanwhile.
+        """
+        if self._producer is not None and self._name == name and not self.is_open:
+            return
+        self.close()
+        self._name = name
+        self._connect()
 
     def begin(self) -> None:
         """Begin, unless it has begun."""
         if self.is_open:
             return
-        if self._producer is None or self._writer != self._sinks[0].writer:
-            self._begin_as(self._sinks[0].writer)
+        if self._producer is None:
+            self._connect()
         assert self._producer is not None
-        with self.errors("beginning a transaction"):
+        with self._errors("beginning a transaction"):
             self._producer.begin()
         self.is_open = True
 
     def commit(self, offsets: Any = None) -> None:
         """Commit what is in it, with offsets of a group as `Reader.for_transaction` gives them.
 
-        Where that fails it is not known whether it was committed; `settle` comes to an end.
+        Where that fails it is not known whether it was committed; `begin_as` comes to an end.
         """
         if offsets is None and not self.is_open:
             return
         self.begin()
         assert self._producer is not None
-        with self.errors("committing a transaction"):
+        for sink in self._sinks:
+            sink.flush()
+        began = time.monotonic()
+        self._in_doubt = True
+        with self._errors("committing a transaction"):
             if offsets is not None:
                 self._producer.add_offsets(*offsets)
             self._producer.commit()
-        self.is_open = False
-
-    def settle(self, mark: Any) -> None:
-        """Have an end of what was begun by this process, or by that which took a mark.
-
-        The mark is one of the first sink. Afterwards that was committed or aborted, and that
-        process, if it lives, can commit nothing any more.
-        """
-        if mark is not None:
-            self._begin_as(parse_mark(mark)[0])
-
-    def _begin_as(self, writer: str) -> None:
-        """Have a producer with the name of a writer and nothing in its transaction."""
-        if self._producer is not None and self._writer == writer and not self.is_open:
-            return
-        self.close()
-        wanted = Transacting(transactional_id(writer), self._timeout, self._delivery_timeout)
-        with self.errors(f"beginning with the transactional identifier {wanted.name}"):
-            self._producer = self._client.producer(self._cluster, wanted)
-        self._writer = writer
-        for sink in self._sinks:
-            sink.write_by(self._producer)
+        self.is_open = self._in_doubt = False
+        if time.monotonic() - began > _SURE:
+            self.close()
 
     def drop(self) -> None:
         """Abort what is in it."""
         if self.is_open:
-            self._begin_as(self._writer)
+            self.begin_as(self._name)
 
     def close(self) -> None:
         """Abort what is in it and let go of the connections. May be called twice."""
@@ -172,26 +185,54 @@ class Transaction:
         if producer is not None:
             # What is not aborted here is aborted when the next one begins, or by the brokers.
             with contextlib.suppress(self._client.error):
-                if self.is_open:
+                if self.is_open and not self._in_doubt:
                     producer.abort()
             producer.close()
-        self.is_open = False
+        self.is_open = self._in_doubt = False
+
+    def explain(self, error: Exception, doing: str) -> ConnectorError:
+        """The error for what a client's library raised."""
+        if not self._client.is_fenced(error):
+            return self._cluster.explain(self._client.fault(error), error, doing)
+        self._fenced = (
+            f"{doing}: another process has begun with the transactional identifier"
+            f" {transactional_id(self._name)}, as one does that goes on from the same checkpoint,"
+            f" or the transaction took longer than {self._timeout:g} s"
+            f" ({type(error).__name__}: {error}). Nothing of it is visible; a run that is started"
+            " again goes on from the last checkpoint"
+        )
+        return ConnectorError(self._fenced)
+
+    def _connect(self) -> None:
+        """Have a producer with the name, which ends what was begun under it."""
+        if self._fenced is not None:  # the other one goes on
+            raise ConnectorError(self._fenced)
+        wanted = Transacting(transactional_id(self._name), self._timeout, self._delivery_timeout)
+        with self._errors(f"beginning with the transactional identifier {wanted.name}"):
+            self._producer = self._client.producer(self._cluster, wanted)
+        for sink in self._sinks:
+            sink.write_by(self._producer)
 
     @contextlib.contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
+    def _errors(self, doing: str) -> Iterator[None]:
         """Turn the errors of the client's library into `ConnectorError`."""
         try:
             yield
         except self._client.error as error:
             raise self.explain(error, doing) from None
 
-    def explain(self, error: Exception, doing: str) -> ConnectorError:
-        """The error for what a client's library raised."""
-        if not self._client.is_fenced(error):
-            return self._cluster.explain(self._client.fault(error), error, doing)
-        return ConnectorError(
-            f"{doing}: another process writes with the transactional identifier"
-            f" {transactional_id(self._writer)}, or the transaction was open for longer than"
-            f" {self._timeout:g} s ({type(error).__name__}: {error}). Nothing of it is visible;"
-            " a run that is started again goes on from the last checkpoint"
-        )
+
+def _check_same(first: Link, other: Link) -> None:
+    """Raise `BadURL` where two members cannot be in one transaction."""
+    for what, mine, others in (
+        ("client", type(first.client).__name__, type(other.client).__name__),
+        ("cluster", first.identity, other.identity),
+        ("set of credentials", first.cluster.security, other.cluster.security),
+    ):
+        if mine != others:
+            raise BadURL(
+                f"a transaction is of one {what}, and predictions, dead letters and the offsets of"
+                f" a group are in one; those at {','.join(first.cluster.servers)} and"
+                f" {','.join(other.cluster.servers)} have several. Give them the same, or leave"
+                " transactions out"
+            )

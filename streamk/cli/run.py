@@ -245,8 +245,10 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         "--transactions",
         metavar="SECONDS",
         type=seconds,
+        nargs="?",
+        const=10.0,
         help="write predictions, dead letters and the offsets of a group in transactions of Kafka,"
-        " one for each checkpoint; one is written after so many seconds at most (0.1 to 120)",
+        " one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default 10)",
     )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(
@@ -336,7 +338,7 @@ def check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options of any job that make no sense together."""
     if "transactions" in options and "checkpoint" not in options:
         raise UsageError(
-            "--transactions writes one with each checkpoint; it needs --checkpoint DIR"
+            "--transactions commits one with each checkpoint; it needs --checkpoint DIR"
         )
     if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")

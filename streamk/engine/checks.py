@@ -72,17 +72,6 @@ def check_skew(max_skew: float) -> None:
         )
 
 
-def check_transactions(seconds: float, checkpoint: object) -> None:
-    """Raise `InvalidInput` if transactions cannot be written in that time, or not be gone back to.
-
-    Brokers admit 15 minutes by default, and a commit may be late.
-    """
-    if not (isinstance(seconds, int | float) and 0.1 <= seconds <= 120):
-        raise InvalidInput(f"transactions={seconds!r} must be seconds between 0.1 and 120")
-    if checkpoint is None:
-        raise InvalidInput("transactions= needs checkpoint=: one is written with each checkpoint")
-
-
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise `InvalidInput` if an option is none of the choices of a literal type."""
     if value not in get_args(choices):

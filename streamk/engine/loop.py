@@ -25,7 +25,6 @@ from streamk.engine.checks import (
     check_choice,
     check_seconds,
     check_skew,
-    check_transactions,
     check_whole,
     label_of,
     policy,
@@ -41,7 +40,7 @@ from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
-from streamk.engine.recovery.transactions import SinkTransactions
+from streamk.engine.recovery.transactions import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
@@ -121,8 +120,8 @@ class Engine:
         until so many events have come since the last one; 0 ends the run at once.
     transactions : float, optional
         Predictions, dead letters and, of a consumer group, the offsets are written in one
-        transaction for each checkpoint, and one is written in so many seconds, between 0.1 and 120.
-        For sinks of Kafka.
+        transaction for each checkpoint, which is then also written where one is so many seconds
+        old, between 0.1 and 60. For sinks of Kafka.
     keep : int, default 2
         Checkpoints that stay on disk, at least 2.
     idle_timeout : float, default 1.0
@@ -245,10 +244,9 @@ class Engine:
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._checkpoint_grace = checkpoint_grace
         self._transaction_seconds = transactions
-        self._transactions: SinkTransactions | None = None
-        if transactions is not None:
-            check_transactions(transactions, checkpoint)
-            self._transactions = SinkTransactions(source, self._sinks, transactions)
+        self._transactions = transactions_of(
+            source, self._sinks.values(), transactions, saved=checkpoint is not None
+        )
         self._max_events, self._until_end = max_events, until_end
         self._newer, self._looked = newer, time.monotonic()
         self._display = Display(on_progress, Pace(progress_interval))

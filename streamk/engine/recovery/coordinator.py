@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from connectors.base import Sink, Source, beginning_of
+from connectors.base import Sink, Source, Transactions, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.object_path import Location
@@ -24,7 +24,6 @@ from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.revisions import Revisions
 from streamk.engine.recovery.takeover import Takeover
-from streamk.engine.recovery.transactions import SinkTransactions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners import LiveCompiled
@@ -54,7 +53,7 @@ class CheckpointCoordinator:
         Place of another job's checkpoints, whose model this one begins with.
     key : Key, optional
         What those must be signed with.
-    transactions : SinkTransactions, optional
+    transactions : Transactions, optional
         Those in which sinks write and, where there is a group, offsets are committed.
     """
 
@@ -70,7 +69,7 @@ class CheckpointCoordinator:
         until_end: bool,
         start_from: Location | None = None,
         key: Key | None = None,
-        transactions: SinkTransactions | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -158,7 +157,8 @@ class CheckpointCoordinator:
             if found is not None:
                 self._job.check(found)
             if self._store.own():  # a job that does not fit must not stop one that runs
-                self._settle_transaction(found)
+                if found is not None:
+                    self._begin_transactions(str(found.body["lineage"]))
                 return found
 
     def _agrees(self, found: Checkpoint) -> bool:
@@ -167,13 +167,13 @@ class CheckpointCoordinator:
         A transaction with offsets that is under way comes to its end before the group is asked.
         """
         if self._group.shared:
-            self._settle_transaction(found)
+            self._begin_transactions(str(found.body["lineage"]))
         return self._group.agrees(found)
 
-    def _settle_transaction(self, found: Checkpoint | None) -> None:
-        """Have an end of what this process, or the one that left a checkpoint, has begun."""
-        if self._transactions is not None and found is not None:
-            self._transactions.settle(found)
+    def _begin_transactions(self, lineage: str) -> None:
+        """Have an end of what this process, or another, has begun to write of a lineage."""
+        if self._transactions is not None:
+            self._transactions.begin_as(lineage)
 
     def _begin(self) -> None:
         """Take the model of the member, or else of the job, to begin with, if there is one."""
@@ -247,6 +247,7 @@ class CheckpointCoordinator:
         self._group.ask_again()
         if self._unsure:
             self._settle()
+        self._begin_transactions(self._group.lineage)
         same, unsaid = set(partitions) == set(self._places), False
         epoch, absorbed = self._at, len(self._group.absorbed)
         # A checkpoint has the partitions whose events came in the order of what follows it.
