@@ -276,6 +276,8 @@ class CheckpointCoordinator:
         try:
             changed |= self._store is not None and not self._take_over(before)
             same &= len(self._group.absorbed) == absorbed
+            for lineage in [*self._group.absorbed[absorbed:], self._group.lineage]:
+                self._begin_transactions(lineage)  # the dead ones' are ended before their time
             visible = self._transactions is None  # what others wrote beyond their last commit
             self._revisions.mark(owners if visible else {}, epoch, same=same)
             if changed:
