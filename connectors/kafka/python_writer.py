@@ -23,7 +23,6 @@ from connectors.kafka.client import (
     persist,
 )
 
-
 _STAY = 1024
 """Records after which another partition has its turn, and partitions are looked up again."""
 

@@ -100,10 +100,11 @@ def test_all_of_a_transaction_is_seen_at_once(kafka_address: str, kafka_topic: M
             expect(kafka_address, scores, list(range(10 * part + 10)))
             expect(kafka_address, letters, list(range(part + 1)))
         sink.write(outputs(30, 40))
-        dead.write(outputs(3, 4))
+        sink.flush()
     # What no mark was taken after is aborted, and nobody waits for it.
     assert inputs(kafka_address, scores) == list(range(30))
     assert inputs(kafka_address, letters) == [0, 1, 2]
+    assert inputs(kafka_address, scores, "read_uncommitted") == list(range(40))
 
 
 def test_a_sink_goes_back(kafka_address: str, kafka_topic: MakeTopic) -> None:
@@ -140,6 +141,15 @@ def test_what_was_committed_after_the_mark_is_not_written_again(
     expect(kafka_address, topic, list(range(40)))
 
 
+def go_on(sink: KafkaSink, act: str) -> None:
+    """Write and commit until that is refused: the brokers look at it when it has come to them."""
+    for _ in range(100):
+        if act != "mark":
+            sink.write(outputs(20, 40))
+            sink.flush()
+        sink.mark()
+
+
 @pytest.mark.parametrize("act", ["mark", "write", "begin"])
 def test_one_that_was_replaced_writes_nothing_more(
     act: str, kafka_address: str, kafka_topic: MakeTopic
@@ -155,11 +165,7 @@ def test_one_that_was_replaced_writes_nothing_more(
             heir.write(outputs(0, 5))
             heir.mark()
             with pytest.raises(ConnectorError, match=f"transactional identifier streamk-{topic}"):
-                for _ in range(100):
-                    if act != "mark":
-                        sink.write(outputs(20, 40))
-                        sink.flush()
-                    sink.mark()
+                go_on(sink, act)
             with pytest.raises(ConnectorError, match=f"transactional identifier streamk-{topic}"):
                 transactions.begin_as(topic)  # the heir goes on, undisturbed
             heir.write(outputs(5, 10))
@@ -245,21 +251,23 @@ def test_offsets_are_committed_with_what_was_written(
 ) -> None:
     events, topic = kafka_topic(), kafka_topic()
     name = f"{events}:0"
-    with closing(member(kafka_address, events)) as source:
-        with writing(kafka_address, topic, topic, source=source) as (sink, transactions):
-            assert source.committed(name) is None
-            sink.write(outputs(0, 10))
-            sink.mark()
-            assert inputs(kafka_address, topic) == []
-            source.commit({name: 10}, {name: "ten"})
-            expect(kafka_address, topic, list(range(10)))
-            assert source.committed(name) == (10, "ten")
-            source.commit({name: 11}, {name: "eleven"})  # nothing was written
-            assert source.committed(name) == (11, "eleven")
-            sink.write(outputs(10, 20))
-            sink.mark()
-            transactions.begin_as(topic)
-            assert source.committed(name) == (11, "eleven")
+    with (
+        closing(member(kafka_address, events)) as source,
+        writing(kafka_address, topic, topic, source=source) as (sink, transactions),
+    ):
+        assert source.committed(name) is None
+        sink.write(outputs(0, 10))
+        sink.mark()
+        assert inputs(kafka_address, topic) == []
+        source.commit({name: 10}, {name: "ten"})
+        expect(kafka_address, topic, list(range(10)))
+        assert source.committed(name) == (10, "ten")
+        source.commit({name: 11}, {name: "eleven"})  # nothing was written
+        assert source.committed(name) == (11, "eleven")
+        sink.write(outputs(10, 20))
+        sink.mark()
+        transactions.begin_as(topic)
+        assert source.committed(name) == (11, "eleven")
     expect(kafka_address, topic, list(range(10)))
 
 

@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,10 @@ KEPT = {"retention.ms": "-1"}
 SHARES = (0.5, 0.3, 0.2)
 PATIENCE = 60.0
 
-on_a_broker = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
-
 
 def on_broker(test: Any) -> Any:
-    for mark in on_a_broker:
+    """Mark a test that takes a broker."""
+    for mark in (pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)):
         test = mark(test)
     return test
 
@@ -51,20 +50,25 @@ def with_bad_ones(size: int, first: int = 0) -> Iterator[tuple[int, int, bytes]]
         yield partition, timestamp, b"{" if i % 20 == 7 else value
 
 
-@pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    """A job of three partitions that writes predictions and dead letters in transactions."""
-    topic, output, dead = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
+def job_of(address: str, topics: Sequence[str], client: str, path: Path) -> Job:
+    """A job on a topic that writes predictions and dead letters to two others, in transactions."""
+    topic, output, dead = topics
     return Job(
-        kafka_address,
+        address,
         topic,
-        str(tmp_path / "job"),
-        output=f"kafka://{kafka_address}/{output}",
-        dead_letters=f"kafka://{kafka_address}/{dead}",
-        client=kafka_client,
+        str(path / "job"),
+        output=f"kafka://{address}/{output}",
+        dead_letters=f"kafka://{address}/{dead}",
+        client=client,
         session_timeout=3.0,
         options={"until_end": True, "idle_timeout": 0.1, "transactions": 30.0},
     )
+
+
+@pytest.fixture
+def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
+    return job_of(kafka_address, topics, kafka_client, tmp_path)
 
 
 def seen(job: Job) -> dict[Any, list[Any]]:
@@ -201,12 +205,15 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
 
 
 @on_broker
-def test_a_broker_that_restarts_in_a_transaction(job: Job, local_kafka: Any) -> None:
-    job = job.but(
-        options={"idle_timeout": 0.1, "transactions": 0.5, "max_events": 4000}, pause=0.01
-    )
-    if job.address != local_kafka.address:
-        pytest.skip("STREAMK_TEST_KAFKA is set, and that broker is not to be restarted")
+def test_a_broker_that_restarts_in_a_transaction(
+    local_kafka: Any, kafka_client: str, tmp_path: Path
+) -> None:
+    topics = [f"restarted-{kafka_client}-{name}" for name in ("events", "scores", "dead")]
+    for name, partitions in zip(topics, (3, 3, 2), strict=True):
+        local_kafka.create_topic(name, partitions)
+    options = {"idle_timeout": 0.1, "transactions": 0.5, "max_events": 4000}
+    job = job_of(local_kafka.address, topics, kafka_client, tmp_path)
+    job = job.but(options=options, pause=0.01)
     fill(job.address, job.topic, with_bad_ones(2000))
     with job.start() as process:
         assert process.until_written(500)
