@@ -46,8 +46,8 @@ _T = TypeVar("_T")
 REQUEST_TIMEOUT = 30.0
 """Seconds that a single question to the cluster (an offset, a commit) may take."""
 
-STABLE_TIMEOUT = 180.0
-"""Seconds in which a group tells its offsets: it waits for transactions with some that are open."""
+STABLE_TIMEOUT = 240.0
+"""Seconds in which a group tells its offsets: those in a transaction that is open are waited for."""
 
 ABORT_SECONDS = 5.0
 """Seconds that a transaction is given to be aborted; what is not, brokers abort in time."""

@@ -291,6 +291,30 @@ def test_a_member_that_lost_its_partitions_commits_nothing(
     assert inputs(kafka_address, topic) == []
 
 
+def test_offsets_in_an_open_transaction_are_waited_for(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a process dies while it commits, and another has its partitions next."""
+    monkeypatch.setattr(transactions_module, "_MARGIN", 0.4)
+    events, topic = kafka_topic(), kafka_topic()
+    name = f"{events}:0"
+    short: Any = {"delivery_timeout": 1.0, "seconds": 0.1}
+    with (
+        closing(member(kafka_address, events)) as source,
+        writing(kafka_address, topic, topic, source=source, **short) as (sink, transactions),
+    ):
+        source.commit({name: 10}, {name: "ten"})
+        sink.write(outputs(10, 20))
+        sink.mark()
+        wanted = source._reader.for_transaction({0: (20, "twenty")})
+        transactions._producer.add_offsets(*wanted)
+        assert source.committed(name) == (10, "ten")
+        # Once that is told, the brokers have aborted it, and with it what was written.
+        with pytest.raises(ConnectorError, match=r"took longer than 1\.5 s"):
+            source.commit({name: 20}, {name: "twenty"})
+    assert inputs(kafka_address, topic) == []
+
+
 def test_what_cannot_be_in_one_transaction(kafka_address: str, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     loose = {"group": "g", "isolation_level": "read_uncommitted"}

@@ -260,7 +260,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     ("options", "text"),
     [
         ({"transactions": 10.0}, "needs checkpoint="),
-        ({"transactions": 10.0, "checkpoint": "x"}, "needs a sink that can write in one"),
+        ({"transactions": 10.0, "checkpoint": "x"}, "need a sink that can write in them"),
         ({"transactions": 0.0, "checkpoint": "x"}, r"between 0\.1 and 60"),
         ({"transactions": 61, "checkpoint": "x"}, r"between 0\.1 and 60"),
         ({"transactions": True, "checkpoint": "x"}, r"between 0\.1 and 60"),

@@ -47,7 +47,7 @@ def transactions_of(
     able = [sink for sink in sinks if isinstance(sink, Transactional)]
     if not able:
         raise InvalidInput(
-            "transactions= needs a sink that can write in one: kafka://HOST:PORT/TOPIC"
+            "transactions need a sink that can write in them: kafka://HOST:PORT/TOPIC"
         )
     first, *others = able
     return first.transact(source, others, seconds)
