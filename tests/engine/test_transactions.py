@@ -108,6 +108,7 @@ def assert_once(job: Job) -> None:
 
 
 @on_broker
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("kind", STRIKES)
 @pytest.mark.parametrize(
     ("size", "kills", "strikes"),
