@@ -60,7 +60,7 @@ class WritingMember(Member, Protocol):
 
 
 class Transaction:
-    """What several sinks write becomes visible at once, with the offsets of a group if any.
+    """Outputs of several sinks become visible at once, with the offsets of a group if any.
 
     Without a group it is committed by the mark of any of the sinks, which comes before a
     checkpoint: what a process that dies between the two has written stands behind the mark of the
