@@ -88,7 +88,8 @@ class ConfluentClient:
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""
-        return ConfluentWriter(_made(cluster, writing.delivery_timeout), writing)
+        made = _made(cluster, writing.delivery_timeout, {}, writing.topic)
+        return ConfluentWriter(made, writing)
 
     def producer(self, cluster: Cluster, transacting: Transacting) -> ConfluentProducer:
         """A Producer with a transactional identifier that has begun with it."""
@@ -115,7 +116,9 @@ class _Made(NamedTuple):
     patience: float
 
 
-def _made(cluster: Cluster, timeout: float, more: Mapping[str, Any] | None = None) -> _Made:
+def _made(
+    cluster: Cluster, timeout: float, more: Mapping[str, Any], topic: str | None = None
+) -> _Made:
     """Make a Producer that has reached the cluster, with so many seconds for a delivery."""
     failures: defaultdict[str, Failures] = defaultdict(Failures)
 
@@ -138,9 +141,9 @@ def _made(cluster: Cluster, timeout: float, more: Mapping[str, Any] | None = Non
         "partitioner": "murmur2_random",  # by keys as all other clients do
         "delivery.report.only.error": True,
         "on_delivery": report,
-        **(more or {}),
+        **more,
     }
-    producer, links = _connect(cluster, Producer, settings)
+    producer, links = _connect(cluster, Producer, settings, topic)
     return _Made(producer, links, failures, cluster.connect_timeout)
 
 
