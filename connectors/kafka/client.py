@@ -47,7 +47,7 @@ REQUEST_TIMEOUT = 30.0
 """Seconds that a single question to the cluster (an offset, a commit) may take."""
 
 STABLE_TIMEOUT = 240.0
-"""Seconds in which a group tells its offsets: those in a transaction that is open are waited for."""
+"""Seconds in which a group tells its offsets; those in an open transaction are waited for."""
 
 ABORT_SECONDS = 5.0
 """Seconds that a transaction is given to be aborted; what is not, brokers abort in time."""
