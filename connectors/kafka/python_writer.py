@@ -22,6 +22,7 @@ from connectors.kafka.client import (
     Writing,
     persist,
 )
+from connectors.kafka.python_workarounds import keep_epoch
 
 _STAY = 1024
 """Records after which another partition has its turn, and partitions are looked up again."""
@@ -90,6 +91,7 @@ class PythonProducer:
     def __init__(self, producer: Any, net: Any, timeout: float) -> None:
         self._producer, self._net, self._timeout = producer, net, timeout
         self.begin = producer.begin_transaction
+        keep_epoch(producer)
         try:
             persist(
                 lambda _: producer.init_transactions(),
