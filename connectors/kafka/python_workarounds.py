@@ -35,8 +35,8 @@ def keep_epoch(producer: Any) -> None:
     has other names than these it does so all the same: what is refused is refused.
     """
     manager = producer._transaction_manager
-    recoverable = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", frozenset())
-    manager._FATAL_ERRORS = getattr(manager, "_FATAL_ERRORS", frozenset()) | recoverable
+    fatal: frozenset[Any] = getattr(manager, "_FATAL_ERRORS", frozenset())
+    manager._FATAL_ERRORS = fatal.union(getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", ()))
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
 
 
